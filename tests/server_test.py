@@ -3,7 +3,9 @@
 Each test says what holds; every refusal must be one line, a status other than 0, and lose nothing.
 """
 
+import asyncio
 import os
+import resource
 import signal
 import socket
 import struct
@@ -224,7 +226,105 @@ def a_commit_sent_again_after_a_kill_is_answered():
         assert (never["code"], never["errorLabels"]) == (251, ["TransientTransactionError"]), never
 
 
+async def tail_of(port, wanted):
+    """A client that tails `a.log` over a connection of its own until it has seen so many documents."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def call(command):
+        body = bson.encode({**command, "$db": "a"})
+        writer.write(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
+        length = struct.unpack("<i", await reader.readexactly(4))[0]
+        reply = bson.decode((await reader.readexactly(length - 4))[17:])
+        assert reply["ok"] == 1, reply
+        return reply["cursor"]
+
+    first = await call({"find": "log", "tailable": True, "awaitData": True})
+    seen = [document["_id"] for document in first["firstBatch"]]
+    while len(seen) < wanted:
+        more = await call({"getMore": first["id"], "collection": "log", "maxTimeMS": 600_000})
+        assert more["nextBatch"], "it waits as long as nothing comes"
+        seen += [document["_id"] for document in more["nextBatch"]]
+    writer.close()
+    return seen
+
+
+async def tails_of(server, client, count, slowly, at_once):
+    def waiting():
+        return client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["pinned"]
+
+    wanted = list(range(1 + slowly + at_once))
+    tails = [asyncio.create_task(tail_of(server.port, len(wanted))) for _ in range(count)]
+    most = 0
+    for n in wanted[1:]:
+        while n <= 1 + slowly:
+            deadline = time.monotonic() + 60
+            if await asyncio.to_thread(waiting) == count:
+                break
+            assert time.monotonic() < deadline, "they do not wait"
+            await asyncio.sleep(0.05)
+        most = max(most, server.threads())
+        await asyncio.to_thread(client.a.log.insert_one, {"_id": n})
+    for tail in tails:
+        assert await asyncio.wait_for(tail, 120) == wanted
+        most = max(most, server.threads())
+    return most
+
+
+def a_thousand_clients_tail_a_collection_with_few_threads():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with Fernd() as server, server.client() as client:
+        log = client.a.create_collection("log", capped=True, size=1 << 20)
+        log.insert_one({"_id": 0})
+        most = asyncio.run(tails_of(server, client, 1000, 3, 20))
+        assert most < 40, f"{most} threads"
+        # Each client left between two batches, and its cursor stays.
+        opened = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]
+        assert opened["total"] == 1000 and opened["pinned"] == 0, opened
+
+
+def a_tail_that_waits_ends_with_its_cursor_its_client_and_the_server():
+    def waits(server, id):
+        s = socket.create_connection(("127.0.0.1", server.port))
+        body = bson.encode({"getMore": id, "collection": "log", "maxTimeMS": 600_000, "$db": "a"})
+        s.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
+        return s
+
+    def reply_to(s):
+        reply = s.makefile("rb")
+        return bson.decode(reply.read(struct.unpack("<i", reply.read(4))[0] - 4)[17:])
+
+    def pinned(client, count):
+        deadline = time.monotonic() + 20
+        while True:
+            opened = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]
+            if opened["pinned"] == count:
+                return opened["total"]
+            assert time.monotonic() < deadline, opened
+            time.sleep(0.01)
+
+    with Fernd() as server, server.client() as client:
+        client.a.create_collection("log", capped=True, size=4096).insert_one({"_id": 0})
+        tail = {"find": "log", "tailable": True, "awaitData": True}
+        ids = [raw(server, "a", tail)["cursor"]["id"] for _ in range(3)]
+        killed, left, stopped = (waits(server, id) for id in ids)
+        assert pinned(client, 3) == 3
+        running = client.admin.command("currentOp")["inprog"]
+        assert not [op for op in running if "getMore" in op.get("command", {})], running
+        assert raw(server, "a", {"getMore": ids[0], "collection": "log"})["codeName"] == "CursorInUse"
+        assert raw(server, "a", {"killCursors": "log", "cursors": [ids[0]]})["cursorsKilled"] == [ids[0]]
+        assert reply_to(killed)["codeName"] == "CursorKilled"
+        left.close()
+        assert pinned(client, 1) == 1
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 5, "the end of the server ends the wait"
+        stopped.close()
+
+
 TESTS = [
+    a_thousand_clients_tail_a_collection_with_few_threads,
+    a_tail_that_waits_ends_with_its_cursor_its_client_and_the_server,
     a_second_server_on_the_same_directory_is_refused,
     a_port_in_use_is_refused,
     a_cache_above_the_memory_is_refused,

@@ -66,6 +66,7 @@ impl Client {
             exhaust_allowed: false,
             request_id: 1,
             waited_until: None,
+            waker: None,
         };
         self.service.run(&self.connection, &request).document
     }

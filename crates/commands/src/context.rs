@@ -139,6 +139,11 @@ impl<'a> Context<'a> {
         self.connection.operation.check(|| self.now())
     }
 
+    /// As [`Self::check_interrupt`], before a wait: the server's end ends waits first.
+    pub(crate) fn check_wait(&self) -> Result<()> {
+        self.connection.operation.check_wait(|| self.now())
+    }
+
     /// What running queries ask now and then whether to go on.
     pub(crate) fn interrupt(&self) -> Arc<dyn Interrupt> {
         Arc::clone(&self.connection.interrupt)

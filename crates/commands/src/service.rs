@@ -24,7 +24,7 @@ use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
 use serverstate::{Connection, Parts, ServerState, last_write};
-use session::Start;
+use session::{CursorId, Start};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ impl Service {
         Arc::new(Self { state, registry: Registry::new(COMMANDS) })
     }
 
-    /// Runs one request. May wait for locks and the disk; an awaitable `hello` waits by its reply.
+    /// Runs one request. May wait for locks and the disk; an awaitable `hello`, and a getMore at the end of a tail,
+    /// wait by their reply.
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
         let body = unwrap_query(request);
@@ -78,13 +79,16 @@ impl Service {
                 now: started,
             },
         );
+        let has_waited = request.waited_until.is_some();
         let mut context =
             Context::new(self, &self.registry, connection, request, body, command, started);
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let candidate =
             Candidate { rules: &command.rules, connection, database: request.database, body };
-        let result = match self.fail_points.meet(&candidate) {
+        // One that has waited met them when it came.
+        let met = if has_waited { None } else { self.fail_points.meet(&candidate) };
+        let result = match met {
             None => execute(&mut context),
             Some(hit) => self.fail(hit, &mut context),
         };
@@ -94,6 +98,8 @@ impl Service {
         drop(limited);
         if let (Some(until), Ok(())) = (context.wait, &result) {
             drop(running);
+            // Told when it is answered.
+            let _so_far = query::take_examined();
             return Reply { wait: Some(until), ..Reply::default() };
         }
         // Where the reply has no place for it, the wait's error is the command's.
@@ -129,7 +135,12 @@ impl Service {
         drop(running);
         let Context { reply, exhaust, hang_up, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
-        connection.exhaust_cursor.store(streamed, Ordering::Relaxed);
+        let own = connection.own_cursor.load(Ordering::Relaxed);
+        if own != streamed {
+            connection.own_cursor.store(streamed, Ordering::Relaxed);
+            // A request that has waited for that, and failed before it took it again, leaves it to nobody.
+            self.cursors.end_wait(CursorId(own), connection.id());
+        }
         let document = reply.finish();
         let memory = self.reply_memory(admitted, document.as_bytes().len());
         let reply = Reply { document, exhaust, hang_up, wait: None, memory };
@@ -389,7 +400,9 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     settle(context, &mut arguments)?;
     context.arguments = arguments;
     // Writes count per document, which only they know.
-    if !matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete) {
+    let is_counted = context.request.waited_until.is_some()
+        || matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete);
+    if !is_counted {
         service.metrics.count(command.counter, 1);
     }
     let _writing = if writes(command, context.body) {

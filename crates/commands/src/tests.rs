@@ -41,11 +41,12 @@ mod validation;
 use crate::Service;
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
-use dispatch::{ConnectionInfo, OpKind, Reply, Request};
+use dispatch::{ConnectionInfo, MakeWaker, OpKind, Reply, Request, Wake};
 use engine::Engine;
 use os::Os;
 use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A client with one connection to a server of its own.
 struct Client {
@@ -129,12 +130,30 @@ impl Client {
             exhaust_allowed,
             request_id: 1,
             waited_until: None,
+            waker: None,
         };
         let reply = self.service.run(&self.connection, &request);
         let Some(until) = reply.wait else { return reply };
         let clock = &self.service.os.clock;
         clock.sleep(until.saturating_sub(clock.monotonic()));
         self.service.run(&self.connection, &Request { waited_until: Some(until), ..request })
+    }
+
+    /// Runs a request that may wait without a thread, for the first time or again.
+    fn arrive(&self, command: &Document, waited_until: Option<Duration>, wake: &Wake) -> Reply {
+        let body = RawDocumentBuf::try_from(command).unwrap();
+        let make = || Arc::clone(wake);
+        let request = Request {
+            database: "db",
+            body: &body,
+            sequences: &[],
+            op: OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: 1,
+            waited_until,
+            waker: Some(MakeWaker(&make)),
+        };
+        self.service.run(&self.connection, &request)
     }
 
     /// Runs a command and gives its reply back, whatever it is.

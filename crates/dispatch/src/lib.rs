@@ -16,4 +16,4 @@ pub mod write_concern;
 pub mod writer;
 
 pub use reply::Reply;
-pub use request::{ConnectionInfo, OpKind, Request, Wake};
+pub use request::{ConnectionInfo, MakeWaker, OpKind, Request, Wake};

@@ -17,8 +17,8 @@ pub struct Reply {
     /// Close the connection instead of answering: a fail point asked for it.
     pub hang_up: bool,
     /// No answer yet: the same request is to be run again at this server time, with
-    /// [`Request::waited_until`](crate::Request), or when the service asks for it ([`Wake`](crate::Wake)).
-    /// No thread need wait for that.
+    /// [`Request::waited_until`](crate::Request), or before where the service asks for it: of all that wait
+    /// ([`Wake`](crate::Wake)), or of this one ([`Request::waker`](crate::Request)). No thread need wait for that.
     pub wait: Option<Duration>,
     /// For the document, until it is sent.
     pub memory: Option<Charge>,

@@ -48,6 +48,19 @@ pub struct Request<'a> {
     pub request_id: i32,
     /// It was to wait until this server time ([`Reply::wait`]) and is run again.
     pub waited_until: Option<Duration>,
+    /// Where it may wait without a thread ([`Reply::wait`]): makes what runs it again before its time.
+    pub waker: Option<MakeWaker<'a>>,
+}
+
+/// Makes what runs one waiting request again. That may be called at any time and on any thread, does not wait,
+/// and does nothing once the request is answered.
+#[derive(Clone, Copy)]
+pub struct MakeWaker<'a>(pub &'a dyn Fn() -> Wake);
+
+impl std::fmt::Debug for MakeWaker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MakeWaker")
+    }
 }
 
 /// Where a connection comes from and ends.

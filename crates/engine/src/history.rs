@@ -217,6 +217,12 @@ impl History {
         self.times.wait_past(time, deadline)
     }
 
+    /// Has `call` made when [`History::durable_time`] grows next. Look at that after this: what became durable
+    /// before is told to nobody.
+    pub fn watch(&self, call: os::Call) -> os::Watch {
+        self.times.watch(call)
+    }
+
     /// A reader of all commits later than `time`. Reads the disk.
     ///
     /// # Errors

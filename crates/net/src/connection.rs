@@ -9,7 +9,7 @@
 //! | `Served`       | nothing is left to do                   | `Quiet`        |
 //! | `ServedNews`   | nothing is left to do                   | `Served` (look at the socket again) |
 //! | `Served`(`News`) | its request waits                     | `Waits`        |
-//! | `Waits`        | its time has come, or its client left   | `Served`       |
+//! | `Waits`        | its time has come, what it waits for, or its client left | `Served` |
 //! | `Served`(`News`) | its message waits for room            | `WaitsForRoom` |
 //! | `WaitsForRoom` | there is room                           | `Served`       |
 //! | `Served`(`News`) | it is over                            | `Closed`       |
@@ -40,6 +40,8 @@ pub(crate) struct Connection<S: Service> {
     pub(crate) owner: Ownership,
     /// The client closed its side.
     pub(crate) hung_up: AtomicBool,
+    /// What its request waits for, or is about to, may have come ([`crate::shared::Shared::run_again`]).
+    pub(crate) woken: AtomicBool,
     /// Locked by whoever serves; by nobody else.
     pub(crate) progress: Mutex<Progress>,
 }

@@ -16,7 +16,7 @@ use crate::service::Service;
 use crate::settings::NetOptions;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use dispatch::{OpKind, Reply, Request};
+use dispatch::{MakeWaker, OpKind, Reply, Request};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
 use os::Clock;
@@ -47,6 +47,8 @@ pub(crate) struct Serving<'s, S: Service> {
     pub(crate) options: &'s NetOptions,
     pub(crate) worker: &'s Worker,
     pub(crate) stopping: &'s AtomicBool,
+    /// Of the connection that is served.
+    pub(crate) waker: MakeWaker<'s>,
     /// Others wait for room already.
     pub(crate) crowded: &'s AtomicBool,
 }
@@ -217,6 +219,8 @@ impl<S: Service> Exchange<'_, S> {
             exhaust_allowed: !silent && msg.flags.contains(MsgFlags::EXHAUST_ALLOWED),
             request_id: header.request_id,
             waited_until: self.waited_until.take(),
+            // It is run once where nobody is answered.
+            waker: (!silent).then_some(self.serving.waker),
         };
         let mut reply = self.run(&request);
         if reply.hang_up {
@@ -262,6 +266,7 @@ impl<S: Service> Exchange<'_, S> {
 
     fn run(&self, request: &Request<'_>) -> Reply {
         let state = &*self.connection.state;
+        self.connection.woken.store(false, Ordering::SeqCst);
         let run = || self.serving.service.run(state, request);
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             // The panic hook has logged where and why.

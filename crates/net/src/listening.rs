@@ -288,6 +288,7 @@ impl<S: Service> Listening<S> {
             state,
             owner: Ownership::new(),
             hung_up: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
             progress: Mutex::new(Progress::default()),
         });
         if let Err(error) = shared.sockets.add(&connection.stream, connection.token) {

@@ -5,34 +5,45 @@
 //! takes it ([`LongRequests::check`]). Either goes on without a permit, and looks for one when its request is
 //! done: nobody waits for a permit in the middle of a request, where it may hold locks.
 //!
+//! While a request works in the background, which leaves its processor to whoever wants it, there are twice as
+//! many permits: those that run meanwhile are short, or will be in the background soon, and a short one need
+//! not wait behind two others that are not found to be long yet. When the last such request is done, as many
+//! are taken back: free ones at once, the others (*owed*) as workers end their requests.
+//!
 //! | a permit is           | becomes            | when                                                |
 //! |-----------------------|--------------------|-----------------------------------------------------|
 //! | with a worker         | free               | it waits, or its request takes long                 |
+//! | with a worker         | taken back         | its request is done, and permits are owed           |
+//! | free                  | taken back         | permits are owed                                    |
 //! | free                  | with a worker      | a worker without one has ended its request          |
 //! | free                  | granted to a spare | nobody polls (a thread is started where none is spare) |
 //! | granted               | with that worker   | it wakes                                            |
 //!
 //! What is always true:
-//! 1. Permits that are with workers, free or granted are as many as there are.
+//! 1. Permits that are with workers, free or granted are as many as there are and as are owed.
 //! 2. While a permit is free, somebody polls or is on the way to it.
+//! 3. Permits are owed only while no request works in the background.
 
-use os::ThreadNumber;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod long_requests;
+mod worker_thread;
+
+pub(crate) use long_requests::LongRequests;
+pub(crate) use worker_thread::{SystemThread, WorkerThread};
 
 /// A worker, as others see it.
 pub(crate) struct Worker {
-    thread: ThreadNumber,
+    thread: Box<dyn WorkerThread>,
     permit: AtomicBool,
     /// Odd while it serves a connection; counts up with each. Written by the worker alone.
     turns: AtomicU64,
-    /// Others come first from now on; it ends with its request.
+    /// Others come first until its request is done. Changed under the lock of the pool's state.
     background: AtomicBool,
     requests: AtomicU64,
     bytes_in: AtomicU64,
@@ -49,9 +60,9 @@ pub(crate) struct Done {
 
 impl Worker {
     /// The calling thread, with a permit.
-    pub(crate) fn of_this_thread() -> Self {
+    pub(crate) fn on(thread: Box<dyn WorkerThread>) -> Self {
         Self {
-            thread: ThreadNumber::of_this_thread(),
+            thread,
             permit: AtomicBool::new(true),
             turns: AtomicU64::new(0),
             background: AtomicBool::new(false),
@@ -100,7 +111,11 @@ fn add(number: &AtomicU64, more: u64) {
 pub(crate) struct WorkerPool {
     /// Workers that wait for news of sockets.
     polling: AtomicUsize,
+    /// As many as there are while no request works in the background.
+    usual_permits: usize,
     free: AtomicUsize,
+    /// Permits to be taken back.
+    owed: AtomicUsize,
     /// The listening thread looks at the workers now and then.
     checked_soon: AtomicBool,
     state: Mutex<State>,
@@ -118,6 +133,8 @@ struct State {
     spare: usize,
     /// Permits for those.
     grants: usize,
+    /// Workers whose requests work in the background.
+    in_background: usize,
     most: usize,
     stopped: bool,
     ended: Done,
@@ -137,7 +154,9 @@ impl WorkerPool {
     pub(crate) fn new(permits: usize, most: usize) -> Self {
         Self {
             polling: AtomicUsize::new(0),
+            usual_permits: permits,
             free: AtomicUsize::new(permits),
+            owed: AtomicUsize::new(0),
             checked_soon: AtomicBool::new(false),
             state: Mutex::new(State { most, ..State::default() }),
             granted: Condvar::new(),
@@ -174,8 +193,44 @@ impl WorkerPool {
     }
 
     fn take_free(&self) -> bool {
-        let less = |free: usize| free.checked_sub(1);
-        self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+        take_one(&self.free)
+    }
+
+    /// A permit becomes free; taken back where permits are owed.
+    fn make_free(&self, permits: usize) {
+        self.free.fetch_add(permits, Ordering::SeqCst);
+        self.take_back();
+    }
+
+    /// Takes free permits back as far as they are owed. Called after either number has grown.
+    fn take_back(&self) {
+        while self.owed.load(Ordering::SeqCst) > 0 && self.take_free() {
+            if !take_one(&self.owed) {
+                // Another one was quicker.
+                self.free.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// The worker's request works in the background from now on.
+    fn begin_background(&self, state: &mut State, worker: &Worker) {
+        worker.background.store(true, Ordering::Relaxed);
+        worker.thread.work_in_background();
+        state.in_background += 1;
+        if state.in_background == 1 {
+            let owed = self.owed.swap(0, Ordering::SeqCst);
+            self.make_free(self.usual_permits - owed);
+        }
+    }
+
+    /// The worker's request is done, or its thread ends.
+    fn end_background(&self, state: &mut State, worker: &Worker) {
+        worker.background.store(false, Ordering::Relaxed);
+        state.in_background -= 1;
+        if state.in_background == 0 {
+            self.owed.fetch_add(self.usual_permits, Ordering::SeqCst);
+            self.take_back();
+        }
     }
 
     /// The calling thread was started for [`Need::Thread`].
@@ -193,7 +248,7 @@ impl WorkerPool {
         state.starting -= 1;
         let first = !std::mem::replace(&mut state.refused, true);
         drop(state);
-        self.free.fetch_add(1, Ordering::SeqCst);
+        self.make_free(1);
         self.checked_soon.store(true, Ordering::SeqCst);
         first
     }
@@ -223,19 +278,39 @@ impl WorkerPool {
         if !worker.permit.load(Ordering::Relaxed) || !worker.permit.swap(false, Ordering::SeqCst) {
             return Need::Nothing;
         }
-        self.free.fetch_add(1, Ordering::SeqCst);
+        self.make_free(1);
         if self.polling.load(Ordering::SeqCst) > 0 { Need::Nothing } else { self.fill() }
+    }
+
+    /// Takes the worker's permit back, if it has one and permits are owed.
+    fn collects_from(&self, worker: &Worker) -> bool {
+        if self.owed.load(Ordering::Relaxed) == 0 || !worker.permit.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        let collected = take_one(&self.owed);
+        if !collected {
+            worker.permit.store(true, Ordering::SeqCst);
+        }
+        collected
     }
 
     /// The worker has ended its request: waits for a permit where it has none, at most for `idle`.
     /// `false` where the worker is to end, and is forgotten.
     pub(crate) fn wait_for_permit(&self, worker: &Arc<Worker>, idle: Duration) -> bool {
-        if worker.permit.load(Ordering::Relaxed) {
-            return !worker.background.load(Ordering::Relaxed);
+        let has_permit = || worker.permit.load(Ordering::Relaxed);
+        let in_background = || worker.background.load(Ordering::Relaxed);
+        if has_permit() && !in_background() && !self.collects_from(worker) {
+            return true;
         }
         let mut state = self.state.lock();
-        if worker.background.load(Ordering::Relaxed) {
-            return false;
+        if in_background() {
+            if !worker.thread.end_background() {
+                return false;
+            }
+            self.end_background(&mut state, worker);
+        }
+        if has_permit() {
+            return true;
         }
         if self.take_free() {
             worker.permit.store(true, Ordering::SeqCst);
@@ -257,14 +332,21 @@ impl WorkerPool {
 
     /// The worker's thread ends.
     pub(crate) fn left(&self, worker: &Arc<Worker>) -> Need {
-        let need = self.release_permit(worker);
         let mut state = self.state.lock();
+        if worker.background.load(Ordering::Relaxed) {
+            self.end_background(&mut state, worker);
+        }
         state.workers.retain(|other| !Arc::ptr_eq(other, worker));
         let done = worker.done();
         state.ended.requests += done.requests;
         state.ended.bytes_in += done.bytes_in;
         state.ended.bytes_out += done.bytes_out;
-        need
+        drop(state);
+        match self.release_permit(worker) {
+            // What was to be taken back may be free again.
+            Need::Nothing => self.fill(),
+            need => need,
+        }
     }
 
     /// Whether no thread runs or is being started.
@@ -303,91 +385,8 @@ impl WorkerPool {
     }
 }
 
-/// How often workers are looked at while one with a permit serves.
-const CHECK_PERIOD: Duration = Duration::from_millis(2);
-/// How often while only those without serve.
-const LONG_CHECK_PERIOD: Duration = Duration::from_millis(20);
-/// Processor time after which a request works in the background.
-const BACKGROUND_AFTER: Duration = Duration::from_millis(20);
-
-/// What the listening thread knows of a worker from its last look.
-struct Seen {
-    worker: Arc<Worker>,
-    turns: u64,
-    /// What it had used when this turn was first seen.
-    used: Duration,
-}
-
-fn address(worker: &Arc<Worker>) -> usize {
-    Arc::as_ptr(worker) as usize
-}
-
-/// The listening thread's looks at the workers, so that requests that take long keep nobody waiting: one
-/// that a look finds where the last one found it loses its permit, and works in the background once it
-/// has used [`BACKGROUND_AFTER`] of a processor.
-#[derive(Default)]
-pub(crate) struct LongRequests {
-    seen: Vec<Seen>,
-    /// The next look is soon: nobody need ask for one.
-    is_soon: bool,
-}
-
-impl LongRequests {
-    /// Whether the next look, at `at`, is due: where it is far away somebody may ask for an earlier one.
-    pub(crate) fn is_due(&self, pool: &WorkerPool, at: Option<Duration>, now: Duration) -> bool {
-        let asked = pool.checked_soon.load(Ordering::SeqCst) && !(at.is_some() && self.is_soon);
-        asked || at.is_some_and(|at| at <= now)
-    }
-
-    /// Looks at the workers. Returns what permits need that were taken, and when to look again, if at all.
-    pub(crate) fn check(&mut self, pool: &WorkerPool) -> (Vec<Need>, Option<Duration>) {
-        // Whoever goes to work after this asks for a new look.
-        pool.checked_soon.store(false, Ordering::SeqCst);
-        let before: BTreeMap<usize, Seen> =
-            self.seen.drain(..).map(|seen| (address(&seen.worker), seen)).collect();
-        let mut late = Vec::new();
-        let mut next = None;
-        let state = pool.state.lock();
-        let serving = state.workers.iter().filter(|worker| worker.is_serving());
-        let serving: Vec<Arc<Worker>> = serving.cloned().collect();
-        for worker in serving {
-            let turns = worker.turns.load(Ordering::Relaxed);
-            let known = before.get(&address(&worker)).filter(|seen| seen.turns == turns);
-            let used = known.map_or_else(|| worker.thread.processor_time(), |known| known.used);
-            let background = worker.background.load(Ordering::Relaxed);
-            if known.is_some() && !background {
-                // It is in `workers`, so its thread still runs.
-                if worker.thread.processor_time().saturating_sub(used) >= BACKGROUND_AFTER {
-                    worker.background.store(true, Ordering::Relaxed);
-                    worker.thread.work_in_background();
-                }
-            }
-            let has_permit = worker.permit.load(Ordering::Relaxed);
-            let soon = has_permit && known.is_none();
-            if has_permit && !soon {
-                late.push(Arc::clone(&worker));
-            }
-            let again = if soon { CHECK_PERIOD } else { LONG_CHECK_PERIOD };
-            if soon || !worker.background.load(Ordering::Relaxed) {
-                next = Some(next.map_or(again, |next: Duration| next.min(again)));
-            }
-            self.seen.push(Seen { worker, turns, used });
-        }
-        drop(state);
-        let needs = late.iter().map(|worker| pool.release_permit(worker));
-        let mut needs: Vec<Need> = needs.filter(|need| *need != Need::Nothing).collect();
-        // While nobody polls, a worker may be between the poller and its request, where it is not seen to
-        // serve yet; or a permit may be free for which there was no thread.
-        if pool.polling.load(Ordering::SeqCst) == 0 {
-            next = Some(CHECK_PERIOD);
-            if needs.is_empty() && pool.free.load(Ordering::SeqCst) > 0 {
-                needs.push(pool.fill());
-            }
-        }
-        self.is_soon = next == Some(CHECK_PERIOD);
-        if self.is_soon {
-            pool.checked_soon.store(true, Ordering::SeqCst);
-        }
-        (needs, next)
-    }
+/// Takes one of a number, where it is not 0.
+fn take_one(number: &AtomicUsize) -> bool {
+    let less = |number: usize| number.checked_sub(1);
+    number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
 }

@@ -11,6 +11,7 @@ use crate::pool::WorkerPool;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::waiting::Waiting;
+use dispatch::Wake;
 use os::Os;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
@@ -41,10 +42,12 @@ impl<S: Service> Ready<S> {
         self.length.load(Ordering::SeqCst) > 0
     }
 
-    fn put(&self, connection: Arc<Connection<S>>) {
+    /// Whether it is the first.
+    fn put(&self, connection: Arc<Connection<S>>) -> bool {
         let mut queue = self.queue.lock();
         queue.push_back(connection);
         self.length.store(queue.len(), Ordering::SeqCst);
+        queue.len() == 1
     }
 
     fn take(&self) -> Option<Arc<Connection<S>>> {
@@ -101,18 +104,45 @@ impl<S: Service> Shared<S> {
 
     /// Has a connection served that the caller holds.
     pub(crate) fn make_ready(&self, connection: Arc<Connection<S>>) {
-        self.ready.put(connection);
-        self.sockets.wake();
+        // Whoever takes one or passes by wakes another for the rest.
+        if self.ready.put(connection) {
+            self.sockets.wake();
+        }
+    }
+
+    /// Makes what runs the connection's request again, should it wait.
+    pub(crate) fn waker_of(self: &Arc<Self>, connection: &Arc<Connection<S>>) -> Wake {
+        let (shared, connection) = (Arc::downgrade(self), Arc::downgrade(connection));
+        Arc::new(move || {
+            if let (Some(shared), Some(connection)) = (shared.upgrade(), connection.upgrade()) {
+                shared.run_again(&connection);
+            }
+        })
+    }
+
+    /// Runs a connection's request again that waits, or is about to: whoever lays it down looks at `woken`
+    /// afterwards.
+    pub(crate) fn run_again(&self, connection: &Arc<Connection<S>>) {
+        connection.woken.store(true, Ordering::SeqCst);
+        if connection.owner.end_wait() {
+            self.make_ready(Arc::clone(connection));
+        }
     }
 
     /// Takes a connection that is ready without news, if there is one.
     pub(crate) fn take_ready(&self) -> Option<Arc<Connection<S>>> {
         let first = self.ready.take();
-        if first.is_some() && self.ready.is_waiting() {
-            // One waiter may have been told of several.
-            self.sockets.wake();
+        if first.is_some() {
+            self.leave_ready_to_others();
         }
         first
+    }
+
+    /// The caller goes to work: another worker is to take what is ready. One may have been told of several.
+    pub(crate) fn leave_ready_to_others(&self) {
+        if self.ready.is_waiting() {
+            self.sockets.wake();
+        }
     }
 
     /// Takes a connection out of the list of those who wait.

@@ -48,6 +48,8 @@ struct Half<S: Service> {
     bytes: u64,
     /// Room for all of it, where that is taken.
     room: Option<u64>,
+    /// It stands behind a request that waits, so it is not the client that keeps it waiting.
+    is_behind: bool,
     began: Duration,
     went_on: Duration,
     _charge: Charge,
@@ -108,6 +110,7 @@ impl<S: Service> Waiting<S> {
                 connection: Arc::clone(connection),
                 bytes,
                 room,
+                is_behind: progress.deferred.is_some(),
                 began: progress.began.unwrap_or(progress.went_on),
                 went_on: progress.went_on,
                 _charge: account.charge_regardless(Part::PartialRequests, charged),
@@ -165,7 +168,7 @@ impl<S: Service> Waiting<S> {
 
     /// Takes out those whose half message began longer ago than `timeout`.
     pub(crate) fn overdue(&mut self, now: Duration, timeout: Duration) -> Vec<Arc<Connection<S>>> {
-        let late = |half: &Half<S>| now.saturating_sub(half.began) >= timeout;
+        let late = |half: &Half<S>| !half.is_behind && now.saturating_sub(half.began) >= timeout;
         let ids = self.halves.iter().filter(|(_, half)| late(half)).map(|(id, _)| *id).collect();
         self.remove_all(ids)
     }
@@ -240,7 +243,8 @@ impl<S: Service> Waiting<S> {
             now.saturating_sub(half.went_on) >= STALLED
                 || time >= SENDING_GRACE && is_slow(arrived, time)
         };
-        let stalled = self.halves.iter().filter(|(_, half)| half.room.is_some() && idle(half));
+        let may_go_on = |half: &Half<S>| half.room.is_some() && !half.is_behind;
+        let stalled = self.halves.iter().filter(|(_, half)| may_go_on(half) && idle(half));
         let largest = stalled.max_by_key(|(_, half)| half.room).map(|(id, _)| *id)?;
         self.remove(largest)
     }

@@ -6,10 +6,11 @@
 use crate::connection::{Connection, News, Progress};
 use crate::exchange::Serving;
 use crate::poll::{Readiness, hung_up};
-use crate::pool::{Need, Worker};
+use crate::pool::{Need, SystemThread, Worker};
 use crate::serve::{Outcome, WorkerBuffers, serve};
 use crate::service::Service;
 use crate::shared::{CloseCause, Shared, catch_panic};
+use dispatch::MakeWaker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use telemetry::Context;
 
 /// A worker's life.
 pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
-    let worker = Arc::new(Worker::of_this_thread());
+    let worker = Arc::new(Worker::on(Box::new(SystemThread::of_this_thread())));
     shared.pool.joined(&worker);
     let (giver, own) = (Arc::clone(shared), Arc::clone(&worker));
     os::before_waits(move || giver.satisfy(giver.pool.release_permit(&own)));
@@ -75,6 +76,7 @@ fn next<S: Service>(
         if let Some(Readiness::Socket { token, hung_up }) = told
             && let Some(connection) = has_news(shared, token, hung_up)
         {
+            shared.leave_ready_to_others();
             return Some(connection);
         }
     }
@@ -119,7 +121,9 @@ fn serve_fully<S: Service>(
     connection: &Arc<Connection<S>>,
     buffers: &mut WorkerBuffers,
 ) {
+    let waker = || shared.waker_of(connection);
     let serving = Serving {
+        waker: MakeWaker(&waker),
         service: &*shared.service,
         clock: &*shared.os.clock,
         options: &shared.options,
@@ -159,7 +163,8 @@ fn serve_fully<S: Service>(
             Outcome::Defer => return defer(shared, connection, &mut progress, changes),
             Outcome::Quiet => {
                 if connection.owner.settle() {
-                    return list(shared, connection, &mut progress);
+                    list(shared, connection, &mut progress);
+                    return;
                 }
             }
         }
@@ -174,9 +179,13 @@ fn defer<S: Service>(
     changes: u64,
 ) {
     connection.owner.wait();
-    list(shared, connection, progress);
-    shared.listening.wake();
+    if list(shared, connection, progress) {
+        shared.listening.wake();
+    }
     // What it waits for may have come between its look and now; so may the end of its client.
+    if connection.woken.load(Ordering::SeqCst) {
+        shared.run_again(connection);
+    }
     if shared.changes.load(Ordering::SeqCst) != changes {
         shared.run_waiting_again();
     }
@@ -185,28 +194,34 @@ fn defer<S: Service>(
     }
 }
 
-/// Notes in the list of those who wait what this one waits for, if for anything but news.
+/// Notes in the list of those who wait what this one waits for, if for anything but news. Whether it is the
+/// first whose time comes.
 fn list<S: Service>(
     shared: &Arc<Shared<S>>,
     connection: &Arc<Connection<S>>,
     progress: &mut Progress,
-) {
+) -> bool {
     let half = !progress.partial.is_empty();
     if !half && progress.deferred.is_none() && progress.unsent.is_none() {
-        return;
+        return false;
     }
     progress.listed = true;
+    let until = progress.deferred.as_ref().and_then(|deferred| deferred.until);
     let mut waiting = shared.waiting.lock();
     let had_overdue = waiting.has_overdue();
+    let next = waiting.next_timer();
+    let is_first = until.is_some_and(|until| next.is_none_or(|next| until < next));
     waiting.insert(connection, progress, &shared.options.memory);
     shared.stats.deferred.store(waiting.deferred_count(), Ordering::Relaxed);
     let over = waiting.over_budget(shared.options.partial_bytes);
+    let has_overdue = waiting.has_overdue();
     drop(waiting);
-    if !had_overdue || !over.is_empty() {
+    if has_overdue && !had_overdue || !over.is_empty() {
         // Whose time may run out is looked at by the listening thread now and then.
         shared.listening.wake();
     }
     shared.close_later(over, CloseCause::OverBudget);
+    is_first
 }
 
 impl<S: Service> Shared<S> {

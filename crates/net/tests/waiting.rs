@@ -166,6 +166,87 @@ fn finding_2_a_wait_ends_when_its_time_has_come_also_in_a_stream() {
 }
 
 #[test]
+fn a_request_that_waits_is_run_again_by_its_own_waker_and_the_others_are_not() {
+    let running = start();
+    let ask = |time: i32| msg(MsgFlags::NONE, &rawdoc! { "watch": time, "$db": "a" });
+    let mut waiting: Vec<_> = (0..20).map(|_| running.connect()).collect();
+    for client in &mut waiting {
+        client.send(&ask(60_000));
+    }
+    eventually("all wait", || running.stats.deferred() == 20 && running.stats.active() == 0);
+    let ran = || running.service.ran.load(Ordering::Relaxed);
+    assert_eq!(ran(), 20);
+    let first = Arc::clone(&running.service.wakers.lock()[0]);
+    first();
+    eventually("it was run again, and waits", || ran() == 21 && running.stats.deferred() == 20);
+    running.service.news.store(true, Ordering::SeqCst);
+    let wakers = std::mem::take(&mut *running.service.wakers.lock());
+    wakers.iter().for_each(|wake| wake());
+    for client in &mut waiting {
+        assert!(ok(&client.receive().document));
+    }
+    assert_eq!((ran(), running.stats.deferred()), (41, 0));
+    // Who wakes too often, or too late, does no harm.
+    wakers.iter().for_each(|wake| wake());
+    assert!(ok(&waiting[0].call(&ping())));
+    drop(waiting);
+    eventually("all have left", || running.stats.open() == 0);
+    wakers.iter().for_each(|wake| wake());
+}
+
+#[test]
+fn what_comes_behind_a_request_that_waits_has_time() {
+    let (running, _memory) =
+        with_memory(64 << 20, |options| options.message_timeout = Duration::from_millis(100));
+    let mut client = running.connect();
+    let waits = msg(MsgFlags::NONE, &rawdoc! { "await": 2500, "$db": "a" });
+    // In one piece, so that it is read together.
+    client.send(&[waits, msg(MsgFlags::NONE, &ping())].concat());
+    assert!(client.receive().document.get("id").unwrap().is_none());
+    assert!(client.receive().document.get("id").unwrap().is_some(), "the ping's answer");
+}
+
+#[test]
+fn news_between_the_look_and_the_wait_is_not_lost() {
+    let running = start();
+    let waker = Arc::clone(&running.service);
+    std::thread::scope(|scope| {
+        let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        scope.spawn(move || {
+            // Wakes whoever has asked for it, at once.
+            while !told.load(Ordering::Relaxed) {
+                let wakers = std::mem::take(&mut *waker.wakers.lock());
+                if !wakers.is_empty() {
+                    waker.news.store(true, Ordering::SeqCst);
+                    wakers.iter().for_each(|wake| wake());
+                }
+                std::hint::spin_loop();
+            }
+        });
+        let mut client = running.connect();
+        let now = || running.service.os.get().unwrap().clock.monotonic();
+        let began = now();
+        for _ in 0..300 {
+            running.service.news.store(false, Ordering::SeqCst);
+            assert!(ok(&client.call(&rawdoc! { "watch": 60_000, "$db": "a" })));
+        }
+        let took = now() - began;
+        over.store(true, Ordering::Relaxed);
+        assert!(took < Duration::from_secs(50), "one waited its time out");
+    });
+}
+
+#[test]
+fn a_request_that_nobody_answers_does_not_wait() {
+    let running = start();
+    let mut client = running.connect();
+    client.send(&msg(MsgFlags::MORE_TO_COME, &rawdoc! { "watch": 60_000, "$db": "a" }));
+    assert!(ok(&client.call(&ping())));
+    assert!(running.service.wakers.lock().is_empty(), "it was given nothing to wait with");
+}
+
+#[test]
 fn finding_3_a_byte_now_and_then_holds_no_thread() {
     let (running, _memory) = with_memory(64 << 20, |_| ());
     let mut slow = running.connect();

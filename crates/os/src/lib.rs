@@ -21,6 +21,7 @@ mod stripe;
 pub mod sync;
 mod vfs;
 mod waits;
+mod watchers;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};
 pub use clock::Clock;
@@ -34,6 +35,7 @@ pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_backgr
 pub use stripe::{Padded, STRIPES, stripe};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
 pub use waits::{Wait, Waits, about_to_wait, before_waits};
+pub use watchers::{Call, Watch, Watchers};
 
 use std::sync::Arc;
 

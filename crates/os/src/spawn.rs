@@ -86,9 +86,16 @@ impl ThreadNumber {
         Self(rustix::thread::gettid())
     }
 
-    /// As [`work_in_background`], for a thread that must still run.
-    pub fn work_in_background(self) {
-        let _ = rustix::process::setpriority_process(Some(self.0), BACKGROUND_NICE);
+    /// How far it is below others where both want a processor, in the system's steps; 0 where the system does
+    /// not tell.
+    pub fn nice(self) -> i32 {
+        rustix::process::getpriority_process(Some(self.0)).unwrap_or(0)
+    }
+
+    /// Sets [`Self::nice`], for a thread that must still run. Says whether the system let it be: a smaller
+    /// number than it has takes a right that servers seldom have.
+    pub fn set_nice(self, nice: i32) -> bool {
+        rustix::process::setpriority_process(Some(self.0), nice).is_ok()
     }
 
     /// Processor time that the thread has used; none where the system does not tell.
@@ -100,6 +107,19 @@ impl ThreadNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_threads_priority_is_its_own() {
+        let usual = ThreadNumber::of_this_thread().nice();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let own = ThreadNumber::of_this_thread();
+                assert!(own.set_nice(usual + 3));
+                assert_eq!(own.nice(), usual + 3);
+            });
+        });
+        assert_eq!(ThreadNumber::of_this_thread().nice(), usual);
+    }
 
     #[test]
     fn a_threads_processor_time_grows_with_its_work() {

@@ -30,7 +30,6 @@ use pipeline::{DocumentSource, Pipeline, PipelineStage};
 use source::{EventSource, Progress, is_too_large, too_large};
 use split::SplitSource;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What may stand behind `$changeStream`.
 const ALLOWED: [&str; 9] = [
@@ -260,16 +259,9 @@ impl Rows for StreamRows {
         self.progress.lock().begin_batch();
     }
 
-    fn wait(&self, now: Duration, time: Duration) -> bool {
+    fn end_of_history(&self) -> Option<(Arc<History>, Time)> {
         let progress = self.progress.lock();
-        let history = progress.waits_for.clone();
-        let position = progress.position;
-        drop(progress);
-        match history {
-            Some(history) => crate::past::wait_for_more(&history, position, now + time),
-            // There is more to read already.
-            None => true,
-        }
+        progress.waits_for.clone().map(|history| (history, progress.position))
     }
 
     fn is_over(&self) -> bool {

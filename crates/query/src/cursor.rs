@@ -3,8 +3,10 @@
 use crate::context::Interrupt;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use catalog::Collection;
-use engine::Value;
+use engine::{History, Value};
 use errors::{Code, Error, Result};
+use oplog::Time;
+use os::{Call, Watch};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +19,10 @@ pub(crate) trait Rows: Send {
     fn park(&mut self) {}
     /// Of a tailable cursor: goes on with the state of now.
     fn refresh(&mut self) {}
-    /// Of one that follows the history: waits at its end for more; says whether there may be.
-    fn wait(&self, _now: Duration, _time: Duration) -> bool {
-        false
+    /// Of one that follows the history, at its end: what it follows, and the time behind which there was
+    /// nothing yet. `None` where there may be more already.
+    fn end_of_history(&self) -> Option<(Arc<History>, Time)> {
+        None
     }
     /// Of one that follows the history: nothing will follow.
     fn is_over(&self) -> bool {
@@ -145,12 +148,40 @@ impl QueryCursor {
         }
     }
 
+    /// Of a tailable cursor at its end: has `call` made when something is written. `None` where it cannot be
+    /// told of. Ask [`QueryCursor::has_news`] after this: what was written before is told to nobody.
+    pub fn watch(&self, call: &Call) -> Option<Watch> {
+        match (self.tail, &self.collection, &self.source) {
+            (Tail::Collection(_), Some(collection), _) => {
+                Some(collection.watch_commits(Arc::clone(call)))
+            }
+            (Tail::History, _, Source::Rows(rows)) => {
+                let (history, _) = rows.end_of_history()?;
+                Some(history.watch(Arc::clone(call)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Of a tailable cursor: whether something was written since it went on with the newest state.
+    pub fn has_news(&self) -> bool {
+        match (self.tail, &self.collection, &self.source) {
+            (Tail::Collection(seen), Some(collection), _) => collection.commits_seen() != seen,
+            (Tail::History, _, Source::Rows(rows)) => rows
+                .end_of_history()
+                .is_none_or(|(history, after)| history.durable_time() > after.0),
+            _ => false,
+        }
+    }
+
     /// Of a tailable cursor at its end: waits until something was written, or for `time`; says
     /// whether it is worth to look again.
     pub fn wait(&self, now: Duration, time: Duration) -> bool {
         match (self.tail, &self.collection, &self.source) {
             (Tail::Collection(seen), Some(collection), _) => collection.wait_for_commit(seen, time),
-            (Tail::History, _, Source::Rows(rows)) => rows.wait(now, time),
+            (Tail::History, _, Source::Rows(rows)) => rows
+                .end_of_history()
+                .is_none_or(|(history, after)| history.wait_past(after.0, now + time)),
             _ => false,
         }
     }

@@ -19,13 +19,13 @@ use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, Timestamp, doc};
 use bsonval::raw::document_of;
 use catalog::{Catalog, Namespace};
+use engine::History;
 use errors::{Code, Error, Result};
 use oplog::Time;
 use pipeline::stage::metadata::Metadata;
 use pipeline::{DocumentSource, Pipeline, PipelineContext, PipelineStage};
 use source::{End, OplogSource};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Whether a namespace is the oplog of this server.
 pub fn is_oplog(catalog: &Catalog, ns: &Namespace) -> bool {
@@ -299,8 +299,8 @@ impl Rows for OplogRows {
         self.source.park();
     }
 
-    fn wait(&self, now: Duration, time: Duration) -> bool {
-        self.end.wait(now, time)
+    fn end_of_history(&self) -> Option<(Arc<History>, Time)> {
+        Some(self.end.of_history())
     }
 
     fn is_over(&self) -> bool {

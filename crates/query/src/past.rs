@@ -15,7 +15,6 @@ use oplog::Time;
 use oplog::commit::{Commit, Head, Rows};
 use oplog::notes::{Decoder, Item, Name};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Bytes of log that are read between two looks whether to go on.
 const STEP_BYTES: u64 = 1 << 20;
@@ -69,12 +68,6 @@ impl PastReader {
     pub(crate) fn park(&mut self) {
         self.tail.park();
     }
-}
-
-/// Waits until something later than a time can be read, or the monotonic clock says `deadline`; says
-/// whether there is. Everybody who follows the history waits here.
-pub(crate) fn wait_for_more(history: &History, after: Time, deadline: Duration) -> bool {
-    history.wait_past(after.0, deadline)
 }
 
 /// What a failed look into the history means to a client.

@@ -283,6 +283,7 @@ pub(crate) fn run_locally(
             exhaust_allowed: false,
             request_id: 0,
             waited_until: None,
+            waker: None,
         },
     );
     reply.document

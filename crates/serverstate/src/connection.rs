@@ -65,8 +65,9 @@ pub struct Connection {
     pub lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
     pub yields_write_lock: AtomicBool,
-    /// The cursor whose next batch follows the last reply by itself; 0 without one.
-    pub exhaust_cursor: AtomicI64,
+    /// The cursor that ends with it, for nobody else will ask for that: its next batch follows the last reply by
+    /// itself, or a request waits for it. 0 without one.
+    pub own_cursor: AtomicI64,
 }
 
 impl Connection {
@@ -93,7 +94,7 @@ impl Connection {
             txn_id: AtomicU64::new(0),
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
-            exhaust_cursor: AtomicI64::new(0),
+            own_cursor: AtomicI64::new(0),
         }
     }
 

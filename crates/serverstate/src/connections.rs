@@ -4,6 +4,7 @@ use crate::connection::{Connection, OperationInterrupt, Origin};
 use crate::scripting::ScriptHost;
 use crate::state::ServerState;
 use dispatch::ConnectionInfo;
+use session::CursorId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,10 +37,10 @@ impl ServerState {
     /// and its sessions live on: another connection may continue them.
     pub fn close_connection(&self, connection: &Connection) {
         self.abort_bound(connection);
-        // Nobody else knows of it: a stream of replies that was broken off ends its cursor.
-        let streamed = connection.exhaust_cursor.swap(0, Ordering::Relaxed);
-        if streamed != 0 {
-            let _killed = self.cursors.kill_where(|cursor| cursor.id.0 == streamed);
+        // Nobody else knows of it: a stream of replies, or a wait, that was broken off ends its cursor.
+        let own = connection.own_cursor.swap(0, Ordering::Relaxed);
+        if own != 0 {
+            let _killed = self.cursors.kill_any(CursorId(own));
         }
         self.operations.close(connection.id);
         let gone = self.connections.lock().remove(&connection.id);

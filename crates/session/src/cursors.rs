@@ -1,6 +1,6 @@
 //! Parked cursors: queries that wait for their next `getMore`.
 //!
-//! A cursor is in one of two states, and changes only here:
+//! A cursor is in one of three states, and changes only here:
 //!
 //! | from | to | function |
 //! |---|---|---|
@@ -8,14 +8,18 @@
 //! | idle | busy | [`Cursors::check_out`] |
 //! | busy | idle | [`CheckedOut::park`] |
 //! | busy | gone | [`CheckedOut`] dropped |
+//! | busy | waited for | [`CheckedOut::await_more`]: a request waits for what it finds next, on no thread |
+//! | waited for | busy | [`Cursors::has_waited`] |
 //! | idle | gone | [`Cursors::kill`], [`Cursors::kill_where`], [`Cursors::expire`] |
-//! | busy | busy, doomed | [`Cursors::kill`], [`Cursors::kill_where`]; gone at `park` |
+//! | waited for | gone | [`Cursors::kill`], [`Cursors::kill_where`], which wake who waits; [`Cursors::end_wait`] |
+//! | busy | busy, doomed | [`Cursors::kill`], [`Cursors::kill_where`]; gone at `park` and `await_more` |
 //!
-//! What is always true: an id is random, positive and never 0; a cursor is run by at most one
-//! request at a time; a killed idle cursor is dropped outside the lock.
+//! What is always true: an id is random, positive and never 0; a cursor is run, or waited for, by at most one
+//! request at a time; a killed cursor is dropped, and who waits for it woken, outside the lock.
 
 use crate::SessionId;
 use errors::{Code, Error, Result};
+use os::{Call, Watch};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,6 +74,16 @@ pub struct GetMoreRequest<'a> {
     pub operation: u64,
 }
 
+/// A request that waits for a cursor's next documents, on no thread.
+pub struct Waiter {
+    /// Its connection.
+    pub connection: u64,
+    /// Runs it again.
+    pub wake: Call,
+    /// Its place among those who are told of news.
+    pub watch: Watch,
+}
+
 /// A cursor as `currentOp` shows it.
 #[derive(Clone, Debug)]
 pub struct CursorInfo {
@@ -85,7 +99,7 @@ pub struct CursorInfo {
     pub connection: Option<u64>,
     /// Idle time does not end it.
     pub no_timeout: bool,
-    /// Whether a request runs it just now.
+    /// Whether a request runs it just now, or waits for what it finds next.
     pub busy: bool,
     /// Server time at which it was made.
     pub created: Duration,
@@ -107,9 +121,11 @@ pub struct Killed {
 pub struct CursorStats {
     /// Cursors that exist.
     pub open: u64,
-    /// Of these, run by a request just now.
+    /// Of these, run by a request just now, or waited for.
     pub pinned: u64,
-    /// Of these, without a timeout.
+    /// Of these, waited for by a request on no thread.
+    pub awaited: u64,
+    /// Of the open ones, without a timeout.
     pub no_timeout: u64,
     /// Ended by idleness since the start.
     pub timed_out: u64,
@@ -125,11 +141,53 @@ struct Entry<C> {
     no_timeout: bool,
     created: Duration,
     last_use: Duration,
-    /// `None` while a request runs it.
-    idle: Option<C>,
+    state: State<C>,
     /// The operation that runs it, or ran it last.
     runner: u64,
     doomed: bool,
+}
+
+enum State<C> {
+    Idle(C),
+    /// A request runs it.
+    Busy,
+    /// A request waits for what it finds next.
+    Awaited(C, Waiter),
+}
+
+impl<C> State<C> {
+    /// Takes the cursor out where a new request may have it.
+    fn take_idle(&mut self) -> Option<C> {
+        match std::mem::replace(self, Self::Busy) {
+            Self::Idle(cursor) => Some(cursor),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the cursor out for the request of this connection that waited for it.
+    fn take_awaited(&mut self, connection: u64) -> Option<(C, Waiter)> {
+        match std::mem::replace(self, Self::Busy) {
+            Self::Awaited(cursor, waiter) if waiter.connection == connection => {
+                Some((cursor, waiter))
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// Drops a cursor that is gone from the list, and wakes who waits for it.
+fn bury<C>(entry: Option<Entry<C>>) {
+    let Some(Entry { state, .. }) = entry else { return };
+    if let State::Awaited(cursor, Waiter { wake, watch, .. }) = state {
+        drop((cursor, watch));
+        wake();
+    }
 }
 
 const SHARDS: usize = 16;
@@ -165,7 +223,7 @@ impl<C> Cursors<C> {
             no_timeout: new.no_timeout,
             created: now,
             last_use: now,
-            idle: Some(new.cursor),
+            state: State::Idle(new.cursor),
             runner: 0,
             doomed: false,
         });
@@ -194,7 +252,7 @@ impl<C> Cursors<C> {
         let mut shard = self.shard(id).lock();
         let entry =
             shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
-        if entry.idle.is_none() {
+        if !matches!(entry.state, State::Idle(_)) {
             return Err(Error::new(
                 Code::CURSOR_IN_USE,
                 format!("cursor id {id} is already in use"),
@@ -219,20 +277,58 @@ impl<C> Cursors<C> {
             registry: self,
             id,
             namespace: Arc::clone(&entry.namespace),
-            cursor: entry.idle.take(),
+            cursor: entry.state.take_idle(),
         })
+    }
+
+    /// Takes a cursor that this connection's request has waited for, to run it. Fails where it was killed
+    /// meanwhile.
+    pub fn has_waited(
+        &self,
+        id: CursorId,
+        connection: u64,
+        operation: u64,
+    ) -> Result<CheckedOut<'_, C>> {
+        let mut shard = self.shard(id).lock();
+        let taken = shard.get_mut(&id).and_then(|entry| {
+            let (cursor, waiter) = entry.state.take_awaited(connection)?;
+            entry.runner = operation;
+            Some((Arc::clone(&entry.namespace), cursor, waiter))
+        });
+        drop(shard);
+        let Some((namespace, cursor, waiter)) = taken else {
+            return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
+        };
+        drop(waiter);
+        Ok(CheckedOut { registry: self, id, namespace, cursor: Some(cursor) })
+    }
+
+    /// The request of this connection that waited for a cursor has failed, and with it the cursor.
+    pub fn end_wait(&self, id: CursorId, connection: u64) {
+        if let Ok(out) = self.has_waited(id, connection, 0) {
+            drop(out);
+        }
     }
 
     /// Ends a cursor of `namespace`, where there is one. A cursor that runs cannot come back; the
     /// caller stops the operation named.
     pub fn kill(&self, id: CursorId, namespace: &str) -> Option<Killed> {
+        self.kill_if(id, |of| of == namespace)
+    }
+
+    /// Ends a cursor, whatever it reads, as [`Cursors::kill`] does.
+    pub fn kill_any(&self, id: CursorId) -> Option<Killed> {
+        self.kill_if(id, |_| true)
+    }
+
+    fn kill_if(&self, id: CursorId, of: impl FnOnce(&str) -> bool) -> Option<Killed> {
         let mut shard = self.shard(id).lock();
-        let entry = shard.get_mut(&id).filter(|e| !e.doomed && &*e.namespace == namespace)?;
+        let entry = shard.get_mut(&id).filter(|entry| !entry.doomed && of(&entry.namespace))?;
         entry.doomed = true;
         let running = entry.running();
         let dead = if running.is_none() { shard.remove(&id) } else { None };
         drop(shard);
-        drop(dead);
+        bury(dead);
         Some(Killed { id, running })
     }
 
@@ -257,7 +353,7 @@ impl<C> Cursors<C> {
                 }
             }
             drop(shard);
-            drop(dead);
+            dead.into_iter().for_each(bury);
         }
         killed
     }
@@ -296,7 +392,8 @@ impl<C> Cursors<C> {
         for shard in &self.shards {
             for entry in shard.lock().values() {
                 stats.open += 1;
-                stats.pinned += u64::from(entry.idle.is_none());
+                stats.pinned += u64::from(entry.is_busy());
+                stats.awaited += u64::from(matches!(entry.state, State::Awaited(..)));
                 stats.no_timeout += u64::from(entry.no_timeout);
             }
         }
@@ -310,7 +407,11 @@ impl<C> Cursors<C> {
 
 impl<C> Entry<C> {
     fn running(&self) -> Option<u64> {
-        self.idle.is_none().then_some(self.runner)
+        matches!(self.state, State::Busy).then_some(self.runner)
+    }
+
+    fn is_busy(&self) -> bool {
+        !matches!(self.state, State::Idle(_))
     }
 
     fn info(&self, id: CursorId) -> CursorInfo {
@@ -321,7 +422,7 @@ impl<C> Entry<C> {
             transaction: self.transaction,
             connection: self.connection,
             no_timeout: self.no_timeout,
-            busy: self.idle.is_none(),
+            busy: self.is_busy(),
             created: self.created,
             last_use: self.last_use,
         }
@@ -423,16 +524,27 @@ impl<C> CheckedOut<'_, C> {
     }
 
     /// Gives it back for the next request. Says no where it was killed meanwhile; it is gone then.
-    pub fn park(mut self, now: Duration) -> bool {
+    pub fn park(self, now: Duration) -> bool {
+        self.give_back(now, State::Idle)
+    }
+
+    /// Gives it back for this request alone, which is run again when its waiter is woken
+    /// ([`Cursors::has_waited`]). Says no where it was killed meanwhile; it is gone then.
+    pub fn await_more(self, waiter: Waiter, now: Duration) -> bool {
+        self.give_back(now, |cursor| State::Awaited(cursor, waiter))
+    }
+
+    fn give_back(mut self, now: Duration, state: impl FnOnce(C) -> State<C>) -> bool {
         let mut shard = self.registry.shard(self.id).lock();
-        match shard.get_mut(&self.id) {
-            Some(entry) if !entry.doomed => {
-                entry.idle = self.cursor.take();
+        let kept = match shard.get_mut(&self.id) {
+            Some(entry) if !entry.doomed => self.cursor.take().map(|cursor| {
+                entry.state = state(cursor);
                 entry.last_use = now;
-                true
-            }
-            _ => false,
-        }
+            }),
+            _ => None,
+        };
+        drop(shard);
+        kept.is_some()
     }
 }
 
@@ -533,6 +645,64 @@ mod tests {
             };
             assert_eq!(error.code().0, code);
         }
+    }
+
+    /// A waiter of connection 3, and how often it was woken.
+    fn waiter(watchers: &Arc<os::Watchers>) -> (Waiter, Arc<AtomicU64>) {
+        let woken = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&woken);
+        let wake: Call = Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let watch = watchers.watch(Arc::clone(&wake));
+        (Waiter { connection: 3, wake, watch }, woken)
+    }
+
+    #[test]
+    fn a_cursor_that_is_waited_for_is_its_waiters_alone() {
+        let (cursors, id) = registry();
+        let watchers = Arc::<os::Watchers>::default();
+        let (one, woken) = waiter(&watchers);
+        let out = cursors.check_out(id, by("a.b", None)).unwrap();
+        assert!(out.await_more(one, Duration::ZERO));
+        let Err(error) = cursors.check_out(id, by("a.b", None)) else { panic!("waited for") };
+        assert_eq!(error.code(), Code::CURSOR_IN_USE);
+        assert!(cursors.has_waited(id, 4, 9).is_err(), "another connection's");
+        assert_eq!(cursors.expire(Duration::from_mins(60), Cursors::<&str>::TIMEOUT), 0);
+        assert_eq!((cursors.stats().pinned, watchers.count()), (1, 1));
+        assert_eq!(*cursors.has_waited(id, 3, 9).unwrap().cursor(), "query");
+        assert_eq!((cursors.stats().open, watchers.count()), (0, 0), "it was dropped");
+        assert_eq!(woken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_cursor_that_is_waited_for_is_killed_at_once_and_its_waiter_woken() {
+        let watchers = Arc::<os::Watchers>::default();
+        let kills: [fn(&Cursors<&str>, CursorId) -> usize; 3] = [
+            |cursors, id| {
+                usize::from(cursors.kill(id, "a.b") == Some(Killed { id, running: None }))
+            },
+            |cursors, id| usize::from(cursors.kill_any(id).is_some()),
+            |cursors, _| cursors.kill_where(|_| true).len(),
+        ];
+        for kill in kills {
+            let (cursors, id) = registry();
+            let (one, woken) = waiter(&watchers);
+            assert!(
+                cursors.check_out(id, by("a.b", None)).unwrap().await_more(one, Duration::ZERO)
+            );
+            assert_eq!(kill(&cursors, id), 1);
+            assert_eq!((cursors.stats().open, watchers.count()), (0, 0));
+            assert_eq!(woken.load(Ordering::Relaxed), 1);
+            let Err(error) = cursors.has_waited(id, 3, 9) else { panic!("killed") };
+            assert_eq!(error.code(), Code::CURSOR_KILLED);
+        }
+        let (cursors, id) = registry();
+        let (one, woken) = waiter(&watchers);
+        let out = cursors.check_out(id, by("a.b", None)).unwrap();
+        assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
+        assert!(!out.await_more(one, Duration::ZERO), "killed before it waits");
+        assert_eq!((woken.load(Ordering::Relaxed), watchers.count()), (0, 0));
     }
 
     #[test]

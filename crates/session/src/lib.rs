@@ -15,6 +15,7 @@ mod sessions;
 pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
 pub use cursors::{
     CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, GetMoreRequest, Killed, NewCursor,
+    Waiter,
 };
 pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

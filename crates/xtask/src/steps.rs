@@ -116,7 +116,7 @@ pub(crate) fn sim(arguments: &[String]) -> Result<()> {
 fn interleavings() -> Result<()> {
     let mut command = cargo(&["test", "--quiet", "--profile", "fast", "--lib", "--target-dir"]);
     command.arg(target().join("shuttle")).env("RUSTFLAGS", "--cfg shuttle");
-    for package in ["wal", "locktree", "ftree", "engine", "net"] {
+    for package in ["os", "wal", "locktree", "ftree", "engine", "net"] {
         command.args(["--package", package]);
     }
     run(command.arg("interleavings"))

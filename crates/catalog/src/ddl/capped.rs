@@ -28,6 +28,7 @@ use crate::metadata::options::CollectionOptions;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, Durability, KeyRange};
 use errors::{Code, Error, Result};
+use os::{Call, Watch};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,12 @@ impl Collection {
     /// that is read to its end, then wait for another one.
     pub fn commits_seen(&self) -> u64 {
         self.shared.arrivals.seen()
+    }
+
+    /// Has `call` made when [`Collection::commits_seen`] changes. Look at that after this: a change before is
+    /// told to nobody.
+    pub fn watch_commits(&self, call: Call) -> Watch {
+        self.shared.arrivals.watch(call)
     }
 
     /// Waits until [`Collection::commits_seen`] is no longer `seen`, or for `time`; says whether

@@ -4,6 +4,8 @@
 //! another one misses no commit that the snapshot does not show.
 
 use os::sync::{Condvar, Mutex};
+use os::{Call, Watch, Watchers};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Tells readers at the end of a collection that something has arrived.
@@ -11,6 +13,8 @@ use std::time::Duration;
 pub(crate) struct Arrivals {
     commits: Mutex<u64>,
     woken: Condvar,
+    /// Those who wait on no thread.
+    watchers: Arc<Watchers>,
 }
 
 impl Arrivals {
@@ -18,6 +22,12 @@ impl Arrivals {
     pub(crate) fn tell(&self) {
         *self.commits.lock() += 1;
         self.woken.notify_all();
+        self.watchers.tell();
+    }
+
+    /// Has `call` made when they are told next. The caller looks at [`Self::seen`] after this.
+    pub(crate) fn watch(&self, call: Call) -> Watch {
+        self.watchers.watch(call)
     }
 
     /// How often they were told.

@@ -1,4 +1,7 @@
 //! `getMore`: the next batch of a parked cursor.
+//!
+//! Always true: one that waits at the end of a tail holds no thread where whoever runs it can run it again, and
+//! it waits no longer than from its first run on.
 
 use crate::batch::{Filled, fill};
 use crate::command::Command;
@@ -7,8 +10,9 @@ use bson::RawBsonRef;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
+use query::QueryCursor;
 use serverstate::{Documents, Parked};
-use session::{CursorId, GetMoreRequest};
+use session::{CheckedOut, CursorId, GetMoreRequest, Waiter};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -45,7 +49,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         connection: context.bound_to(),
         operation: number,
     };
-    let mut out = service.cursors.check_out(id, request)?;
+    let has_waited = context.request.waited_until.is_some();
+    let mut out = if has_waited {
+        service.cursors.has_waited(id, context.connection.id(), number)?
+    } else {
+        service.cursors.check_out(id, request)?
+    };
     if context.arguments.max_time_ms.is_some() && !out.cursor().await_data {
         // The cursor itself is fine and stays.
         out.park(context.started);
@@ -58,7 +67,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     query::restore_plan_summary(&parked.plans);
     context.figures.cursor = id.0;
     context.figures.originating.clone_from(&parked.command);
-    if parked.time_left.is_some() {
+    if parked.time_left.is_some() && !has_waited {
         service.fail_points.check_time()?;
     }
     // Of a tail the time is the longest wait, and its end is no error.
@@ -74,8 +83,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
     let before = parked.returned;
     let filled = if parked.is_tailable() {
-        tail(context, parked, size)
-            .map_err(|error| if is_stream { resumable(error) } else { error })?
+        let tailed = tail(context, parked, size);
+        match tailed.map_err(|error| if is_stream { resumable(error) } else { error })? {
+            Tailed::Filled(filled) => filled,
+            Tailed::Waits(until, waiter) => return park_until(context, out, until, waiter),
+        }
     } else {
         fill(&mut context.reply, parked, size)?
     };
@@ -176,31 +188,132 @@ const AWAIT: Duration = Duration::from_secs(1);
 /// A commit wakes who waits; whether to go on waiting is asked this often.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Fills a batch from the end of a capped collection, waiting for more where there is nothing.
-fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Filled> {
+/// What came of a batch at the end of a tail.
+enum Tailed {
+    /// This goes to the client.
+    Filled(Filled),
+    /// Nothing yet: the request is to be run again at this server time, or when it is told of news.
+    Waits(Duration, Waiter),
+}
+
+/// What a batch has found at the end of a tail.
+#[derive(Clone, Copy)]
+struct AtEnd {
+    /// There are documents, or there will be no more.
+    is_filled: bool,
+    /// The client wants to wait for more.
+    awaits: bool,
+    /// What is left of the time that it may wait.
+    left: Duration,
+    /// The request can be run again.
+    can_park: bool,
+}
+
+/// What is to be done at the end of a tail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Answer,
+    /// Wait on no thread.
+    Park,
+    /// Wait on this thread, so long at most, and look again.
+    Wait(Duration),
+}
+
+fn decide(at: AtEnd) -> Next {
+    if at.is_filled || !at.awaits || at.left.is_zero() {
+        return Next::Answer;
+    }
+    if at.can_park { Next::Park } else { Next::Wait(at.left.min(TURN)) }
+}
+
+/// Fills a batch from the end of a tail. Where there is nothing it waits for more.
+fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Tailed> {
     let longest = context.arguments.max_time_ms.map_or(AWAIT, Duration::from_millis);
-    let began = context.now();
+    let first = context.request.waited_until;
+    let until = first.unwrap_or_else(|| context.started.saturating_add(longest));
     loop {
         if let Documents::Query(cursor) = &mut parked.documents {
             cursor.check_alive()?;
             cursor.refresh();
         }
         let filled = fill(&mut context.reply, parked, size)?;
-        if filled.count > 0 || filled.exhausted || !parked.await_data {
-            return Ok(filled);
+        let Documents::Query(cursor) = &parked.documents else {
+            return Ok(Tailed::Filled(filled));
+        };
+        let now = context.now();
+        let mut next = decide(AtEnd {
+            is_filled: filled.count > 0 || filled.exhausted,
+            awaits: parked.await_data,
+            left: until.saturating_sub(now),
+            can_park: context.request.waker.is_some(),
+        });
+        if next == Next::Answer {
+            return Ok(Tailed::Filled(filled));
         }
-        let Documents::Query(cursor) = &mut parked.documents else { return Ok(filled) };
-        loop {
-            let waited = context.now().saturating_sub(began);
-            let left = longest.saturating_sub(waited);
-            if left.is_zero() {
-                context.waited += waited;
-                return Ok(filled);
+        context.check_wait()?;
+        if next == Next::Park {
+            let waiter = waiter(context, cursor);
+            // What was written before it was to be told of news must be found now.
+            if cursor.has_news() {
+                continue;
             }
-            if cursor.wait(context.now(), left.min(TURN)) {
-                break;
+            match waiter {
+                Some(waiter) => return Ok(Tailed::Waits(until, waiter)),
+                None => next = Next::Wait(TURN.min(until.saturating_sub(now))),
             }
-            context.check_interrupt()?;
+        }
+        if let Next::Wait(time) = next {
+            cursor.wait(now, time);
+            context.waited += context.now().saturating_sub(now);
+        }
+    }
+}
+
+/// Has the request run again when there is news for the cursor.
+fn waiter(context: &Context<'_>, cursor: &QueryCursor) -> Option<Waiter> {
+    let wake = context.request.waker.map(|maker| (maker.0)())?;
+    let watch = cursor.watch(&wake)?;
+    Some(Waiter { connection: context.connection.id(), wake, watch })
+}
+
+/// Keeps the cursor for this request, which waits for more on no thread.
+fn park_until(
+    context: &mut Context<'_>,
+    mut out: CheckedOut<'_, Parked>,
+    until: Duration,
+    waiter: Waiter,
+) -> Result<()> {
+    if let Documents::Query(cursor) = &mut out.cursor().documents {
+        cursor.park();
+    }
+    // Where that goes nobody is left to ask for it.
+    context.connection.own_cursor.store(out.id().0, Ordering::Relaxed);
+    if !out.await_more(waiter, context.now()) {
+        return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
+    }
+    context.wait = Some(until);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_at_the_end_of_a_tail_does_so_on_no_thread_where_that_can_be() {
+        let (short, long) = (Duration::from_millis(30), Duration::from_secs(9));
+        // Filled, awaits, time left, can be run again.
+        let table = [
+            ((true, true, long, true), Next::Answer),
+            ((false, false, long, true), Next::Answer),
+            ((false, true, Duration::ZERO, true), Next::Answer),
+            ((false, true, long, true), Next::Park),
+            ((false, true, long, false), Next::Wait(TURN)),
+            ((false, true, short, false), Next::Wait(short)),
+        ];
+        for ((is_filled, awaits, left, can_park), next) in table {
+            let at = AtEnd { is_filled, awaits, left, can_park };
+            assert_eq!(decide(at), next, "{is_filled} {awaits} {left:?} {can_park}");
         }
     }
 }

@@ -140,7 +140,9 @@ fn connections(service: &ServerState, writer: &mut Writer) {
     writer.number("rejected", network.rejected);
     writer.number("active", network.active);
     writer.number("threaded", network.threads);
-    writer.number("awaitingTopologyChanges", network.awaiting);
+    // Of the requests that wait on no thread, those that do not wait at the end of a tail.
+    let tails = service.cursors.stats().awaited;
+    writer.number("awaitingTopologyChanges", network.awaiting.saturating_sub(tails));
 }
 
 fn extra_info(_service: &ServerState, writer: &mut Writer) {

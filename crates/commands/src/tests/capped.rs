@@ -2,6 +2,7 @@
 
 use super::*;
 use bson::Bson;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn capped(client: &Client, options: Document) {
     let mut create = doc! { "create": "c", "capped": true };
@@ -150,6 +151,120 @@ fn a_waiting_tail_is_woken_by_an_insert_and_ended_by_a_drop() {
         other.ok("db", doc! { "drop": "c" });
         assert_eq!(code(&waiting.join().unwrap()), 175);
     });
+}
+
+/// What wakes a request, and how often it did.
+fn waker() -> (Wake, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let wake = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    (Arc::new(wake), count)
+}
+
+/// A client, and a getMore of its that waits at the end of a tail; until when, what wakes it and how often it did.
+fn waiting_tail(time_ms: i64) -> (Client, Document, Duration, Wake, Arc<AtomicUsize>) {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096 });
+    insert(&client, [1]);
+    let first = client.ok("db", doc! { "find": "c", "tailable": true, "awaitData": true });
+    let more = doc! { "getMore": id_of(&first), "collection": "c", "maxTimeMS": time_ms };
+    let (wake, woken) = waker();
+    let until = client.arrive(&more, None, &wake).wait.unwrap();
+    (client, more, until, wake, woken)
+}
+
+fn answer(reply: Reply) -> Document {
+    assert_eq!(reply.wait, None);
+    Document::try_from(&reply.document).unwrap()
+}
+
+#[test]
+fn a_tail_that_can_be_run_again_holds_no_thread_and_is_woken_by_an_insert() {
+    let (client, more, until, wake, woken) = waiting_tail(600_000);
+    let now = client.service.os.clock.monotonic();
+    assert!(until > now + Duration::from_secs(500) && until <= now + Duration::from_secs(600));
+    assert!(client.service.operations.list().is_empty(), "it is no running operation");
+    let other = client.another(2);
+    assert_eq!(code(&other.run("db", more.clone())), 143);
+    client.service.housekeep();
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
+    insert(&other, [4]);
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    insert(&other, [5]);
+    assert_eq!(woken.load(Ordering::SeqCst), 1, "once is enough");
+    let reply = answer(client.arrive(&more, Some(until), &wake));
+    assert_eq!((batch(&reply, "nextBatch"), id_of(&reply) != 0), (vec![4, 5], true));
+    // Run again for nothing it waits for the rest of its time.
+    let until = client.arrive(&more, None, &wake).wait.unwrap();
+    assert_eq!(client.arrive(&more, Some(until), &wake).wait, Some(until));
+    insert(&other, [6]);
+    assert_eq!(batch(&answer(client.arrive(&more, Some(until), &wake)), "nextBatch"), [6]);
+    let counts = client.ok("db", doc! { "serverStatus": 1 });
+    let counts = counts.get_document("opcounters").unwrap();
+    assert_eq!(counts.get_i64("getmore").unwrap(), 3, "each is counted once");
+}
+
+#[test]
+fn a_tail_that_waits_is_answered_empty_when_its_time_has_come() {
+    let (client, more, until, wake, _) = waiting_tail(20);
+    client.service.os.clock.sleep(Duration::from_millis(30));
+    let reply = answer(client.arrive(&more, Some(until), &wake));
+    assert_eq!((batch(&reply, "nextBatch"), id_of(&reply) != 0), (vec![], true));
+    assert_eq!(client.service.cursors.stats().pinned, 0);
+}
+
+#[test]
+fn a_tail_that_waits_ends_with_its_cursor_its_collection_its_connection_and_the_server() {
+    let again = |client: &Client, more: &Document, until, wake| {
+        code(&answer(client.arrive(more, Some(until), wake)))
+    };
+    let (client, more, until, wake, woken) = waiting_tail(600_000);
+    let ids = [more.get_i64("getMore").unwrap()];
+    let kill = doc! { "killCursors": "c", "cursors": &ids[..] };
+    let reply = client.another(2).ok("db", kill);
+    assert_eq!(reply.get_array("cursorsKilled").unwrap().len(), 1);
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    assert_eq!(again(&client, &more, until, &wake), 237);
+
+    let (client, more, until, wake, woken) = waiting_tail(600_000);
+    client.another(2).ok("db", doc! { "drop": "c" });
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    assert_eq!(again(&client, &more, until, &wake), 175);
+    assert_eq!(client.service.cursors.stats().open, 0);
+
+    let (client, ..) = waiting_tail(600_000);
+    client.service.close_connection(&client.connection);
+    assert_eq!(client.service.cursors.stats().open, 0);
+
+    let (client, more, until, wake, _) = waiting_tail(600_000);
+    client.service.end_waits();
+    assert_eq!(again(&client, &more, until, &wake), 11600);
+    assert_eq!(client.service.cursors.stats().open, 0);
+}
+
+#[test]
+fn a_tail_that_fails_before_it_takes_its_cursor_again_leaves_none() {
+    let (client, mut more, until, wake, _) = waiting_tail(600_000);
+    more.insert("nonsense", 1);
+    assert_eq!(code(&answer(client.arrive(&more, Some(until), &wake))), 40415);
+    assert_eq!(client.service.cursors.stats().open, 0);
+}
+
+#[test]
+fn a_tail_that_has_waited_does_not_meet_a_fail_point_again() {
+    let (client, more, until, wake, _) = waiting_tail(600_000);
+    client.service.test_commands.store(true, Ordering::Relaxed);
+    let fail = doc! {
+        "configureFailPoint": "failCommand", "mode": "alwaysOn",
+        "data": { "failCommands": ["getMore"], "errorCode": 11 },
+    };
+    let other = client.another(2);
+    other.ok("admin", fail);
+    insert(&other, [2]);
+    assert_eq!(batch(&answer(client.arrive(&more, Some(until), &wake)), "nextBatch"), [2]);
+    assert_eq!(code(&client.run("db", more)), 11);
 }
 
 #[test]

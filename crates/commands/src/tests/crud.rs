@@ -242,6 +242,7 @@ fn documents_come_in_sections_too() {
             exhaust_allowed: false,
             request_id: 1,
             waited_until: None,
+            waker: None,
         };
         Document::try_from(&client.service.run(&client.connection, &request).document).unwrap()
     };

@@ -75,6 +75,7 @@ fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {
         exhaust_allowed: true,
         request_id: 1,
         waited_until: None,
+        waker: None,
     };
     let before = client.service.os.clock.monotonic();
     let waits = |waited_until| {

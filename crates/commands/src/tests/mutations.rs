@@ -61,6 +61,7 @@ fn run(client: &Client, body: &RawDocument) {
             exhaust_allowed: true,
             request_id: 1,
             waited_until: None,
+            waker: None,
         };
         let reply = client.service.run(&client.connection, &request);
         let reply = Document::try_from(&reply.document).unwrap();

@@ -8,9 +8,9 @@
 //!    sync, by whomever it was, or the commit's publishing.
 
 use crate::snapshots::Snapshots;
-use os::Clock;
 use os::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex};
+use os::{Call, Clock, Watch, Watchers};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub(crate) struct Times {
     durable: AtomicU64,
     waiters: AtomicUsize,
     advanced: Condvar,
+    /// Those who wait on no thread.
+    watchers: Arc<Watchers>,
 }
 
 /// The first time of the next commit, where `newest` was given last.
@@ -60,6 +62,7 @@ impl Times {
             durable: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             advanced: Condvar::new(),
+            watchers: Arc::default(),
         }
     }
 
@@ -118,6 +121,7 @@ impl Times {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             self.advanced.notify_all();
         }
+        self.watchers.tell();
     }
 
     /// The newest durable commit.
@@ -137,6 +141,11 @@ impl Times {
         let behind = inner.given.partition_point(|place| place.timestamp <= watermark);
         let newest = behind.checked_sub(1).and_then(|at| inner.given.get(at));
         newest.copied().unwrap_or(inner.durable)
+    }
+
+    /// Has `call` made when the durable time grows next. The caller looks at [`Self::durable_time`] after this.
+    pub(crate) fn watch(&self, call: Call) -> Watch {
+        self.watchers.watch(call)
     }
 
     /// Waits until something later than `time` is durable, or the monotonic clock says `deadline`; says

@@ -47,7 +47,7 @@ impl<S: Service> Exchange<'_, S> {
         };
         for (at, part) in parts.iter().enumerate() {
             let via = OpKind::Legacy { goes_on: at > 0 };
-            let reply = self.run_translated(part, via, request_id)?;
+            let reply = self.run_translated(part, via, request_id, false)?;
             if legacy::failed(&reply.document) && !legacy::continues(insert) {
                 break;
             }
@@ -64,7 +64,7 @@ impl<S: Service> Exchange<'_, S> {
         match translated {
             Ok(translated) => {
                 let via = OpKind::Legacy { goes_on: false };
-                self.run_translated(&translated, via, request_id).map(drop)
+                self.run_translated(&translated, via, request_id, false).map(drop)
             }
             Err(error) => {
                 self.serving.service.write_refused(&self.connection.state, &error);
@@ -78,6 +78,7 @@ impl<S: Service> Exchange<'_, S> {
         translated: &Translated<'_>,
         via: OpKind,
         request_id: i32,
+        is_answered: bool,
     ) -> Result<Reply, Ended> {
         let reply = self.run(&Request {
             database: translated.database,
@@ -87,6 +88,7 @@ impl<S: Service> Exchange<'_, S> {
             exhaust_allowed: false,
             request_id,
             waited_until: self.waited_until,
+            waker: is_answered.then_some(self.serving.waker),
         });
         if reply.hang_up { Err(Ended(None)) } else { Ok(reply) }
     }
@@ -105,7 +107,7 @@ impl<S: Service> Exchange<'_, S> {
             Answer::Command | Answer::Inline => OpKind::Query,
             Answer::Batch | Answer::Plan => OpKind::Legacy { goes_on: false },
         };
-        let reply = self.run_translated(&translated, via, request_id)?;
+        let reply = self.run_translated(&translated, via, request_id, true)?;
         if let Some(until) = reply.wait {
             self.defer(self.frame.to_vec(), envelope.packed, Some(until));
             return Ok(());

@@ -1,7 +1,9 @@
 //! Workers that share permits, over a poller that is no more than a count, in every order shuttle finds:
 //! while a request can be run, somebody runs it, though others wait for what it brings. A pool whose waiters
 //! keep their permits is found by the same test; so are one that does not look whether somebody polls, and
-//! a check that ends while nobody polls and no request is seen yet.
+//! a check that ends while nobody polls and no request is seen yet. Requests that the listening thread finds often
+//! enough work in the background, so that there are more permits for a while: in the end there are as many as at
+//! first, and one too many is found.
 //!
 //! Run by `cargo xtask test --only interleavings`.
 
@@ -25,6 +27,25 @@ enum Announced {
 /// The one that does not.
 const SILENT: usize = 1;
 
+/// A thread that has worked more at each look.
+struct ModelThread {
+    looks: AtomicU64,
+    /// Its priority may be raised again.
+    restores: bool,
+}
+
+impl WorkerThread for ModelThread {
+    fn processor_time(&self) -> Duration {
+        Duration::from_millis(3 * self.looks.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn work_in_background(&self) {}
+
+    fn end_background(&self) -> bool {
+        self.restores
+    }
+}
+
 /// The news of sockets, and what requests wait for.
 #[derive(Default)]
 struct World {
@@ -34,6 +55,7 @@ struct World {
     /// How many of each group run or have run.
     met: [usize; GROUPS],
     threads: usize,
+    ended: usize,
     /// The listening thread was asked to look at the workers.
     asked: bool,
     over: bool,
@@ -77,7 +99,9 @@ impl Model {
     }
 
     fn work(self: Arc<Self>) {
-        let worker = Arc::new(Worker::of_this_thread());
+        let number = self.world.lock().threads;
+        let thread = ModelThread { looks: AtomicU64::new(0), restores: number % 2 == 0 };
+        let worker = Arc::new(Worker::on(Box::new(thread)));
         self.pool.joined(&worker);
         loop {
             self.pool.begin_polling();
@@ -96,10 +120,20 @@ impl Model {
                 break;
             }
         }
-        // As where a server stops: nobody is needed any more.
-        let _need = self.pool.left(&worker);
-        self.told.notify_all();
-        self.pool.stop();
+        // As where a server stops: nobody is needed any more, once all requests were taken.
+        let need = self.pool.left(&worker);
+        let all_taken = self.world.lock().taken == GROUP * GROUPS;
+        if !all_taken {
+            self.satisfy(need);
+        } else if need == Need::Thread {
+            self.pool.not_started();
+        }
+        if all_taken {
+            self.told.notify_all();
+            self.pool.stop();
+        }
+        self.world.lock().ended += 1;
+        self.grown.notify_all();
     }
 
     /// What the listening thread does; time passes whenever it likes.
@@ -142,7 +176,7 @@ impl Model {
     }
 }
 
-fn run(announced: Announced, is_checked: bool) {
+fn run(announced: Announced, is_checked: bool, too_many: usize) {
     let model = Arc::new(Model {
         pool: WorkerPool::new(PERMITS, 100),
         world: Mutex::default(),
@@ -163,27 +197,48 @@ fn run(announced: Announced, is_checked: bool) {
         model.world.lock().news += 1;
         model.told.notify_one();
     }
+    model.pool.free.fetch_add(too_many, Ordering::SeqCst);
     let mut world = model.world.lock();
     while world.met != [GROUP; GROUPS] {
         model.grown.wait(&mut world);
     }
-    assert!(world.threads <= GROUP * GROUPS + PERMITS, "{} threads", world.threads);
     world.over = true;
     model.woken.notify_one();
+    while world.ended < world.threads {
+        model.grown.wait(&mut world);
+    }
+    // Each request may end its thread, and there may be twice as many permits.
+    assert!(world.threads <= GROUP * GROUPS + 2 * PERMITS, "{} threads", world.threads);
+    drop(world);
+    let state = model.pool.state.lock();
+    assert_eq!((state.in_background, state.grants, state.starting), (0, 0, 0));
+    let permits = [&model.pool.free, &model.pool.owed].map(|n| n.load(Ordering::SeqCst));
+    assert_eq!(permits, [PERMITS, 0], "permits that are free and that are owed");
 }
 
 #[test]
 fn interleavings_of_workers_that_wait_for_each_other() {
-    shuttle::check_random(|| run(Announced::AllButOne, false), SCHEDULES);
+    shuttle::check_random(|| run(Announced::AllButOne, false, 0), SCHEDULES);
 }
 
 #[test]
 fn interleavings_of_workers_that_wait_and_do_not_say_so() {
-    shuttle::check_random(|| run(Announced::None, true), SCHEDULES);
+    shuttle::check_random(|| run(Announced::None, true, 0), SCHEDULES);
+}
+
+#[test]
+fn interleavings_of_workers_of_which_some_say_that_they_wait_and_work_in_the_background() {
+    shuttle::check_random(|| run(Announced::AllButOne, true, 0), SCHEDULES);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn interleavings_find_a_pool_whose_waiters_keep_their_permits() {
-    shuttle::check_random(|| run(Announced::None, false), SCHEDULES);
+    shuttle::check_random(|| run(Announced::None, false, 0), SCHEDULES);
+}
+
+#[test]
+#[should_panic(expected = "permits that are free and that are owed")]
+fn interleavings_find_one_permit_too_many() {
+    shuttle::check_random(|| run(Announced::None, true, 1), SCHEDULES);
 }

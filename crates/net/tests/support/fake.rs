@@ -33,6 +33,9 @@ pub(crate) struct Commands {
     /// What requests to `await` wait for, and how to tell that it came.
     pub(crate) happened: AtomicBool,
     pub(crate) changed: OnceLock<Wake>,
+    /// What runs requests to `watch` again, and whether it came.
+    pub(crate) wakers: Mutex<Vec<Wake>>,
+    pub(crate) news: AtomicBool,
     /// No compressor was agreed.
     pub(crate) plain_only: AtomicBool,
 }
@@ -112,6 +115,21 @@ impl Service for Commands {
                 }
                 let next = request.exhaust_allowed.then(|| request.body.to_owned());
                 Reply { exhaust: next, ..rawdoc! { "ok": 1.0 }.into() }
+            }
+            // Waits for `news`, whoever runs it again.
+            "watch" => {
+                let now = self.os.get().unwrap().clock.monotonic();
+                let time = Duration::from_millis(value.as_i32().unwrap() as u64);
+                let until = request.waited_until.unwrap_or(now + time);
+                let has_news = || now >= until || self.news.load(Ordering::SeqCst);
+                if !has_news() {
+                    let waker = request.waker.map(|maker| (maker.0)());
+                    self.wakers.lock().extend(waker);
+                    if !has_news() {
+                        return Reply { wait: Some(until), ..rawdoc! {}.into() };
+                    }
+                }
+                rawdoc! { "ok": 1.0 }.into()
             }
             _ => rawdoc! { "ok": 0.0, "code": 59 }.into(),
         }

@@ -3,7 +3,7 @@
 use super::Bounds;
 use crate::context::Interrupt;
 use crate::cursor::InterruptSlot;
-use crate::past::{PastReader, Step, wait_for_more};
+use crate::past::{PastReader, Step};
 use bson::raw::RawDocumentBuf;
 use engine::History;
 use errors::{Code, Error, Result};
@@ -13,7 +13,6 @@ use oplog::entry::{self, ApplyOps};
 use parking_lot::Mutex;
 use pipeline::DocumentSource;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is known of a cursor's end, for whoever waits there.
 pub(super) struct End {
@@ -38,9 +37,9 @@ impl End {
         self.state.lock().is_over
     }
 
-    pub(super) fn wait(&self, now: Duration, time: Duration) -> bool {
-        let position = self.state.lock().position;
-        wait_for_more(&self.history, position, now + time)
+    /// What is followed, and the time behind which nothing was read yet.
+    pub(super) fn of_history(&self) -> (Arc<History>, Time) {
+        (Arc::clone(&self.history), self.state.lock().position)
     }
 }
 

@@ -164,6 +164,18 @@ fn who_waits_at_the_end_is_woken_by_a_commit() {
         insert(&catalog, 1, "x");
         assert!(waiting.join().unwrap());
     });
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let call = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let watch = collection.watch_commits(Arc::new(call));
+    let seen = collection.commits_seen();
+    insert(&catalog, 2, "x");
+    insert(&catalog, 3, "x");
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "the first is told, and then no more");
+    assert!(collection.commits_seen() > seen);
+    drop(watch);
 }
 
 #[derive(Clone, Debug)]
