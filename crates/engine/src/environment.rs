@@ -117,8 +117,16 @@ impl Environment {
             counters: &counters,
             may_wait: &may_wait,
         }));
-        let free_space =
-            Arc::new(FreeSpace::new(&options, &os, &blocks, &log, history.clone(), &memory, &schedule, &health));
+        let free_space = Arc::new(FreeSpace::new(
+            &options,
+            &os,
+            &blocks,
+            &log,
+            history.clone(),
+            &memory,
+            &schedule,
+            &health,
+        ));
         let pruning = Pruning {
             directory: Arc::clone(&directory),
             snapshots: Arc::clone(&snapshots),

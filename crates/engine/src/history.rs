@@ -15,8 +15,8 @@ mod tail;
 mod times;
 
 pub(crate) use points::Points;
-pub(crate) use times::{Place, Times};
 pub use tail::{HistoryCommit, HistoryOperation, HistoryOperations, HistoryTail};
+pub(crate) use times::{Place, Times};
 
 use crate::commit::CommitOrder;
 use crate::log::Log;
@@ -106,6 +106,8 @@ impl History {
     /// A start found the newest commit here, and history from `from` on.
     pub(crate) fn start_at(&self, newest: Place, from: Option<u64>) {
         self.floor.store(from.unwrap_or(newest.end), Ordering::Release);
+        // Where it begins with this start, what was before is known.
+        *self.cut.lock() = from.is_none().then_some((newest.end, newest.time));
         self.times.start_at(newest);
     }
 
@@ -312,6 +314,8 @@ impl History {
 
 impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("History").field("durable_time", &self.durable_time()).finish_non_exhaustive()
+        f.debug_struct("History")
+            .field("durable_time", &self.durable_time())
+            .finish_non_exhaustive()
     }
 }

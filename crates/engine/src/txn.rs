@@ -24,8 +24,8 @@ use crate::{
     TxnOptions,
 };
 use charge::Charge;
-pub(crate) use notes::Notes;
 use locktree::Owner;
+pub(crate) use notes::Notes;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

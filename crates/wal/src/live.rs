@@ -10,6 +10,7 @@
 //!    [`Error::Missing`] where it was let go of meanwhile, else [`Error::Corruption`] with the file and
 //!    the byte.
 
+use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::frame::{
     ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
@@ -17,7 +18,6 @@ use crate::frame::{
 use crate::reader::Record;
 use crate::window::{Stretch, Window};
 use crate::writer::Wal;
-use crate::Lsn;
 
 /// A place in a log in use, and what is read ahead there. It belongs to one opening of the log.
 #[derive(Default)]

@@ -152,7 +152,11 @@ mod tests {
         points.large(100, 40);
         points.large(60, 20);
         assert_eq!(points.without_cutting(101), 101);
-        assert_eq!(points.without_cutting(61), 20, "the one at 60 stays with the chunks of the other");
+        assert_eq!(
+            points.without_cutting(61),
+            20,
+            "the one at 60 stays with the chunks of the other"
+        );
         assert_eq!(points.without_cutting(50), 20, "the one at 60 stays too then");
         assert_eq!(points.without_cutting(10), 10);
         points.forget(61);

@@ -104,10 +104,8 @@ impl History {
         match found {
             Ok(found) => found,
             Err(error) => {
-                let is_lost = matches!(
-                    error,
-                    Error::Corruption(Cause::Log(wal::Error::Missing { .. }))
-                );
+                let is_lost =
+                    matches!(error, Error::Corruption(Cause::Log(wal::Error::Missing { .. })));
                 if !is_lost && self.told_damage.swap(position, Ordering::Relaxed) != position {
                     tracing::error!(%error, "the history cannot be read where its age was asked for");
                 }

@@ -242,7 +242,10 @@ fn engine_without_a_history_gives_no_times_and_breaks_it() {
     let mut random = Gen::new(5);
     let engine = open(&sim.os(), tiny()).unwrap();
     assert!(engine.history().is_none());
-    assert_eq!(write(&engine, &mut random).unwrap().0.commit(Durability::Synced).unwrap().time(), 0);
+    assert_eq!(
+        write(&engine, &mut random).unwrap().0.commit(Durability::Synced).unwrap().time(),
+        0
+    );
     drop(engine);
     // It begins here.
     let engine = open(&sim.os(), with_history(ALL)).unwrap();
@@ -255,7 +258,13 @@ fn engine_without_a_history_gives_no_times_and_breaks_it() {
     drop(engine);
     for close in [false, true] {
         let engine = open(&sim.os(), tiny()).unwrap();
-        write(&engine, &mut random).unwrap().0.commit(Durability::Synced).unwrap().durable().unwrap();
+        write(&engine, &mut random)
+            .unwrap()
+            .0
+            .commit(Durability::Synced)
+            .unwrap()
+            .durable()
+            .unwrap();
         if close {
             engine.close().unwrap();
         }

@@ -157,7 +157,9 @@ impl GivenOptions {
         let Some(text) = self.text("oplogMinRetentionHours") else { return Ok(Duration::ZERO) };
         let hours = text.parse::<f64>().ok().filter(|hours| (0.0..1e6).contains(hours));
         let hours = hours.ok_or_else(|| {
-            ConfigError::new(format!("option oplogMinRetentionHours: '{text}' is not a number of hours"))
+            ConfigError::new(format!(
+                "option oplogMinRetentionHours: '{text}' is not a number of hours"
+            ))
         })?;
         Ok(Duration::from_secs_f64(hours * 3600.0))
     }
