@@ -4,15 +4,16 @@
 //! an index where one offers the order, and the fields that the rest reads decide whether an index
 //! covers it [`open`]; everything else runs in `pipeline` over that source.
 
+mod change_stream;
 mod env;
 mod geo_near;
 mod merge;
+pub(crate) mod oplog_collection;
 mod out;
 
 pub(crate) use env::QueryEnv;
 
 use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
-use crate::change_stream;
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
@@ -146,8 +147,8 @@ pub(crate) fn open(
     if pipeline.has_own_source() {
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
     }
-    if crate::oplog_collection::is_oplog(env.catalog(), ns) {
-        let source = crate::oplog_collection::source_of(env, &pipeline)?;
+    if env.catalog().is_oplog(ns) {
+        let source = oplog_collection::source_of(env, &pipeline)?;
         return pipeline.execute(source, &shared, &parse.variables);
     }
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
@@ -383,8 +384,8 @@ pub fn explain_aggregate(
         let whole = doc! { "explainVersion": "1", "stages": given };
         return Ok(RawDocumentBuf::try_from(&whole)?);
     };
-    if crate::oplog_collection::is_oplog(ctx.catalog, &ns) {
-        return crate::oplog_collection::explain(&ns, None);
+    if ctx.catalog.is_oplog(&ns) {
+        return oplog_collection::explain_oplog(&ns, None);
     }
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;

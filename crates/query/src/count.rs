@@ -13,9 +13,6 @@ use std::sync::Arc;
 
 /// Counts documents; without a filter it looks at no data.
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
-    if crate::oplog_collection::is_oplog(ctx.catalog, ns) {
-        return crate::oplog_collection::count(ctx, ns, request);
-    }
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
     let filter = parse_filter(request.filter, None, collation, ctx)?;

@@ -24,9 +24,6 @@ pub fn explain_find(
     request: &FindRequest<'_>,
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
-    if crate::oplog_collection::is_oplog(ctx.catalog, ns) {
-        return crate::oplog_collection::explain(ns, request.filter);
-    }
     let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::explain_find(ctx, view, request, verbosity);
@@ -43,9 +40,6 @@ pub fn explain_count(
     request: &CountRequest<'_>,
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
-    if crate::oplog_collection::is_oplog(ctx.catalog, ns) {
-        return crate::oplog_collection::explain(ns, request.filter);
-    }
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
     let filter = parse_filter(request.filter, None, collation, ctx)?;

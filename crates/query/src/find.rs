@@ -5,7 +5,6 @@ use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
-use crate::oplog_collection;
 use crate::point;
 use crate::request::FindRequest;
 use bson::raw::RawDocument;
@@ -20,9 +19,6 @@ pub fn find(
     ns: &Namespace,
     request: &FindRequest<'_>,
 ) -> Result<QueryCursor> {
-    if oplog_collection::is_oplog(ctx.catalog, ns) {
-        return oplog_collection::find(ctx, ns, request, false);
-    }
     if let Some(rows) = by_id(ctx, ns, request)? {
         return Ok(rows);
     }

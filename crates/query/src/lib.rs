@@ -5,7 +5,6 @@
 
 mod aggregate;
 mod canonical;
-mod change_stream;
 mod context;
 mod count;
 mod cursor;
@@ -15,7 +14,6 @@ mod exec;
 mod explain;
 mod find;
 mod index_filter;
-mod oplog_collection;
 mod past;
 mod plan;
 mod plan_cache;
@@ -30,6 +28,7 @@ mod ttl;
 mod view;
 mod write;
 
+pub use aggregate::oplog_collection::{count_oplog, explain_oplog, find_oplog};
 pub use aggregate::{aggregate, explain_aggregate};
 pub use context::{Atomicity, Interrupt, OpContext, StatementLog, StatementOutcome, Uninterrupted};
 pub use count::count;
@@ -41,7 +40,6 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
-pub use oplog_collection::is_oplog;
 pub use plan_cache::{
     bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
     plan_cache_bytes, plan_cache_stats, set_filter,

@@ -9,7 +9,6 @@ use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_way;
 use crate::exec::{ArrivalStage, LimitStage, PlanStage, SkipStage};
 use crate::find::StageRows;
-use crate::oplog_collection;
 use crate::plan::hint::Hint;
 use crate::projection::ProjectStage;
 use crate::request::FindRequest;
@@ -31,9 +30,6 @@ pub fn find_tailable(
             "tailable cursors read the newest state: they are not supported in a transaction or \
              with read concern snapshot",
         ));
-    }
-    if oplog_collection::is_oplog(ctx.catalog, ns) {
-        return oplog_collection::find(ctx, ns, request, true);
     }
     let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);

@@ -167,7 +167,7 @@ fn back_off(ctx: &OpContext<'_>, attempts: &mut u32) -> Result<()> {
 /// Refuses the server's own collections, and views.
 pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
     ns.check_writable()?;
-    crate::oplog_collection::check_target(ctx, ns)?;
+    ctx.catalog.check_not_oplog(ns)?;
     if ns.collection() == "system.profile" {
         return Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to '{ns}'")));
     }

@@ -76,9 +76,14 @@ impl Catalog {
         self.ensure_system_collection(namespace)
     }
 
-    /// On a member of a replica set the oplog is nobody's to make.
-    fn check_not_oplog(&self, namespace: &Namespace) -> Result<()> {
-        if namespace.as_str() == Namespace::OPLOG && self.tells() {
+    /// Whether it is the oplog of a member of a replica set, which is read from the history.
+    pub fn is_oplog(&self, namespace: &Namespace) -> bool {
+        namespace.as_str() == Namespace::OPLOG && self.tells()
+    }
+
+    /// Refuses to make the oplog, or to write to it.
+    pub fn check_not_oplog(&self, namespace: &Namespace) -> Result<()> {
+        if self.is_oplog(namespace) {
             let text = format!("cannot write to '{namespace}'");
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }

@@ -66,7 +66,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 fn oplog_in(context: &Context<'_>, database: &str) -> Option<RawDocumentBuf> {
     let namespace = Namespace::parse(Namespace::OPLOG).ok()?;
     let catalog = &context.service.catalog;
-    if database != namespace.database() || !query::is_oplog(catalog, &namespace) {
+    if database != namespace.database() || !catalog.is_oplog(&namespace) {
         return None;
     }
     let history = catalog.engine().history()?;

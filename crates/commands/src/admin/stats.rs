@@ -78,7 +78,7 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     context.at_collection(&namespace);
-    if query::is_oplog(&context.service.catalog, &namespace) {
+    if context.service.catalog.is_oplog(&namespace) {
         return oplog_stats(context, &namespace, scale);
     }
     let catalog = &context.service.catalog;

@@ -19,7 +19,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.at_collection(&namespace);
     context.check_uuid(&namespace)?;
     let mut op = context.op();
-    let n = query::count(&mut op, &namespace, &request)?;
+    let n = if op.catalog.is_oplog(&namespace) {
+        query::count_oplog(&op, &namespace, &request)?
+    } else {
+        query::count(&mut op, &namespace, &request)?
+    };
     context.reply.number("n", u64::try_from(n).unwrap_or(0));
     Ok(())
 }
@@ -30,7 +34,11 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.check_uuid(&namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
-    let plan = query::explain_count(&mut op, &namespace, &request, verbosity)?;
+    let plan = if op.catalog.is_oplog(&namespace) {
+        query::explain_oplog(&namespace, request.filter)?
+    } else {
+        query::explain_count(&mut op, &namespace, &request, verbosity)?
+    };
     write_explain(context, &plan);
     Ok(())
 }

@@ -33,6 +33,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let pipeline = find_as_pipeline(context, &find.namespace, &find.request)?;
     let mut op = context.op();
     let cursor = match &pipeline {
+        None if op.catalog.is_oplog(&find.namespace) => {
+            query::find_oplog(&op, &find.namespace, &find.request, find.tailable)?
+        }
         None if find.tailable => query::find_tailable(&mut op, &find.namespace, &find.request)?,
         None => query::find(&mut op, &find.namespace, &find.request)?,
         Some(pipeline) => over_server(&mut op, &find, pipeline)?,
@@ -63,7 +66,11 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.check_uuid(&find.namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
-    let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity)?;
+    let plan = if op.catalog.is_oplog(&find.namespace) {
+        query::explain_oplog(&find.namespace, find.request.filter)?
+    } else {
+        query::explain_find(&mut op, &find.namespace, &find.request, verbosity)?
+    };
     write_explain(context, &plan);
     Ok(())
 }

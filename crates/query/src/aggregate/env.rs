@@ -203,8 +203,8 @@ impl Env for QueryEnv {
     fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>> {
         let ns = self.namespace.as_ref();
         let documents = match (request.name(), ns) {
-            ("$collStats", Some(ns)) if crate::oplog_collection::is_oplog(&self.catalog, ns) => {
-                vec![crate::oplog_collection::stats(&self.catalog, ns, request)?]
+            ("$collStats", Some(ns)) if self.catalog.is_oplog(ns) => {
+                vec![super::oplog_collection::stats(&self.catalog, ns, request)?]
             }
             ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
             ("$indexStats", Some(ns)) => index_stats(&self.catalog, ns),

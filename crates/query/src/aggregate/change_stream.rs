@@ -12,7 +12,7 @@
 mod source;
 mod split;
 
-use crate::aggregate::QueryEnv;
+use super::QueryEnv;
 use crate::context::OpContext;
 use crate::cursor::{QueryCursor, Rows};
 use crate::past::lost;

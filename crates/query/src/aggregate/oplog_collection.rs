@@ -9,7 +9,7 @@
 mod backward;
 mod source;
 
-use crate::aggregate::QueryEnv;
+use super::{QueryEnv, to_pipeline};
 use crate::canonical::{collation_of, parse_context};
 use crate::context::OpContext;
 use crate::cursor::{QueryCursor, Rows};
@@ -26,11 +26,6 @@ use pipeline::stage::metadata::Metadata;
 use pipeline::{DocumentSource, Pipeline, PipelineContext, PipelineStage};
 use source::{End, OplogSource};
 use std::sync::Arc;
-
-/// Whether a namespace is the oplog of this server.
-pub fn is_oplog(catalog: &Catalog, ns: &Namespace) -> bool {
-    ns.as_str() == Namespace::OPLOG && catalog.engine().keeps_history()
-}
 
 /// The times that a filter lets through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +95,7 @@ struct Wanted<'a> {
 }
 
 /// Runs a find over the oplog.
-pub(crate) fn find(
+pub fn find_oplog(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     request: &FindRequest<'_>,
@@ -163,7 +158,7 @@ fn run(
     let env = QueryEnv::of(ctx, &target, request.allow_disk_use);
     let collation = collation_of(request.collation, None)?;
     let parse = parse_context(&[request.let_variables], collation, ctx)?;
-    let context = PipelineContext::new(&crate::aggregate::to_pipeline(ns), parse.clone());
+    let context = PipelineContext::new(&to_pipeline(ns), parse.clone());
     let pipeline = Pipeline::parse(&wanted.stages, &context)?;
     let bounds = wanted.filter.map_or(Bounds::ALL, Bounds::of);
     let (source, end) = open(ctx.catalog, &env, bounds, wanted.backward)?;
@@ -204,18 +199,14 @@ pub(crate) fn source_of(env: &QueryEnv, pipeline: &Pipeline) -> Result<Box<dyn D
 }
 
 /// Counts entries.
-pub(crate) fn count(
-    ctx: &OpContext<'_>,
-    ns: &Namespace,
-    request: &CountRequest<'_>,
-) -> Result<i64> {
+pub fn count_oplog(ctx: &OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
     let all = FindRequest {
         filter: request.filter,
         collation: request.collation,
         hint: request.hint,
         ..FindRequest::default()
     };
-    let mut cursor = find(ctx, ns, &all, false)?;
+    let mut cursor = find_oplog(ctx, ns, &all, false)?;
     let enough = match request.limit {
         0 => u64::MAX,
         limit => limit.saturating_add(request.skip),
@@ -228,7 +219,7 @@ pub(crate) fn count(
 }
 
 /// The plan of a find over the oplog.
-pub(crate) fn explain(ns: &Namespace, filter: Option<&RawDocument>) -> Result<RawDocumentBuf> {
+pub fn explain_oplog(ns: &Namespace, filter: Option<&RawDocument>) -> Result<RawDocumentBuf> {
     let bounds = filter.map_or(Bounds::ALL, Bounds::of);
     let parsed = filter.map(Document::try_from).transpose()?.unwrap_or_default();
     let mut scan = doc! { "stage": "COLLSCAN", "direction": "forward" };
@@ -271,14 +262,6 @@ pub(crate) fn stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Re
 
 fn no_oplog() -> Error {
     Error::new(Code::NOT_A_REPLICA_SET, "only a member of a replica set has an oplog")
-}
-
-/// Refuses to write to the oplog.
-pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
-    if is_oplog(ctx.catalog, ns) {
-        return Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to '{ns}'")));
-    }
-    Ok(())
 }
 
 /// Entries as rows of a cursor.
