@@ -345,7 +345,7 @@ impl WorkerPool {
         match self.release_permit(worker) {
             // What was to be taken back may be free again.
             Need::Nothing => self.fill(),
-            need => need,
+            Need::Thread => Need::Thread,
         }
     }
 

@@ -668,7 +668,7 @@ mod tests {
         let Err(error) = cursors.check_out(id, by("a.b", None)) else { panic!("waited for") };
         assert_eq!(error.code(), Code::CURSOR_IN_USE);
         assert!(cursors.has_waited(id, 4, 9).is_err(), "another connection's");
-        assert_eq!(cursors.expire(Duration::from_mins(60), Cursors::<&str>::TIMEOUT), 0);
+        assert_eq!(cursors.expire(Duration::from_hours(1), Cursors::<&str>::TIMEOUT), 0);
         assert_eq!((cursors.stats().pinned, watchers.count()), (1, 1));
         assert_eq!(*cursors.has_waited(id, 3, 9).unwrap().cursor(), "query");
         assert_eq!((cursors.stats().open, watchers.count()), (0, 0), "it was dropped");

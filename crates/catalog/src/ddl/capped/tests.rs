@@ -7,6 +7,7 @@ use bson::{Document, doc};
 use engine::Engine;
 use indexkeys::id_key;
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn open(engine: &Engine) -> Arc<Catalog> {
     let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
