@@ -37,7 +37,11 @@ pub fn load(catalog: &Catalog) -> Result<()> {
 }
 
 /// Changes and stores what is kept: megabytes and hours, where they are given. Waits for the disk.
-pub fn resize(catalog: &Catalog, megabytes: Option<f64>, hours: Option<f64>) -> Result<()> {
+pub fn resize(
+    catalog: &std::sync::Arc<Catalog>,
+    megabytes: Option<f64>,
+    hours: Option<f64>,
+) -> Result<()> {
     let Some(history) = catalog.engine().history() else {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, "oplog does not exist"));
     };
