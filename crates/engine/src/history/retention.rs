@@ -84,8 +84,9 @@ impl History {
             }
             from = end;
         }
-        let from = self.points.lock().without_cutting(from);
-        from.min(needed)
+        let whole = self.points.lock().without_cutting(from);
+        debug_assert!(whole <= from, "what stays is not cut");
+        whole.min(needed)
     }
 
     /// The second of the newest commit before a position, at most: one that is a little younger is
@@ -131,8 +132,13 @@ impl History {
     fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
         let (wal, durable) = (self.log.wal(), self.times.durable());
         let Some(point) = self.points.lock().last_before(cut) else {
-            let known = (*self.cut.lock()).map(|(_, time)| time);
-            return Ok(if cut >= durable.end { Some(durable.time) } else { known });
+            if cut >= durable.end {
+                return Ok(Some(durable.time));
+            }
+            // Without a point there is no commit between the cut before and this one, where it was read.
+            let indexed_from = self.indexed_from.load(Ordering::Acquire);
+            let known = (*self.cut.lock()).filter(|(at, _)| *at >= indexed_from);
+            return Ok(known.map(|(_, time)| time));
         };
         let (mut reader, mut last) = (LiveReader::at(point.position), None);
         while reader.position() < cut {
