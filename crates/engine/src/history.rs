@@ -105,7 +105,12 @@ impl History {
 
     /// A start found the newest commit here, and history from `from` on.
     pub(crate) fn start_at(&self, newest: Place, from: Option<u64>) {
-        self.floor.store(from.unwrap_or(newest.end), Ordering::Release);
+        let floor = from.unwrap_or(newest.end);
+        self.floor.store(floor, Ordering::Release);
+        // Nobody is to begin before what was not noted.
+        self.points.lock().forget(floor);
+        // Where it begins with this start, what was before is known.
+        *self.cut.lock() = from.is_none().then_some((newest.end, newest.time));
         self.times.start_at(newest);
     }
 

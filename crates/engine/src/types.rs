@@ -58,6 +58,15 @@ impl Value {
         Self(Bytes::Shared(Arc::clone(bytes)))
     }
 
+    /// The same bytes, in memory that is theirs alone: they keep no page and no memtable.
+    #[must_use]
+    pub fn detached(self) -> Self {
+        Self(match self.0 {
+            Bytes::Tree(value) => Bytes::Tree(value.detached()),
+            shared @ Bytes::Shared(_) => shared,
+        })
+    }
+
     /// The bytes on their own.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -54,6 +54,15 @@ impl Value {
         })
     }
 
+    /// The same bytes, in memory that is theirs alone.
+    #[must_use]
+    pub fn detached(self) -> Self {
+        Self(match self.0 {
+            owned @ Inner::Owned(_) => owned,
+            pinned => Inner::Owned(Self(pinned).to_vec().into_boxed_slice()),
+        })
+    }
+
     /// The bytes on their own.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

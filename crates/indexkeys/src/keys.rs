@@ -75,7 +75,7 @@ pub struct KeyMaker {
 
 /// Where one part of the key stands while a document is taken apart.
 #[derive(Clone, Copy)]
-enum Slot<'a> {
+enum PartValue<'a> {
     /// Found, or missing.
     Done(Option<RawBsonRef<'a>>),
     /// The path goes on from this component, in the document at hand.
@@ -89,7 +89,7 @@ enum Found<'a> {
     Array(&'a RawArray, usize),
 }
 
-type Slots<'a> = SmallVec<[Slot<'a>; 4]>;
+type PartValues<'a> = SmallVec<[PartValue<'a>; 4]>;
 
 /// What a stored document is found by: the key of its record in the primary dictionary, and the
 /// `_id` that the key begins with.
@@ -177,7 +177,7 @@ pub(crate) fn bad_key(error: keystring::Error) -> Error {
 }
 
 /// A list without room for more. Collected ones have room for four at least, and indexes are many.
-fn tight<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+fn without_spare_room<T>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list: Vec<T> = items.collect();
     list.shrink_to_fit();
     list
@@ -187,11 +187,11 @@ impl KeyMaker {
     /// Of an index of a collection whose `_id` has this collation.
     pub fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
         Self {
-            paths: tight(
+            paths: without_spare_room(
                 spec.parts
                     .iter()
                     .filter(|part| part.kind != PartKind::Wildcard)
-                    .map(|part| tight(part.path.split('.').map(str::to_owned))),
+                    .map(|part| without_spare_room(part.path.split('.').map(str::to_owned))),
             ),
             directions: spec
                 .parts
@@ -256,7 +256,8 @@ impl KeyMaker {
             self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
-        let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
+        let part_values: PartValues<'_> =
+            self.paths.iter().map(|_| PartValue::Pending(0)).collect();
         let wildcard = self.wildcard.as_ref().map(|part| part.values(document)).transpose()?;
         let wildcard = wildcard.unwrap_or_default();
         if let (Some(part), true) = (&self.wildcard, wildcard.met_array) {
@@ -264,7 +265,7 @@ impl KeyMaker {
         }
         let values = &wildcard.list[..];
         let mut expansion = Expansion { maker: self, record, keys: &mut keys, values, bytes: 0 };
-        expansion.expand(document, slots)?;
+        expansion.expand(document, part_values)?;
         if keys.entries.len() > 1 {
             keys.entries.sort_unstable();
             keys.entries.dedup_by(|b, a| a.key == b.key);
@@ -301,7 +302,7 @@ impl KeyMaker {
     }
 
     /// An entry's value as an index that is not clustering has it, and the document.
-    fn parted<'a>(&self, value: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
+    fn split_document<'a>(&self, value: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
         if !self.clustering {
             return Ok((value, &[]));
         }
@@ -312,15 +313,15 @@ impl KeyMaker {
 
     /// The document in an entry of a clustering index; `None` in others.
     pub fn document_of<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>> {
-        Ok(if self.clustering { Some(self.parted(value)?.1) } else { None })
+        Ok(if self.clustering { Some(self.split_document(value)?.1) } else { None })
     }
 
     /// The one entry of a document in a hashed index, which takes no arrays.
     fn make_hashed(&self, document: &RawDocument, record: RecordKey<'_>) -> Result<DocumentKeys> {
-        let mut slots: Slots<'_> = Slots::new();
+        let mut part_values: PartValues<'_> = PartValues::new();
         for (at, path) in self.paths.iter().enumerate() {
             let value = without_arrays(document, path)?;
-            slots.push(Slot::Done(match value {
+            part_values.push(PartValue::Done(match value {
                 _ if self.hashed != Some(at) => value,
                 // A missing field is still missing, for sparse indexes; `entry` hashes its null.
                 None => None,
@@ -328,16 +329,18 @@ impl KeyMaker {
             }));
         }
         let mut keys = DocumentKeys::default();
-        let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
+        let all_missing =
+            part_values.iter().all(|part_value| matches!(part_value, PartValue::Done(None)));
         if self.sparse && all_missing {
             return Ok(keys);
         }
         if let Some(at) = self.hashed
-            && matches!(slots[at], Slot::Done(None))
+            && matches!(part_values[at], PartValue::Done(None))
         {
-            slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null, None)?)));
+            part_values[at] =
+                PartValue::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null, None)?)));
         }
-        keys.entries.push(self.entry(&slots, record)?);
+        keys.entries.push(self.entry(&part_values, record)?);
         Ok(keys)
     }
 
@@ -349,28 +352,29 @@ impl KeyMaker {
         record: RecordKey<'_>,
     ) -> Result<DocumentKeys> {
         let term_at = text.index.prefix();
-        let mut beside: SmallVec<[Option<RawBsonRef<'_>>; 4]> = SmallVec::new();
+        let mut others: SmallVec<[Option<RawBsonRef<'_>>; 4]> = SmallVec::new();
         for (at, path) in self.paths.iter().enumerate() {
             let is_text = (term_at..=term_at + 1).contains(&at);
-            beside.push(if is_text { None } else { plain_value(document, path)? });
+            others.push(if is_text { None } else { plain_value(document, path)? });
         }
         let mut keys = DocumentKeys::default();
         for (term, score) in &text.index.fields().scores(document)? {
             let term = fulltext::index_term(term);
-            let mut slots: Slots<'_> = beside.iter().map(|value| Slot::Done(*value)).collect();
-            slots[term_at] = Slot::Done(Some(RawBsonRef::String(&term)));
-            slots[term_at + 1] = Slot::Done(Some(RawBsonRef::Double(*score)));
-            keys.entries.push(self.entry(&slots, record)?);
+            let mut part_values: PartValues<'_> =
+                others.iter().map(|value| PartValue::Done(*value)).collect();
+            part_values[term_at] = PartValue::Done(Some(RawBsonRef::String(&term)));
+            part_values[term_at + 1] = PartValue::Done(Some(RawBsonRef::Double(*score)));
+            keys.entries.push(self.entry(&part_values, record)?);
         }
         keys.entries.sort_unstable();
         Ok(keys)
     }
 
-    fn entry(&self, slots: &Slots<'_>, record: RecordKey<'_>) -> Result<IndexKey> {
+    fn entry(&self, part_values: &PartValues<'_>, record: RecordKey<'_>) -> Result<IndexKey> {
         let mut builder = KeyBuilder::reusing(Vec::with_capacity(ENTRY_BYTES));
-        for (slot, direction) in slots.iter().zip(&self.directions) {
-            let value = match slot {
-                Slot::Done(Some(value)) => *value,
+        for (part_value, direction) in part_values.iter().zip(&self.directions) {
+            let value = match part_value {
+                PartValue::Done(Some(value)) => *value,
                 _ => RawBsonRef::Null,
             };
             builder.append_under(value, *direction, self.collation.as_ref()).map_err(bad_key)?;
@@ -398,7 +402,7 @@ impl KeyMaker {
     /// The document an entry points to.
     pub fn id_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
         if self.unique {
-            let (value, _) = self.parted(value)?;
+            let (value, _) = self.split_document(value)?;
             let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
             return Ok(&value[..end]);
         }
@@ -413,7 +417,7 @@ impl KeyMaker {
     }
 
     /// Whether entries tell the values they were made of: sort keys do not.
-    pub fn tells_values(&self) -> bool {
+    pub fn can_return_values(&self) -> bool {
         self.collation.is_none() && self.id_collation.is_none()
     }
 
@@ -422,10 +426,10 @@ impl KeyMaker {
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
         let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
         directions.push(Direction::Ascending);
-        let (value, _) = self.parted(value)?;
+        let (value, _) = self.split_document(value)?;
         let decode =
-            if self.tells_values() { keystring::decode } else { keystring::decode_collated };
-        if !self.unique && self.tells_values() {
+            if self.can_return_values() { keystring::decode } else { keystring::decode_collated };
+        if !self.unique && self.can_return_values() {
             // What follows `_id` tells apart measurements that share it.
             let (values, _) = keystring::decode_prefix(key, value, &directions).map_err(bad_key)?;
             return Ok(values);
@@ -511,14 +515,18 @@ struct Expansion<'k, 'i> {
 }
 
 impl Expansion<'_, '_> {
-    /// Resolves the pending slots in `document`; depth is bounded by the paths' lengths.
-    fn expand<'a>(&mut self, document: &'a RawDocument, mut slots: Slots<'a>) -> Result<()> {
+    /// Resolves the pending parts in `document`; depth is bounded by the paths' lengths.
+    fn expand<'a>(
+        &mut self,
+        document: &'a RawDocument,
+        mut part_values: PartValues<'a>,
+    ) -> Result<()> {
         let mut array: Option<(&'a RawArray, &str)> = None;
-        for (at, slot) in slots.iter_mut().enumerate() {
-            let Slot::Pending(from) = *slot else { continue };
+        for (at, part_value) in part_values.iter_mut().enumerate() {
+            let PartValue::Pending(from) = *part_value else { continue };
             let path = &self.maker.paths[at];
             match walk(document, path, from)? {
-                Found::Value(value) => *slot = Slot::Done(value),
+                Found::Value(value) => *part_value = PartValue::Done(value),
                 Found::Array(found, next) => {
                     let name = path[next - 1].as_str();
                     match array {
@@ -531,31 +539,35 @@ impl Expansion<'_, '_> {
                         _ => array = Some((found, name)),
                     }
                     self.keys.multikey |= 1 << self.maker.place(at);
-                    *slot = Slot::AtArray(next);
+                    *part_value = PartValue::AtArray(next);
                 }
             }
         }
-        let Some((array, _)) = array else { return self.emit(&slots) };
+        let Some((array, _)) = array else { return self.emit(&part_values) };
         let mut empty = true;
         for element in array {
             empty = false;
-            self.expand_element(element?, &slots)?;
+            self.expand_element(element?, &part_values)?;
         }
         if empty {
-            self.expand_element(RawBsonRef::Undefined, &slots)?;
+            self.expand_element(RawBsonRef::Undefined, &part_values)?;
         }
         Ok(())
     }
 
-    fn expand_element<'a>(&mut self, element: RawBsonRef<'a>, slots: &Slots<'a>) -> Result<()> {
-        let mut inner = slots.clone();
+    fn expand_element<'a>(
+        &mut self,
+        element: RawBsonRef<'a>,
+        part_values: &PartValues<'a>,
+    ) -> Result<()> {
+        let mut inner = part_values.clone();
         let document = element.as_document();
-        for (slot, path) in inner.iter_mut().zip(&self.maker.paths) {
-            if let Slot::AtArray(next) = *slot {
-                *slot = match document {
-                    _ if next == path.len() => Slot::Done(Some(element)),
-                    Some(_) => Slot::Pending(next),
-                    None => Slot::Done(None),
+        for (part_value, path) in inner.iter_mut().zip(&self.maker.paths) {
+            if let PartValue::AtArray(next) = *part_value {
+                *part_value = match document {
+                    _ if next == path.len() => PartValue::Done(Some(element)),
+                    Some(_) => PartValue::Pending(next),
+                    None => PartValue::Done(None),
                 };
             }
         }
@@ -565,12 +577,12 @@ impl Expansion<'_, '_> {
         }
     }
 
-    fn emit(&mut self, slots: &Slots<'_>) -> Result<()> {
+    fn emit(&mut self, part_values: &PartValues<'_>) -> Result<()> {
         if let Some(part) = &self.maker.wildcard {
             for value in self.values {
-                let mut all: Slots<'_> = slots.iter().copied().collect();
-                all.insert(part.at(), Slot::Done(Some(value.path())));
-                all.insert(part.at() + 1, Slot::Done(Some(value.value)));
+                let mut all: PartValues<'_> = part_values.iter().copied().collect();
+                all.insert(part.at(), PartValue::Done(Some(value.path())));
+                all.insert(part.at() + 1, PartValue::Done(Some(value.value)));
                 let entry = self.maker.entry(&all, self.record)?;
                 self.bytes += entry.key.len() + entry.value.len();
                 check_bytes(self.bytes)?;
@@ -578,9 +590,10 @@ impl Expansion<'_, '_> {
             }
             return Ok(());
         }
-        let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
+        let all_missing =
+            part_values.iter().all(|part_value| matches!(part_value, PartValue::Done(None)));
         if !(self.maker.sparse && all_missing) {
-            self.keys.entries.push(self.maker.entry(slots, self.record)?);
+            self.keys.entries.push(self.maker.entry(part_values, self.record)?);
         }
         Ok(())
     }

@@ -40,8 +40,8 @@ impl LockTable {
 
     fn escalate(&self, owner: &mut Locks, timeout: Duration) {
         let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        for KeyLock { name, .. } in &owner.held {
-            *sizes.entry(shard::split(name).0).or_default() += shard::cost(name);
+        for KeyLock { id, .. } in &owner.held {
+            *sizes.entry(shard::split(id).0).or_default() += shard::cost(id);
         }
         for (dictionary, ranges) in &owner.ranges {
             let size: u64 = ranges.iter().map(|(range, _)| shard::cost_of_range(range)).sum();
@@ -63,10 +63,10 @@ impl LockTable {
 
     /// The strongest mode in which the owner holds something of a dictionary.
     fn strongest(&self, owner: &Locks, dictionary: u64) -> Mode {
-        let of = |held: &&KeyLock| shard::split(&held.name).0 == dictionary;
-        let exclusive = owner.held.iter().filter(of).any(|KeyLock { name, .. }| {
-            let shard = self.shard(name.borrow()).lock();
-            let held = shard.entries.get(&name.borrow()).and_then(|entry| entry.held_by(owner.txn));
+        let of = |held: &&KeyLock| shard::split(&held.id).0 == dictionary;
+        let exclusive = owner.held.iter().filter(of).any(|KeyLock { id, .. }| {
+            let shard = self.shard(id.borrow()).lock();
+            let held = shard.entries.get(&id.borrow()).and_then(|entry| entry.held_by(owner.txn));
             held == Some(Mode::Exclusive)
         });
         let ranges = owner.ranges.get(&dictionary).into_iter().flatten();
@@ -103,16 +103,16 @@ impl LockTable {
     fn drop_keys_of(&self, owner: &mut Locks, dictionary: u64) {
         let (covered, rest) = std::mem::take(&mut owner.held)
             .into_iter()
-            .partition(|held: &KeyLock| shard::split(&held.name).0 == dictionary);
+            .partition(|held: &KeyLock| shard::split(&held.id).0 == dictionary);
         owner.held = rest;
         let covered: Vec<KeyLock> = covered;
-        for KeyLock { name, .. } in &covered {
-            let size = shard::cost(name);
+        for KeyLock { id, .. } in &covered {
+            let size = shard::cost(id);
             owner.bytes = owner.bytes.saturating_sub(size);
             // Whoever waits for such a key now waits for the range; it is asked again when the
             // range opens.
-            let mut shard = self.shard(name.borrow()).lock();
-            shard.release(name, owner.txn, None);
+            let mut shard = self.shard(id.borrow()).lock();
+            shard.release(id, owner.txn, None);
             self.take_bytes(&mut shard, -(size as i64));
         }
     }

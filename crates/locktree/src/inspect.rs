@@ -100,8 +100,8 @@ impl LockTable {
 
     fn describe(&self, waits: &Waits, number: u64, request: &Request, now: Duration) -> LockInfo {
         let (dictionary, key, range) = match &request.target {
-            Target::Key(name) => {
-                let (dictionary, key) = shard::split(name);
+            Target::Key(id) => {
+                let (dictionary, key) = shard::split(id);
                 (dictionary, Some(key.to_vec()), None)
             }
             Target::Range(dictionary, range) => (*dictionary, None, Some(range.clone())),
@@ -154,12 +154,12 @@ impl LockTable {
         }
         for shard in &self.shards {
             let shard = shard.lock();
-            for (name, entry) in &shard.entries {
+            for (id, entry) in &shard.entries {
                 for holder in &entry.holders {
                     if found.len() >= limit {
                         return found;
                     }
-                    let (dictionary, key) = shard::split(name);
+                    let (dictionary, key) = shard::split(id);
                     found.push(info(holder.txn, dictionary, Some(key.to_vec()), None, holder.mode));
                 }
             }

@@ -1,4 +1,4 @@
-//! The names of one shard by dictionary: how many there are of each and, where ranges are asked for,
+//! The ids of one shard by dictionary: how many there are of each and, where ranges are asked for,
 //! in order. So a range costs what lies in it, and a dictionary without locks costs nothing.
 //!
 //! Always true: a dictionary counts the shard's entries of it; where it is in order, the set holds the
@@ -6,7 +6,7 @@
 //! shard, and kept so as long as ranges come: without ranges a lock costs one count and no order.
 
 use crate::Range;
-use crate::shard::{self, Name};
+use crate::shard::{self, LockId};
 use hashbrown::HashMap;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -18,9 +18,9 @@ use std::ops::Bound;
 /// made again each time.
 const MOST_EMPTY: usize = 32;
 
-/// A name that is ordered by its key, among names of one dictionary.
+/// A lock id that is ordered by its key, among ids of one dictionary.
 #[derive(Clone)]
-pub(crate) struct ByKey(pub(crate) Name);
+pub(crate) struct ByKey(pub(crate) LockId);
 
 impl ByKey {
     fn key(&self) -> &[u8] {
@@ -77,31 +77,31 @@ pub(crate) struct Dictionaries {
 impl Dictionaries {
     /// An entry was made.
     #[inline]
-    pub(crate) fn add(&mut self, name: &Name) {
-        let dictionary = shard::split(name).0;
+    pub(crate) fn add(&mut self, id: &LockId) {
+        let dictionary = shard::split(id).0;
         let at = self.find(dictionary).unwrap_or_else(|| self.make(dictionary));
-        let names = &mut self.all[at];
-        self.empty -= usize::from(names.entries == 0);
-        names.entries += 1;
-        if let Some(ordered) = &mut names.ordered {
-            ordered.insert(ByKey(name.clone()));
-            debug_assert_eq!(ordered.len(), names.entries, "every entry is in order");
+        let ids = &mut self.all[at];
+        self.empty -= usize::from(ids.entries == 0);
+        ids.entries += 1;
+        if let Some(ordered) = &mut ids.ordered {
+            ordered.insert(ByKey(id.clone()));
+            debug_assert_eq!(ordered.len(), ids.entries, "every entry is in order");
         }
     }
 
     /// An entry is gone.
     #[inline]
-    pub(crate) fn remove(&mut self, name: &Name) {
-        let (dictionary, key) = shard::split(name);
+    pub(crate) fn remove(&mut self, id: &LockId) {
+        let (dictionary, key) = shard::split(id);
         let Some(at) = self.find(dictionary) else { return };
-        let names = &mut self.all[at];
-        assert!(names.entries > 0, "an entry is taken out once");
-        names.entries -= 1;
-        if let Some(ordered) = &mut names.ordered {
+        let ids = &mut self.all[at];
+        assert!(ids.entries > 0, "an entry is taken out once");
+        ids.entries -= 1;
+        if let Some(ordered) = &mut ids.ordered {
             ordered.remove(key);
-            debug_assert_eq!(ordered.len(), names.entries, "every entry is in order");
+            debug_assert_eq!(ordered.len(), ids.entries, "every entry is in order");
         }
-        if names.entries == 0 {
+        if ids.entries == 0 {
             self.empty += 1;
             if self.empty > MOST_EMPTY {
                 self.forget_empty();
@@ -111,7 +111,7 @@ impl Dictionaries {
 
     #[inline]
     fn find(&mut self, dictionary: u64) -> Option<usize> {
-        if self.all.get(self.last).is_none_or(|names| names.dictionary != dictionary) {
+        if self.all.get(self.last).is_none_or(|ids| ids.dictionary != dictionary) {
             self.last = *self.places.get(&dictionary)?;
         }
         Some(self.last)
@@ -128,40 +128,40 @@ impl Dictionaries {
 
     #[cold]
     fn forget_empty(&mut self) {
-        self.all.retain(|names| names.entries > 0);
+        self.all.retain(|ids| ids.entries > 0);
         self.places.clear();
-        self.places.extend(self.all.iter().enumerate().map(|(at, names)| (names.dictionary, at)));
+        self.places.extend(self.all.iter().enumerate().map(|(at, ids)| (ids.dictionary, at)));
         self.empty = 0;
         assert_eq!(self.places.len(), self.all.len(), "a dictionary has one place");
     }
 
-    /// The names of a dictionary within a range, ascending. `all` walks over every name of the shard,
+    /// The ids of a dictionary within a range, ascending. `all` walks over every id of the shard,
     /// which is done the first time only.
     pub(crate) fn within<'a, 'n>(
         &'a mut self,
         dictionary: u64,
         range: &'a Range,
-        all: impl Iterator<Item = &'n Name>,
-    ) -> impl Iterator<Item = &'a Name> {
+        all: impl Iterator<Item = &'n LockId>,
+    ) -> impl Iterator<Item = &'a LockId> {
         let found = self.find(dictionary);
-        let names = found.map(|at| &mut self.all[at]).filter(|names| names.entries > 0);
-        let ordered = names.zip(range.bounds()).map(|(names, bounds)| {
-            names.asked = true;
-            let ordered = names.ordered.get_or_insert_with(|| {
-                all.filter(|name| shard::split(name).0 == dictionary)
-                    .map(|name| ByKey(name.clone()))
+        let ids = found.map(|at| &mut self.all[at]).filter(|ids| ids.entries > 0);
+        let ordered = ids.zip(range.bounds()).map(|(ids, bounds)| {
+            ids.asked = true;
+            let ordered = ids.ordered.get_or_insert_with(|| {
+                all.filter(|id| shard::split(id).0 == dictionary)
+                    .map(|id| ByKey(id.clone()))
                     .collect()
             });
             ordered.range::<[u8], (Bound<&[u8]>, Bound<&[u8]>)>(bounds)
         });
-        ordered.into_iter().flatten().map(|name| &name.0)
+        ordered.into_iter().flatten().map(|id| &id.0)
     }
 
     /// Forgets the order of dictionaries of which no range was asked for since the last call.
     pub(crate) fn age(&mut self) {
-        for names in &mut self.all {
-            if !std::mem::take(&mut names.asked) {
-                names.ordered = None;
+        for ids in &mut self.all {
+            if !std::mem::take(&mut ids.asked) {
+                ids.ordered = None;
             }
         }
     }
@@ -191,11 +191,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn names_in(dictionaries: &mut Dictionaries, all: &[Name], range: &Range) -> Vec<Vec<u8>> {
-        dictionaries
-            .within(1, range, all.iter())
-            .map(|name| shard::split(name).1.to_vec())
-            .collect()
+    fn ids_in(dictionaries: &mut Dictionaries, all: &[LockId], range: &Range) -> Vec<Vec<u8>> {
+        dictionaries.within(1, range, all.iter()).map(|id| shard::split(id).1.to_vec()).collect()
     }
 
     proptest! {
@@ -205,18 +202,18 @@ mod tests {
             steps in prop::collection::vec((0..4_u8, 0..3_u64, 0..20_u8, 0..20_u8), 1..200),
         ) {
             let mut dictionaries = Dictionaries::default();
-            let mut model: BTreeMap<(u64, u8), Name> = BTreeMap::new();
+            let mut model: BTreeMap<(u64, u8), LockId> = BTreeMap::new();
             for (what, dictionary, key, other) in steps {
-                let name = Name::from(&shard::name(0, dictionary, &[key]).borrow());
+                let id = LockId::from(&shard::lock_id(0, dictionary, &[key]).borrow());
                 match what {
                     0 | 1 => {
-                        if model.insert((dictionary, key), name.clone()).is_none() {
-                            dictionaries.add(&name);
+                        if model.insert((dictionary, key), id.clone()).is_none() {
+                            dictionaries.add(&id);
                         }
                     }
                     2 => {
                         if model.remove(&(dictionary, key)).is_some() {
-                            dictionaries.remove(&name);
+                            dictionaries.remove(&id);
                         }
                     }
                     _ if key == 0 => dictionaries.age(),
@@ -225,13 +222,13 @@ mod tests {
                             lower: Bound::Included(vec![key]),
                             upper: Bound::Excluded(vec![other]),
                         };
-                        let all: Vec<Name> = model.values().cloned().collect();
+                        let all: Vec<LockId> = model.values().cloned().collect();
                         let expected: Vec<Vec<u8>> = model
                             .keys()
                             .filter(|(d, k)| *d == 1 && range.contains(&[*k]))
                             .map(|(_, k)| vec![*k])
                             .collect();
-                        prop_assert_eq!(names_in(&mut dictionaries, &all, &range), expected);
+                        prop_assert_eq!(ids_in(&mut dictionaries, &all, &range), expected);
                     }
                 }
             }
@@ -242,9 +239,9 @@ mod tests {
     fn dictionaries_without_entries_do_not_add_up() {
         let mut dictionaries = Dictionaries::default();
         for dictionary in 0..10_000 {
-            let name = Name::from(&shard::name(0, dictionary, b"k").borrow());
-            dictionaries.add(&name);
-            dictionaries.remove(&name);
+            let id = LockId::from(&shard::lock_id(0, dictionary, b"k").borrow());
+            dictionaries.add(&id);
+            dictionaries.remove(&id);
         }
         assert!(dictionaries.all.len() <= MOST_EMPTY + 1, "{}", dictionaries.all.len());
         assert_eq!(dictionaries.all.len(), dictionaries.places.len());

@@ -1,6 +1,6 @@
-//! A transaction as the lock table sees it: an id, the names it holds, a kill switch.
+//! A transaction as the lock table sees it: an id, the ids of the locks it holds, a kill switch.
 
-use crate::shard::Name;
+use crate::shard::LockId;
 use crate::table::LockTable;
 use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ pub struct Locks {
 
 /// One key lock.
 pub(crate) struct KeyLock {
-    pub(crate) name: Name,
+    pub(crate) id: LockId,
     /// The mode it was first granted in.
     pub(crate) mode: Mode,
     /// What was known of the key then. While the lock is held nobody commits on the key, so it
@@ -77,10 +77,10 @@ impl Locks {
         self.bytes
     }
 
-    /// Statements lock a key and then use it: what the last key lock says of this name.
+    /// Statements lock a key and then use it: what the last key lock says of this id.
     pub(crate) fn last(&self, dictionary: u64, key: &[u8], mode: Mode) -> Option<Granted> {
         let last = self.held.last()?;
-        (last.mode >= mode && last.name.is_of(dictionary, key)).then_some(last.granted)
+        (last.mode >= mode && last.id.is_of(dictionary, key)).then_some(last.granted)
     }
 
     pub(crate) fn covers(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {

@@ -17,113 +17,113 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Dictionary (8 bytes, little-endian) and key, hashed once; one allocation shared by table and
 /// owner. Derefs to the bytes.
 #[derive(Clone)]
-pub(crate) struct Name {
+pub(crate) struct LockId {
     hash: u64,
     bytes: Arc<[u8]>,
 }
 
-/// A name that nobody keeps yet.
+/// A lock id that nobody keeps yet.
 #[derive(Clone, Copy)]
-pub(crate) struct NameRef<'a> {
+pub(crate) struct LockIdRef<'a> {
     hash: u64,
     bytes: &'a [u8],
 }
 
-/// A name under construction, without allocation for usual keys.
-pub(crate) struct NameBuf {
+/// A lock id under construction, without allocation for usual keys.
+pub(crate) struct LockIdBuf {
     hash: u64,
     bytes: SmallVec<[u8; 120]>,
 }
 
-/// Bytes an entry costs beside its name: map slot, reference counts, the owner's list.
+/// Bytes an entry costs beside its id: map slot, reference counts, the owner's list.
 const ENTRY_BYTES: u64 = 96;
 
-pub(crate) fn name(seed: u64, dictionary: u64, key: &[u8]) -> NameBuf {
+pub(crate) fn lock_id(seed: u64, dictionary: u64, key: &[u8]) -> LockIdBuf {
     let mut bytes = SmallVec::with_capacity(key.len() + 8);
     bytes.extend_from_slice(&dictionary.to_le_bytes());
     bytes.extend_from_slice(key);
-    NameBuf { hash: xxh3_64_with_seed(&bytes, seed), bytes }
+    LockIdBuf { hash: xxh3_64_with_seed(&bytes, seed), bytes }
 }
 
-impl NameBuf {
-    pub(crate) fn borrow(&self) -> NameRef<'_> {
-        NameRef { hash: self.hash, bytes: &self.bytes }
+impl LockIdBuf {
+    pub(crate) fn borrow(&self) -> LockIdRef<'_> {
+        LockIdRef { hash: self.hash, bytes: &self.bytes }
     }
 }
 
-impl Name {
+impl LockId {
     pub(crate) fn is_of(&self, dictionary: u64, key: &[u8]) -> bool {
         self.bytes.split_first_chunk() == Some((&dictionary.to_le_bytes(), key))
     }
 
-    pub(crate) fn borrow(&self) -> NameRef<'_> {
-        NameRef { hash: self.hash, bytes: &self.bytes }
+    pub(crate) fn borrow(&self) -> LockIdRef<'_> {
+        LockIdRef { hash: self.hash, bytes: &self.bytes }
     }
 }
 
-impl NameRef<'_> {
+impl LockIdRef<'_> {
     /// Bits that choose the shard: not those that choose the place in its map.
     pub(crate) fn shard(self) -> usize {
         (self.hash >> 32) as usize
     }
 
-    pub(crate) fn is(self, name: &Name) -> bool {
-        self.hash == name.hash && *self.bytes == *name.bytes
+    pub(crate) fn is(self, id: &LockId) -> bool {
+        self.hash == id.hash && *self.bytes == *id.bytes
     }
 }
 
-impl From<&NameRef<'_>> for Name {
-    fn from(name: &NameRef<'_>) -> Self {
-        Self { hash: name.hash, bytes: name.bytes.into() }
+impl From<&LockIdRef<'_>> for LockId {
+    fn from(id: &LockIdRef<'_>) -> Self {
+        Self { hash: id.hash, bytes: id.bytes.into() }
     }
 }
 
-impl Deref for Name {
+impl Deref for LockId {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Hash for Name {
+impl Hash for LockId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Hash for NameRef<'_> {
+impl Hash for LockIdRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl PartialEq for Name {
+impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         other.borrow().is(self)
     }
 }
 
-impl Eq for Name {}
+impl Eq for LockId {}
 
-impl PartialOrd for Name {
+impl PartialOrd for LockId {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Name {
+impl Ord for LockId {
     fn cmp(&self, other: &Self) -> Ordering {
         self.bytes.cmp(&other.bytes)
     }
 }
 
-impl hashbrown::Equivalent<Name> for NameRef<'_> {
-    fn equivalent(&self, name: &Name) -> bool {
-        self.is(name)
+impl hashbrown::Equivalent<LockId> for LockIdRef<'_> {
+    fn equivalent(&self, id: &LockId) -> bool {
+        self.is(id)
     }
 }
 
-/// Passes on the hash that a name carries.
+/// Passes on the hash that a lock id carries.
 #[derive(Default)]
 pub(crate) struct Carried(u64);
 
@@ -133,7 +133,7 @@ impl Hasher for Carried {
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("names hash as one number");
+        unreachable!("ids hash as one number");
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -141,14 +141,14 @@ impl Hasher for Carried {
     }
 }
 
-/// The two halves of a name.
-pub(crate) fn split(name: &[u8]) -> (u64, &[u8]) {
-    let (head, key) = name.split_at(8);
+/// The two halves of a lock id.
+pub(crate) fn split(id: &[u8]) -> (u64, &[u8]) {
+    let (head, key) = id.split_at(8);
     (u64::from_le_bytes(head.try_into().expect("split_at gave eight bytes")), key)
 }
 
-pub(crate) fn cost(name: &[u8]) -> u64 {
-    ENTRY_BYTES + name.len() as u64
+pub(crate) fn cost(id: &[u8]) -> u64 {
+    ENTRY_BYTES + id.len() as u64
 }
 
 /// What a range that is held costs.
@@ -166,7 +166,7 @@ pub(crate) struct Holder {
 #[derive(Default)]
 pub(crate) struct Entry {
     pub(crate) holders: SmallVec<[Holder; 1]>,
-    /// Requests queued for this name in `Waits`; changed only with both locks held.
+    /// Requests queued for this id in `Waits`; changed only with both locks held.
     pub(crate) waiters: u32,
     /// Newest remembered commit; 0 is none.
     pub(crate) last_commit: u64,
@@ -193,8 +193,8 @@ impl Entry {
 
 /// What the uncontended path found.
 pub(crate) enum Fast {
-    /// Granted; the name is there where it is new to the transaction.
-    Granted(Granted, Option<Name>),
+    /// Granted; the id is there where it is new to the transaction.
+    Granted(Granted, Option<LockId>),
     /// Somebody is in the way, or waits: take the slow path.
     Contended,
 }
@@ -210,12 +210,12 @@ pub(crate) struct Released {
 
 #[derive(Default)]
 pub(crate) struct Shard {
-    pub(crate) entries: HashMap<Name, Entry, BuildHasherDefault<Carried>>,
+    pub(crate) entries: HashMap<LockId, Entry, BuildHasherDefault<Carried>>,
     /// Commits remembered on entries, oldest first.
-    remembered: VecDeque<(u64, Name)>,
+    remembered: VecDeque<(u64, LockId)>,
     /// Commits up to this timestamp may have been forgotten.
     floor: u64,
-    /// The names of `entries` by dictionary.
+    /// The ids of `entries` by dictionary.
     dictionaries: Dictionaries,
     /// Bytes of lock memory taken here and not yet added to the table's sum.
     pub(crate) unreported: i64,
@@ -223,17 +223,17 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Grants where nobody else holds or waits incompatibly.
-    pub(crate) fn try_grant(&mut self, name: NameRef<'_>, txn: u64, mode: Mode) -> Fast {
+    pub(crate) fn try_grant(&mut self, id: LockIdRef<'_>, txn: u64, mode: Mode) -> Fast {
         let floor = self.floor;
-        let mut occupied = match self.entries.entry_ref(&name) {
+        let mut occupied = match self.entries.entry_ref(&id) {
             EntryRef::Vacant(vacant) => {
                 let mut entry = Entry::default();
                 entry.add(txn, mode);
-                let name = Name::from(&name);
-                self.dictionaries.add(&name);
-                vacant.insert_with_key(name.clone(), entry);
+                let id = LockId::from(&id);
+                self.dictionaries.add(&id);
+                vacant.insert_with_key(id.clone(), entry);
                 let granted = Granted { last_commit: 0, complete_since: floor };
-                return Fast::Granted(granted, Some(name));
+                return Fast::Granted(granted, Some(id));
             }
             EntryRef::Occupied(occupied) => occupied,
         };
@@ -255,17 +255,17 @@ impl Shard {
         }
     }
 
-    /// What is known about a name without locking it.
-    pub(crate) fn known(&self, name: NameRef<'_>) -> Granted {
+    /// What is known about a lock id without locking it.
+    pub(crate) fn known(&self, id: LockIdRef<'_>) -> Granted {
         Granted {
-            last_commit: self.entries.get(&name).map_or(0, |entry| entry.last_commit),
+            last_commit: self.entries.get(&id).map_or(0, |entry| entry.last_commit),
             complete_since: self.floor,
         }
     }
 
     /// Removes a holder; remembers `commit` where it held the key exclusively.
-    pub(crate) fn release(&mut self, name: &Name, txn: u64, commit: Option<u64>) -> Released {
-        let EntryRef::Occupied(mut occupied) = self.entries.entry_ref(&name.borrow()) else {
+    pub(crate) fn release(&mut self, id: &LockId, txn: u64, commit: Option<u64>) -> Released {
+        let EntryRef::Occupied(mut occupied) = self.entries.entry_ref(&id.borrow()) else {
             return Released::default();
         };
         let entry = occupied.get_mut();
@@ -276,31 +276,31 @@ impl Shard {
         let commit = commit.filter(|_| exclusive);
         if let Some(ts) = commit {
             entry.last_commit = entry.last_commit.max(ts);
-            self.remembered.push_back((ts, name.clone()));
+            self.remembered.push_back((ts, id.clone()));
         }
         let waited_for = entry.waiters > 0;
         if entry.is_idle() {
             occupied.remove();
-            self.dictionaries.remove(name);
+            self.dictionaries.remove(id);
         }
         Released { waited_for, remembered: commit.is_some() }
     }
 
-    pub(crate) fn waiter_joins(&mut self, name: &Name) {
-        let entry = self.entries.entry(name.clone()).or_insert_with(|| {
-            self.dictionaries.add(name);
+    pub(crate) fn waiter_joins(&mut self, id: &LockId) {
+        let entry = self.entries.entry(id.clone()).or_insert_with(|| {
+            self.dictionaries.add(id);
             Entry::default()
         });
         entry.waiters += 1;
     }
 
-    pub(crate) fn waiter_leaves(&mut self, name: &Name) {
-        let Some(entry) = self.entries.get_mut(&name.borrow()) else { return };
+    pub(crate) fn waiter_leaves(&mut self, id: &LockId) {
+        let Some(entry) = self.entries.get_mut(&id.borrow()) else { return };
         debug_assert!(entry.waiters > 0, "a request leaves the queue it joined");
         entry.waiters = entry.waiters.saturating_sub(1);
         if entry.is_idle() {
-            self.entries.remove(&name.borrow());
-            self.dictionaries.remove(name);
+            self.entries.remove(&id.borrow());
+            self.dictionaries.remove(id);
         }
     }
 
@@ -309,10 +309,10 @@ impl Shard {
         &'a mut self,
         dictionary: u64,
         range: &'a Range,
-    ) -> impl Iterator<Item = (&'a Name, &'a Entry)> {
+    ) -> impl Iterator<Item = (&'a LockId, &'a Entry)> {
         let entries = &self.entries;
-        let names = self.dictionaries.within(dictionary, range, entries.keys());
-        names.filter_map(|name| Some((name, entries.get(&name.borrow())?)))
+        let ids = self.dictionaries.within(dictionary, range, entries.keys());
+        ids.filter_map(|id| Some((id, entries.get(&id.borrow())?)))
     }
 
     /// Called now and then: what only ranges need is let go of where none are asked for.
@@ -328,18 +328,18 @@ impl Shard {
             if *ts > oldest_snapshot && self.remembered.len() <= at_most {
                 break;
             }
-            let Some((ts, name)) = self.remembered.pop_front() else { break };
-            freed += cost(&name);
+            let Some((ts, id)) = self.remembered.pop_front() else { break };
+            freed += cost(&id);
             if ts > oldest_snapshot {
                 self.floor = self.floor.max(ts);
             }
-            if let Some(entry) = self.entries.get_mut(&name.borrow())
+            if let Some(entry) = self.entries.get_mut(&id.borrow())
                 && entry.last_commit <= ts
             {
                 entry.last_commit = 0;
                 if entry.is_idle() {
-                    self.entries.remove(&name.borrow());
-                    self.dictionaries.remove(&name);
+                    self.entries.remove(&id.borrow());
+                    self.dictionaries.remove(&id);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::inspect::{Counters, RefusalHook};
 use crate::owner::{Interrupt, KeyLock, Locks, Owner};
-use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
+use crate::shard::{self, Entry, Fast, LockId, LockIdRef, Shard};
 use crate::wait::{HeldRange, Request, Target, WaitOutcome, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
@@ -44,7 +44,7 @@ pub struct Options {
     pub shards: usize,
     /// See [`Waiting`].
     pub waiting: Waiting,
-    /// Of the hash of names: a number of the process's own, so that no client can choose keys that
+    /// Of the hash of ids: a number of the process's own, so that no client can choose keys that
     /// all meet in one place.
     pub seed: u64,
 }
@@ -124,31 +124,31 @@ impl LockTable {
         if let Some(granted) = owner.last(dictionary, key, mode) {
             return Ok(self.with_escalated(dictionary, granted));
         }
-        let name = shard::name(self.options.seed, dictionary, key);
-        let name = name.borrow();
+        let id = shard::lock_id(self.options.seed, dictionary, key);
+        let id = id.borrow();
         if !owner.ranges.is_empty() && owner.covers(dictionary, key, mode) {
-            return Ok(self.with_escalated(dictionary, self.shard(name).lock().known(name)));
+            return Ok(self.with_escalated(dictionary, self.shard(id).lock().known(id)));
         }
         let fast = {
-            let mut shard = self.shard(name).lock();
+            let mut shard = self.shard(id).lock();
             // Read under the shard's lock: a range request raises it before it looks at shards.
             if self.has_ranges(dictionary) {
                 Fast::Contended
             } else {
-                let fast = shard.try_grant(name, owner.txn, mode);
-                if let Fast::Granted(_, Some(name)) = &fast {
-                    self.take_bytes(&mut shard, shard::cost(name) as i64);
+                let fast = shard.try_grant(id, owner.txn, mode);
+                if let Fast::Granted(_, Some(id)) = &fast {
+                    self.take_bytes(&mut shard, shard::cost(id) as i64);
                 }
                 fast
             }
         };
         let (granted, new) = match fast {
             Fast::Granted(granted, new) => (granted, new),
-            Fast::Contended => self.acquire_slowly(owner, name, mode, timeout)?,
+            Fast::Contended => self.acquire_slowly(owner, id, mode, timeout)?,
         };
-        if let Some(name) = new {
-            owner.bytes += shard::cost(&name);
-            owner.held.push(KeyLock { name, mode, granted });
+        if let Some(id) = new {
+            owner.bytes += shard::cost(&id);
+            owner.held.push(KeyLock { id, mode, granted });
             self.within_memory(owner, timeout)?;
         }
         Ok(self.with_escalated(dictionary, granted))
@@ -186,23 +186,23 @@ impl LockTable {
     fn acquire_slowly(
         &self,
         owner: &mut Locks,
-        name: NameRef<'_>,
+        id: LockIdRef<'_>,
         mode: Mode,
         timeout: Duration,
-    ) -> Result<(Granted, Option<Name>), Error> {
+    ) -> Result<(Granted, Option<LockId>), Error> {
         let (shared_name, held) = {
-            let shard = self.shard(name).lock();
-            match shard.entries.get_key_value(&name) {
-                Some((name, entry)) => (name.clone(), entry.held_by(owner.txn)),
-                None => (Name::from(&name), None),
+            let shard = self.shard(id).lock();
+            match shard.entries.get_key_value(&id) {
+                Some((id, entry)) => (id.clone(), entry.held_by(owner.txn)),
+                None => (LockId::from(&id), None),
             }
         };
         if held.is_none_or(|held| held < mode) {
             let target = Target::Key(shared_name.clone());
             self.wait_for(owner, target, mode, held.is_some(), timeout)?;
         }
-        let mut shard = self.shard(name).lock();
-        let granted = shard.known(name);
+        let mut shard = self.shard(id).lock();
+        let granted = shard.known(id);
         if held.is_some() {
             return Ok((granted, None));
         }
@@ -344,23 +344,23 @@ impl LockTable {
         if owner.held.is_empty() && owner.ranges.is_empty() {
             return;
         }
-        let mut waited_for: Vec<Name> = Vec::new();
+        let mut waited_for: Vec<LockId> = Vec::new();
         let mut ranged: BTreeSet<u64> = BTreeSet::new();
-        for KeyLock { name, .. } in owner.held.drain(..) {
-            let mut shard = self.shard(name.borrow()).lock();
-            let released = shard.release(&name, owner.txn, commit);
+        for KeyLock { id, .. } in owner.held.drain(..) {
+            let mut shard = self.shard(id.borrow()).lock();
+            let released = shard.release(&id, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.
-            let dictionary = shard::split(&name).0;
+            let dictionary = shard::split(&id).0;
             if self.has_ranges(dictionary) {
                 ranged.insert(dictionary);
             }
             // A remembered commit keeps the entry, and its bytes, until it is forgotten.
             if !released.remembered {
-                self.take_bytes(&mut shard, -(shard::cost(&name) as i64));
+                self.take_bytes(&mut shard, -(shard::cost(&id) as i64));
             }
             drop(shard);
             if released.waited_for {
-                waited_for.push(name);
+                waited_for.push(id);
             }
         }
         owner.bytes = 0;
@@ -388,9 +388,9 @@ impl LockTable {
         debug_assert!(!waits.ranges.values().flatten().any(holds), "all its ranges are open");
         debug_assert!(!waits.by_txn.contains_key(&owner.txn), "who ends waits for nothing");
         ranged.extend(ranges.keys());
-        for name in waited_for {
-            if !ranged.contains(&shard::split(&name).0) {
-                self.grant_queue(&mut waits, &name);
+        for id in waited_for {
+            if !ranged.contains(&shard::split(&id).0) {
+                self.grant_queue(&mut waits, &id);
             }
         }
         for dictionary in ranged {
@@ -419,7 +419,7 @@ impl LockTable {
 
     fn join(&self, waits: &mut Waits, request: Request) -> u64 {
         match &request.target {
-            Target::Key(name) => self.shard(name.borrow()).lock().waiter_joins(name),
+            Target::Key(id) => self.shard(id.borrow()).lock().waiter_joins(id),
             Target::Range(dictionary, _) => {
                 self.ranges_of(*dictionary).fetch_add(1, Ordering::SeqCst);
             }
@@ -431,9 +431,9 @@ impl LockTable {
     fn leave(&self, waits: &mut Waits, number: u64) {
         let Some(request) = waits.remove(number) else { return };
         match request.target {
-            Target::Key(name) => {
-                self.shard(name.borrow()).lock().waiter_leaves(&name);
-                self.grant_queue(waits, &name);
+            Target::Key(id) => {
+                self.shard(id.borrow()).lock().waiter_leaves(&id);
+                self.grant_queue(waits, &id);
             }
             Target::Range(dictionary, _) => {
                 let counted = self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
@@ -445,8 +445,8 @@ impl LockTable {
 
     /// Grants from the head of a key's queue as far as nobody is in the way. Past the first
     /// request that stays, all stay: they wait for it or for what it waits for.
-    fn grant_queue(&self, waits: &mut Waits, name: &Name) {
-        while let Some(number) = waits.queues.get(name).and_then(|queue| queue.front().copied()) {
+    fn grant_queue(&self, waits: &mut Waits, id: &LockId) {
+        while let Some(number) = waits.queues.get(id).and_then(|queue| queue.front().copied()) {
             if !self.grant_if_free(waits, number) {
                 return;
             }
@@ -466,12 +466,12 @@ impl LockTable {
         }
         let Some(request) = waits.remove(number) else { return false };
         match request.target {
-            Target::Key(name) => {
-                let mut shard = self.shard(name.borrow()).lock();
-                if let Some(entry) = shard.entries.get_mut(&name.borrow()) {
+            Target::Key(id) => {
+                let mut shard = self.shard(id.borrow()).lock();
+                if let Some(entry) = shard.entries.get_mut(&id.borrow()) {
                     entry.add(request.txn, request.mode);
                 }
-                shard.waiter_leaves(&name);
+                shard.waiter_leaves(&id);
             }
             // The range stays counted in `ranges` until it is released.
             Target::Range(dictionary, range) => {
@@ -487,7 +487,7 @@ impl LockTable {
     pub(crate) fn blockers(&self, waits: &Waits, number: u64) -> Vec<u64> {
         let Some(request) = waits.requests.get(&number) else { return Vec::new() };
         let mut found = match &request.target {
-            Target::Key(name) => self.key_blockers(waits, number, request, name),
+            Target::Key(id) => self.key_blockers(waits, number, request, id),
             Target::Range(dictionary, range) => {
                 self.range_blockers(waits, number, request, *dictionary, range)
             }
@@ -496,15 +496,13 @@ impl LockTable {
         found
     }
 
-    fn key_blockers(&self, waits: &Waits, number: u64, request: &Request, name: &Name) -> Vec<u64> {
-        let (mut found, complete) = waits.ahead(number, name, request.mode);
-        if !complete
-            && let Some(entry) = self.shard(name.borrow()).lock().entries.get(&name.borrow())
-        {
+    fn key_blockers(&self, waits: &Waits, number: u64, request: &Request, id: &LockId) -> Vec<u64> {
+        let (mut found, complete) = waits.ahead(number, id, request.mode);
+        if !complete && let Some(entry) = self.shard(id.borrow()).lock().entries.get(&id.borrow()) {
             let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
             found.extend(in_way.map(|holder| holder.txn));
         }
-        let (dictionary, key) = shard::split(name);
+        let (dictionary, key) = shard::split(id);
         for held in waits.ranges.get(&dictionary).into_iter().flatten() {
             if !held.mode.compatible(request.mode) && held.range.contains(key) {
                 found.push(held.txn);
@@ -545,19 +543,14 @@ impl LockTable {
                 found.push(held.txn);
             }
         }
-        for (name, queue) in waits.queues_within(dictionary, range) {
+        for (id, queue) in waits.queues_within(dictionary, range) {
             let earlier = queue.iter().filter(|n| **n < number);
             let earlier = earlier.filter_map(|n| waits.requests.get(n));
             let mut earlier = earlier.filter(|e| !e.mode.compatible(request.mode)).peekable();
             // Where they wait for the requester itself they cannot come first.
             let is_holder = |entry: &Entry| entry.held_by(request.txn).is_some();
             if earlier.peek().is_some()
-                && !self
-                    .shard(name.borrow())
-                    .lock()
-                    .entries
-                    .get(&name.borrow())
-                    .is_some_and(is_holder)
+                && !self.shard(id.borrow()).lock().entries.get(&id.borrow()).is_some_and(is_holder)
             {
                 found.extend(earlier.map(|earlier| earlier.txn));
             }
@@ -660,8 +653,8 @@ impl LockTable {
         (self.options.max_bytes / 16 / self.shards.len() as u64).clamp(1, 4096) as i64
     }
 
-    pub(crate) fn shard(&self, name: NameRef<'_>) -> &Mutex<Shard> {
-        &self.shards[name.shard() & (self.shards.len() - 1)]
+    pub(crate) fn shard(&self, id: LockIdRef<'_>) -> &Mutex<Shard> {
+        &self.shards[id.shard() & (self.shards.len() - 1)]
     }
 
     fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {

@@ -321,23 +321,22 @@ fn threads_in_any_order_lose_no_wake_up_and_no_update() {
                     let keys: Vec<usize> =
                         (0..2 + next() % 2).map(|_| (next() % 5) as usize).collect();
                     let granted = keys.iter().try_for_each(|key| {
-                        let name = [*key as u8];
+                        let id = [*key as u8];
                         if next() % 4 == 0 {
-                            table.acquire(&mut owner, 1, &name, Mode::Shared, LONG)?;
+                            table.acquire(&mut owner, 1, &id, Mode::Shared, LONG)?;
                             std::thread::yield_now();
                         }
                         if next() % 50 == 0 {
                             let all = Range::all();
                             return table.acquire_range(&mut owner, 1, all, Mode::Exclusive, LONG);
                         }
-                        table.acquire(&mut owner, 1, &name, Mode::Exclusive, LONG).map(|_| ())
+                        table.acquire(&mut owner, 1, &id, Mode::Exclusive, LONG).map(|_| ())
                     });
                     match granted {
                         Ok(()) => {
                             for key in &keys {
                                 let covered = owner.covers(1, &[*key as u8], Mode::Exclusive);
-                                if covered
-                                    || owner.held.iter().any(|held| held.name[8] == *key as u8)
+                                if covered || owner.held.iter().any(|held| held.id[8] == *key as u8)
                                 {
                                     let seen = cells[*key].load(Ordering::Relaxed);
                                     std::thread::yield_now();

@@ -2,7 +2,7 @@
 //!
 //! Everything here is guarded by the table's `waits` mutex, except the inside of [`Waiter`].
 
-use crate::shard::{Name, split};
+use crate::shard::{LockId, split};
 use crate::{Mode, Range};
 use os::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What a request asks for.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Key(Name),
+    Key(LockId),
     Range(u64, Range),
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct HeldRange {
 pub(crate) struct Waits {
     pub(crate) requests: BTreeMap<u64, Request>,
     /// Requests per key, in the order they will be granted.
-    pub(crate) queues: BTreeMap<Name, VecDeque<u64>>,
+    pub(crate) queues: BTreeMap<LockId, VecDeque<u64>>,
     /// The one request a transaction waits in.
     pub(crate) by_txn: BTreeMap<u64, u64>,
     pub(crate) ranges: BTreeMap<u64, Vec<HeldRange>>,
@@ -96,8 +96,8 @@ impl Waits {
         let waited_in = self.by_txn.insert(request.txn, number);
         debug_assert_eq!(waited_in, None, "a transaction waits in one request");
         match &request.target {
-            Target::Key(name) => {
-                let queue = self.queues.entry(name.clone()).or_default();
+            Target::Key(id) => {
+                let queue = self.queues.entry(id.clone()).or_default();
                 let upgrades = queue
                     .iter()
                     .take_while(|n| self.requests.get(n).is_some_and(|r| r.upgrade))
@@ -118,11 +118,11 @@ impl Waits {
         let waited_in = self.by_txn.remove(&request.txn);
         debug_assert_eq!(waited_in, Some(number), "a transaction waits in one request");
         match &request.target {
-            Target::Key(name) => {
-                if let Some(queue) = self.queues.get_mut(name) {
+            Target::Key(id) => {
+                if let Some(queue) = self.queues.get_mut(id) {
                     queue.retain(|n| *n != number);
                     if queue.is_empty() {
-                        self.queues.remove(name);
+                        self.queues.remove(id);
                     }
                 }
             }
@@ -159,20 +159,19 @@ impl Waits {
         &self,
         dictionary: u64,
         range: &Range,
-    ) -> impl Iterator<Item = (&Name, &VecDeque<u64>)> {
+    ) -> impl Iterator<Item = (&LockId, &VecDeque<u64>)> {
         let lower = match &range.lower {
             Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
             Bound::Unbounded => &[],
         };
         // Queues are in the order of dictionaries as they are written, then of keys; whatever the hash.
-        let first = Name::from(&crate::shard::name(0, dictionary, lower).borrow());
-        self.queues
-            .range(first..)
-            .skip_while(|(name, _)| !range.starts_by(split(name).1))
-            .take_while(move |(name, _)| {
-                let (other, key) = split(name);
+        let first = LockId::from(&crate::shard::lock_id(0, dictionary, lower).borrow());
+        self.queues.range(first..).skip_while(|(id, _)| !range.starts_by(split(id).1)).take_while(
+            move |(id, _)| {
+                let (other, key) = split(id);
                 other == dictionary && range.contains(key)
-            })
+            },
+        )
     }
 
     /// Every request of a dictionary, oldest first.
@@ -185,9 +184,9 @@ impl Waits {
 
     /// The requests ahead of `number` in its key's queue that it must wait for. Stops at the
     /// first exclusive one: that one waits for all before it.
-    pub(crate) fn ahead(&self, number: u64, name: &Name, mode: Mode) -> (Vec<u64>, bool) {
+    pub(crate) fn ahead(&self, number: u64, id: &LockId, mode: Mode) -> (Vec<u64>, bool) {
         let mut blockers = Vec::new();
-        let Some(queue) = self.queues.get(name) else { return (blockers, false) };
+        let Some(queue) = self.queues.get(id) else { return (blockers, false) };
         let place = queue.iter().position(|n| *n == number).unwrap_or(queue.len());
         for n in queue.iter().take(place).rev() {
             let Some(request) = self.requests.get(n) else { continue };

@@ -21,8 +21,8 @@ use crate::examined::note_sort;
 use crate::exec::{ExecContext, PlanStage};
 use crate::explain::{Shape, explain_query};
 use crate::plan::Access;
+use crate::plan_choice::{ChosenPlan, ExplainedChoice};
 use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
-use crate::settle::{Considered, Settled};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use catalog::{Collection, MAX_VIEW_DEPTH, Namespace};
@@ -152,7 +152,7 @@ pub(crate) fn open(
         return pipeline.execute(source, &shared, &parse.variables);
     }
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
-    let head = Head::of(env, collection, pipeline, &parse.variables, hint, Aim::Run)?;
+    let head = Head::of(env, collection, pipeline, &parse.variables, hint, PlanPurpose::Run)?;
     let carries_score = head.query.carries_score;
     let (stage, snapshot, rest) = head.stages()?;
     let source = StageSource { stage, snapshot, interrupt: Arc::clone(env.interrupt()) };
@@ -212,22 +212,22 @@ fn resolve(
 
 /// How the planner answers its part of a pipeline.
 enum HeadPlan {
-    Run(Box<Settled>),
-    Explain(Box<Considered>),
+    Run(Box<ChosenPlan>),
+    Explain(Box<ExplainedChoice>),
 }
 
 impl HeadPlan {
     fn access(&self) -> &Access {
         match self {
-            Self::Run(settled) => &settled.access,
-            Self::Explain(considered) => &considered.decision.winner,
+            Self::Run(chosen) => &chosen.access,
+            Self::Explain(choice) => &choice.decision.winner,
         }
     }
 
     /// From here on the plans that may take the winner's place are in order where it is.
     fn keep_order(&mut self) {
         match self {
-            Self::Run(settled) => settled.keep_order(),
+            Self::Run(chosen) => chosen.keep_order(),
             Self::Explain(_) => {}
         }
     }
@@ -235,7 +235,7 @@ impl HeadPlan {
 
 /// What a pipeline's head is planned for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
+enum PlanPurpose {
     Run,
     Explain,
 }
@@ -257,7 +257,7 @@ impl Head {
         pipeline: Pipeline,
         variables: &Arc<Variables>,
         hint: Option<RawBsonRef<'_>>,
-        aim: Aim,
+        purpose: PlanPurpose,
     ) -> Result<Self> {
         let mut stages = pipeline.into_stages();
         let mut conjuncts = Vec::new();
@@ -293,9 +293,11 @@ impl Head {
         let fields = fields_of(&rest).filter(|_| !by_distance);
         let counts = fields.as_ref().is_some_and(BTreeSet::is_empty);
         let make = if counts { counting } else { Canonical::stages };
-        let mut plan = match aim {
-            Aim::Run => HeadPlan::Run(Box::new(query.settle(&ctx, fields.as_ref(), make)?)),
-            Aim::Explain => {
+        let mut plan = match purpose {
+            PlanPurpose::Run => {
+                HeadPlan::Run(Box::new(query.choose_plan(&ctx, fields.as_ref(), make)?))
+            }
+            PlanPurpose::Explain => {
                 HeadPlan::Explain(Box::new(query.consider(&ctx, fields.as_ref(), make)?))
             }
         };
@@ -324,10 +326,8 @@ impl Head {
     fn stages(self) -> Result<(Box<dyn PlanStage>, Snapshot, Pipeline)> {
         let make = if self.counts { counting } else { Canonical::stages };
         let stage = match self.plan {
-            HeadPlan::Run(settled) => settled.stages(&self.query, &self.catalog, make)?,
-            HeadPlan::Explain(considered) => {
-                make(&self.query, &self.catalog, &considered.decision.winner)?
-            }
+            HeadPlan::Run(chosen) => chosen.stages(&self.query, &self.catalog, make)?,
+            HeadPlan::Explain(choice) => make(&self.query, &self.catalog, &choice.decision.winner)?,
         };
         Ok((stage, self.query.snapshot.clone(), self.rest))
     }
@@ -403,13 +403,13 @@ pub fn explain_aggregate(
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;
     let variables = &prepared.parse.variables;
-    let head = Head::of(&env, collection, pipeline, variables, request.hint, Aim::Explain)?;
-    let HeadPlan::Explain(considered) = &head.plan else {
+    let head = Head::of(&env, collection, pipeline, variables, request.hint, PlanPurpose::Explain)?;
+    let HeadPlan::Explain(choice) = &head.plan else {
         return Err(Error::new(Code::INTERNAL_ERROR, "the plan is not one to explain"));
     };
     let make = if head.counts { counting } else { Canonical::stages };
     let shape = Shape { make, ..Shape::default() };
-    let planned = explain_query(ctx, &ns, &head.query, considered, verbosity, &shape)?;
+    let planned = explain_query(ctx, &ns, &head.query, choice, verbosity, &shape)?;
     if head.rest.is_empty() {
         return Ok(RawDocumentBuf::try_from(&planned)?);
     }

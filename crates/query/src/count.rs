@@ -28,8 +28,8 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
         let all = query.collection.as_ref().map_or(0, |collection| collection.count());
         return Ok(windowed(all, request));
     }
-    let settled = query.settle(ctx, Some(&BTreeSet::new()), counting)?;
-    let mut stage = settled.stages(&query, ctx.catalog, counting)?;
+    let chosen = query.choose_plan(ctx, Some(&BTreeSet::new()), counting)?;
+    let mut stage = chosen.stages(&query, ctx.catalog, counting)?;
     let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
     let enough = match request.limit {
         0 => u64::MAX,

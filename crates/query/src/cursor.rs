@@ -191,8 +191,12 @@ impl QueryCursor {
         if let Some(interrupt) = &self.interrupt {
             interrupt.set(None);
         }
-        if let Source::Rows(rows) = &mut self.source {
-            rows.park();
+        match &mut self.source {
+            Source::Rows(rows) => rows.park(),
+            Source::One { next, current } => {
+                *current = None;
+                *next = next.take().map(Value::detached);
+            }
         }
     }
 

@@ -32,8 +32,8 @@ pub fn distinct(
         return values.finish();
     }
     let fields = BTreeSet::from([request.key.to_owned()]);
-    let settled = query.settle(ctx, Some(&fields), Canonical::stages)?;
-    let mut stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
+    let chosen = query.choose_plan(ctx, Some(&fields), Canonical::stages)?;
+    let mut stage = chosen.stages(&query, ctx.catalog, Canonical::stages)?;
     let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
     let mut values = Values::new(request.key, &query);
     while stage.advance(&exec)? {

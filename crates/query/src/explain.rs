@@ -6,11 +6,11 @@ use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
 use crate::exec::{Counters, ExecContext, Report, number};
+use crate::plan_choice::{ExplainedChoice, Maker, Tried};
 use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
     Verbosity,
 };
-use crate::settle::{Considered, Maker, Tried};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use catalog::Namespace;
@@ -29,8 +29,8 @@ pub fn explain_find(
         return crate::view::explain_find(ctx, view, request, verbosity);
     }
     let shape = Shape::default();
-    let considered = query.consider(ctx, query.fields().as_ref(), shape.make)?;
-    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
+    let choice = query.consider(ctx, query.fields().as_ref(), shape.make)?;
+    finish(&explain_query(ctx, ns, &query, &choice, verbosity, &shape)?)
 }
 
 /// Explains a count.
@@ -45,7 +45,7 @@ pub fn explain_count(
     let filter = parse_filter(request.filter, None, collation, ctx)?;
     let everything = filter.matches_everything() && request.hint.is_none();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
-    let considered = query.consider(ctx, Some(&BTreeSet::new()), count::counting)?;
+    let choice = query.consider(ctx, Some(&BTreeSet::new()), count::counting)?;
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
         make: count::counting,
@@ -60,7 +60,7 @@ pub fn explain_count(
         },
         run: !everything,
     };
-    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
+    finish(&explain_query(ctx, ns, &query, &choice, verbosity, &shape)?)
 }
 
 /// Explains a distinct.
@@ -73,8 +73,8 @@ pub fn explain_distinct(
     let query = crate::distinct::prepare(ctx, ns, request)?;
     let fields = BTreeSet::from([request.key.to_owned()]);
     let shape = Shape::default();
-    let considered = query.consider(ctx, Some(&fields), shape.make)?;
-    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
+    let choice = query.consider(ctx, Some(&fields), shape.make)?;
+    finish(&explain_query(ctx, ns, &query, &choice, verbosity, &shape)?)
 }
 
 /// Explains an update of one statement; nothing is changed.
@@ -149,7 +149,7 @@ fn explain_write(
     verbosity: Verbosity,
     stage: &'static str,
 ) -> Result<RawDocumentBuf> {
-    let considered = query.consider(ctx, None, Canonical::stages)?;
+    let choice = query.consider(ctx, None, Canonical::stages)?;
     let shape = Shape {
         make: Canonical::stages,
         wrap: &|input| {
@@ -167,7 +167,7 @@ fn explain_write(
         },
         run: true,
     };
-    finish(&explain_query(ctx, ns, query, &considered, verbosity, &shape)?)
+    finish(&explain_query(ctx, ns, query, &choice, verbosity, &shape)?)
 }
 
 /// How a command turns an access plan into stages, and shows itself above them.
@@ -190,18 +190,18 @@ pub(crate) fn explain_query(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     query: &Canonical,
-    considered: &Considered,
+    choice: &ExplainedChoice,
     verbosity: Verbosity,
     shape: &Shape<'_>,
 ) -> Result<Document> {
-    let decision = &considered.decision;
+    let decision = &choice.decision;
     let mut stage = (shape.make)(query, ctx.catalog, &decision.winner)?;
     let mut rejected = Vec::new();
     for access in decision.rivals.iter().chain(&decision.rejected) {
         let report = (shape.wrap)((shape.make)(query, ctx.catalog, access)?.report());
         rejected.push(Bson::Document(report.plan_document()));
     }
-    let hash = considered.shape.hash_text();
+    let hash = choice.shape.hash_text();
     let mut planner = doc! {
         "namespace": ns.as_str(),
         "indexFilterSet": decision.filtered,
@@ -240,7 +240,7 @@ pub(crate) fn explain_query(
         "executionStages": report.statistics_document(),
     };
     if verbosity == Verbosity::AllPlansExecution {
-        let all: Vec<Bson> = considered.tried.iter().map(|tried| trial(tried).into()).collect();
+        let all: Vec<Bson> = choice.tried.iter().map(|tried| trial(tried).into()).collect();
         statistics.insert("allPlansExecution", all);
     }
     out.insert("executionStats", statistics);

@@ -26,8 +26,8 @@ pub fn find(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::find(ctx, view, request);
     }
-    let settled = query.settle(ctx, query.fields().as_ref(), Canonical::stages)?;
-    let stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
+    let chosen = query.choose_plan(ctx, query.fields().as_ref(), Canonical::stages)?;
+    let stage = chosen.stages(&query, ctx.catalog, Canonical::stages)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
     let snapshot = query.snapshot.clone();
     let rows = StageRows { stage, snapshot, interrupt: Arc::clone(&interrupt) };

@@ -3,7 +3,7 @@
 //! From → to: the filter's conjuncts become bounds per path [`predicates`]; each index takes the
 //! bounds of its parts [`candidates`]; the best by score wins [`choose`]. Where the score cannot
 //! tell which of several is better a trial decides, and a cache remembers what it decided
-//! (`crate::settle`).
+//! (`crate::plan_choice`).
 //!
 //! Always true: an access plan yields every document that matches, perhaps more; what its bounds
 //! do not settle stands in its residual filter.

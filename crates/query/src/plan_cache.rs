@@ -3,7 +3,7 @@
 //!
 //! A first trial's choice is remembered but not used: the next query of the shape is tried again,
 //! and where its choice costs no more than was remembered it becomes active. A plan that later
-//! costs much more than it did in its trial is tried again (`crate::settle`).
+//! costs much more than it did in its trial is tried again (`crate::plan_choice`).
 //!
 //! Always true: a choice is used only while the collection has the indexes it was made among; the
 //! memory of all choices of the process is bounded.

@@ -81,7 +81,8 @@ impl World {
         self.stop_faults();
         if self.random.one_in(3) {
             self.setup.change(&mut self.random);
-            let changed = format!("{:?}", self.setup.options.sizes);
+            let changed =
+                format!("{:?} {:?}", self.setup.options.sizes, self.setup.options.history);
             self.note(changed);
         }
         for attempt in 0.. {

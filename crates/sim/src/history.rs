@@ -106,13 +106,18 @@ impl World {
         }
         ensure!(tail.is_at_end(), "the reader stopped before the end");
         let (first, last) = (first.unwrap_or(0), seen.map_or(0, |(ts, _)| ts));
-        self.note(format!("the history holds commits {first} to {last}"));
+        let (begin, end) = (engine.stats().log_first, engine.stats().log_end);
+        let asked = history.options();
+        self.note(format!(
+            "the history holds commits {first} to {last}, log {begin}..{end}, {asked:?}"
+        ));
         if let Some((ts, time)) = seen {
             ensure!(time == history.durable_time(), "it ends at {time}");
             let durable = self.model.durable;
             ensure!(ts >= durable, "commit {durable} is durable, the history ends at {ts}");
         }
-        if self.setup.keeps_all_history {
+        // On a disk that is full the history goes first.
+        if self.setup.keeps_all_history && !self.features.has(Feature::FullDisk) {
             let ok = first == 1 || self.model.newest == 0 || history.newest().0.0 == 0;
             ensure!(
                 ok || last == 0 && self.model.durable == 0,

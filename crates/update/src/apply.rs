@@ -21,7 +21,7 @@ const MAX_BACKFILL: usize = 1_500_000;
 
 /// Where in which document an operation is applied.
 #[derive(Debug)]
-pub(super) struct Place<'d> {
+pub(super) struct Target<'d> {
     /// The document as it was.
     pub(super) document: &'d RawDocument,
     /// Whether an upsert is being built.
@@ -32,7 +32,7 @@ pub(super) struct Place<'d> {
     path: String,
 }
 
-impl Place<'_> {
+impl Target<'_> {
     /// The dotted path.
     pub(super) fn path(&self) -> &str {
         &self.path
@@ -43,7 +43,7 @@ impl Place<'_> {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Goes to what stands under `name` here; gives what [`Place::leave`] takes back.
+    /// Goes to what stands under `name` here; gives what [`Target::leave`] takes back.
     fn enter(&mut self, name: &str) -> usize {
         let before = self.path.len();
         if before > 0 {
@@ -71,7 +71,7 @@ pub(super) fn apply(
     let mut walk = Walk {
         operators,
         ctx,
-        place: Place {
+        place: Target {
             document,
             is_insert,
             under: operators.collation.as_ref(),
@@ -118,7 +118,7 @@ fn check_rename(
 struct Walk<'w> {
     operators: &'w Operators,
     ctx: &'w UpdateContext,
-    place: Place<'w>,
+    place: Target<'w>,
     out: Writer,
 }
 

@@ -1,6 +1,6 @@
 //! `$push`, `$addToSet`, `$pop`, `$pull` and `$pullAll`.
 
-use super::apply::Place;
+use super::apply::Target;
 use super::effect::Effect;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use bsonval::order::compare_under;
@@ -25,7 +25,7 @@ impl Push {
     pub(super) fn effect(
         &self,
         existing: Option<RawBsonRef<'_>>,
-        place: &Place<'_>,
+        place: &Target<'_>,
     ) -> Result<Effect<'static>> {
         let array = match existing {
             None => None,
@@ -104,7 +104,7 @@ fn append(array: Option<&RawArray>, values: &[RawBson]) -> Result<Effect<'static
 pub(super) fn add_to_set(
     values: &[RawBson],
     existing: Option<RawBsonRef<'_>>,
-    place: &Place<'_>,
+    place: &Target<'_>,
 ) -> Result<Effect<'static>> {
     let array = match existing {
         None => None,
@@ -155,7 +155,7 @@ fn key(value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<Vec<u8>> {
 pub(super) fn pop(
     front: bool,
     existing: Option<RawBsonRef<'_>>,
-    place: &Place<'_>,
+    place: &Target<'_>,
 ) -> Result<Effect<'static>> {
     match existing {
         None => Ok(Effect::Keep),

@@ -2,7 +2,7 @@
 //!
 //! Types widen as in expressions, with one difference: a 64-bit overflow is an error, not a double.
 
-use super::apply::Place;
+use super::apply::Target;
 use super::effect::Effect;
 use bson::raw::{RawBson, RawBsonRef};
 use bsonval::number::Number;
@@ -20,7 +20,7 @@ pub(super) enum BitOperator {
 pub(super) fn increment<'a>(
     operand: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
-    place: &Place<'_>,
+    place: &Target<'_>,
 ) -> Result<Effect<'a>> {
     let Some(existing) = existing else { return Ok(Effect::Value(operand.as_raw_bson_ref())) };
     arithmetic("$inc", operand, existing, place, i64::checked_add, Number::add)
@@ -29,7 +29,7 @@ pub(super) fn increment<'a>(
 pub(super) fn multiply<'a>(
     operand: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
-    place: &Place<'_>,
+    place: &Target<'_>,
 ) -> Result<Effect<'a>> {
     // A missing field is zero of the operand's type.
     let existing = existing.unwrap_or(RawBsonRef::Int32(0));
@@ -40,7 +40,7 @@ fn arithmetic(
     name: &str,
     operand: &RawBson,
     existing: RawBsonRef<'_>,
-    place: &Place<'_>,
+    place: &Target<'_>,
     integers: fn(i64, i64) -> Option<i64>,
     numbers: fn(Number, Number) -> Number,
 ) -> Result<Effect<'static>> {
@@ -78,7 +78,7 @@ fn integer(number: Number) -> Option<i64> {
 pub(super) fn bits(
     operands: &[(BitOperator, RawBson)],
     existing: Option<RawBsonRef<'_>>,
-    place: &Place<'_>,
+    place: &Target<'_>,
 ) -> Result<Effect<'static>> {
     let wide = |value: RawBsonRef<'_>| matches!(value, RawBsonRef::Int64(_));
     let (mut value, mut is_long) = match existing {

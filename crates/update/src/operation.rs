@@ -3,7 +3,7 @@
 use super::array::{self, Pull, Push};
 use super::effect::Effect;
 use super::number::{self, BitOperator};
-use super::{UpdateContext, apply::Place};
+use super::{UpdateContext, apply::Target};
 use bson::raw::{RawBson, RawBsonRef};
 use bsonval::path::Path;
 use errors::Result;
@@ -42,7 +42,7 @@ pub(super) enum Clock {
 
 impl Operation {
     /// Whether a missing field would be made, parents and all.
-    pub(super) fn creates(&self, place: &Place<'_>) -> bool {
+    pub(super) fn creates(&self, place: &Target<'_>) -> bool {
         match self {
             Self::Set(_)
             | Self::Inc(_)
@@ -65,7 +65,7 @@ impl Operation {
     pub(super) fn effect<'a>(
         &'a self,
         existing: Option<RawBsonRef<'a>>,
-        place: &'a Place<'a>,
+        place: &'a Target<'a>,
         ctx: &UpdateContext,
     ) -> Result<Effect<'a>> {
         Ok(match self {

@@ -62,6 +62,8 @@ impl SegmentMaker<'_> {
         let file = self.os.vfs.open(path, OpenOptions::create()).map_err(failed("make"))?;
         let before = file.len().map_err(failed("size of"))?;
         if before > bytes {
+            // Whoever reads the log's history would find it in the chain after a crash, cut.
+            self.forget_header(path)?;
             file.set_len(bytes).map_err(failed("cut"))?;
         }
         if let Err(e) = file.allocate(0, bytes) {

@@ -14,9 +14,15 @@ use std::process::{Command, Stdio};
 
 /// These examples.
 const EXAMPLES: [&str; 2] = ["command_instructions", "engine_instructions"];
-/// Percent that a count may be above the table's. Runs of one build differ by 1.5 at most, but for the
-/// engine's drain and what reads after it: what it writes depends on the time between its writes.
+/// Percent that a count may be above the table's. Runs of one build differ by 1.5 at most.
 const TOLERANCE: f64 = 3.0;
+/// The engine's drain, and what reads after it: what a drain writes, and how well it compresses that,
+/// depends on the time between its writes, which is long on a machine that does other things. These may be
+/// so many times the tolerance above.
+const TIMED: [&str; 4] =
+    ["engine: drain", "engine: get", "engine: read-modify-write", "engine: scan"];
+/// See [`TIMED`].
+const TIMED_FACTOR: f64 = 3.0;
 /// The same in the test command: processors of other makers copy memory in other ways, and none was
 /// tried yet.
 const TOLERANCE_ANYWHERE: f64 = 10.0;
@@ -65,7 +71,7 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
         let shown = change.map_or_else(|| "new".to_owned(), |by| format!("{:+.1} %", by * 100.0));
         let before = before.map_or_else(|| "-".to_owned(), |before| before.to_string());
         println!("{before:>12} {count:>12} {shown:>8}  {name}");
-        if change.is_none_or(|by| by * 100.0 > options.tolerance) {
+        if change.is_none_or(|by| by * 100.0 > tolerance_of(name, options.tolerance)) {
             worse.push(name.as_str());
         }
     }
@@ -81,6 +87,12 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Percent that the count of an operation may be above the table's.
+fn tolerance_of(name: &str, usual: f64) -> f64 {
+    let timed = TIMED.iter().any(|timed| name.starts_with(timed));
+    if timed { usual * TIMED_FACTOR } else { usual }
 }
 
 fn table(path: &Path) -> Result<toml::Table> {

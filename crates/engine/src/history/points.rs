@@ -24,7 +24,7 @@ pub(crate) struct Point {
 
 /// The points of one log.
 pub(crate) struct Points {
-    points: VecDeque<Point>,
+    list: VecDeque<Point>,
     most: usize,
     spacing: u64,
     /// Commits with chunks: position of the record → position of the first chunk.
@@ -39,23 +39,23 @@ impl Default for Points {
 
 impl Points {
     fn with(most: usize, spacing: u64) -> Self {
-        Self { points: VecDeque::new(), most, spacing, large: BTreeMap::new() }
+        Self { list: VecDeque::new(), most, spacing, large: BTreeMap::new() }
     }
 
     /// The commit whose first time is `first` is at `position`. Says from which position on it wants to
     /// know of the next one.
     pub(crate) fn commit(&mut self, first: u64, position: u64) -> u64 {
-        let last = self.points.back().map(|last| last.position);
+        let last = self.list.back().map(|last| last.position);
         if last.is_some_and(|last| position.saturating_sub(last) < self.spacing) {
             return last.unwrap_or(0).saturating_add(self.spacing);
         }
         let point = Point { time: first.saturating_sub(1), position };
         let ascends = |last: &Point| last.time < point.time && last.position < point.position;
-        debug_assert!(self.points.back().is_none_or(ascends), "commits come in their order");
-        self.points.push_back(point);
-        if self.points.len() > self.most {
+        debug_assert!(self.list.back().is_none_or(ascends), "commits come in their order");
+        self.list.push_back(point);
+        if self.list.len() > self.most {
             let mut at = 0;
-            self.points.retain(|_| {
+            self.list.retain(|_| {
                 at += 1;
                 at % 2 == 1
             });
@@ -71,19 +71,19 @@ impl Points {
 
     /// The last point whose later commits include all that are later than `time`.
     pub(crate) fn before(&self, time: u64) -> Option<Point> {
-        let later = self.points.partition_point(|point| point.time <= time);
-        later.checked_sub(1).and_then(|at| self.points.get(at)).copied()
+        let later = self.list.partition_point(|point| point.time <= time);
+        later.checked_sub(1).and_then(|at| self.list.get(at)).copied()
     }
 
     /// The first point, behind which nothing has to be looked up.
     pub(crate) fn first(&self) -> Option<Point> {
-        self.points.front().copied()
+        self.list.front().copied()
     }
 
     /// The last point before `position`: the commit at it has at least its time.
     pub(crate) fn last_before(&self, position: u64) -> Option<Point> {
-        let behind = self.points.partition_point(|point| point.position < position);
-        behind.checked_sub(1).and_then(|at| self.points.get(at)).copied()
+        let behind = self.list.partition_point(|point| point.position < position);
+        behind.checked_sub(1).and_then(|at| self.list.get(at)).copied()
     }
 
     /// Where the log may begin, at or before `position`, without cutting the chunks of a commit off
@@ -101,14 +101,14 @@ impl Points {
 
     /// The log begins at `position` now.
     pub(crate) fn forget(&mut self, position: u64) {
-        let gone = self.points.partition_point(|point| point.position < position);
-        self.points.drain(..gone);
+        let gone = self.list.partition_point(|point| point.position < position);
+        self.list.drain(..gone);
         self.large = self.large.split_off(&position);
     }
 
     /// Bytes of memory, about.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.points.capacity() * POINT_BYTES + self.large.len() * LARGE_BYTES) as u64
+        (self.list.capacity() * POINT_BYTES + self.large.len() * LARGE_BYTES) as u64
     }
 }
 
@@ -141,8 +141,8 @@ mod tests {
                 wanted = points.commit(n * 10, n);
             }
         }
-        assert!(points.points.len() <= 8 && points.points.len() >= 4, "{:?}", points.points);
-        assert!(points.points.iter().is_sorted_by_key(|point| (point.time, point.position)));
+        assert!(points.list.len() <= 8 && points.list.len() >= 4, "{:?}", points.list);
+        assert!(points.list.iter().is_sorted_by_key(|point| (point.time, point.position)));
         assert_eq!(points.first(), Some(Point { time: 9, position: 1 }), "the first one stays");
     }
 

@@ -1,8 +1,10 @@
-//! Transactions larger than memory: their writes go to disk, and become visible at once.
+//! What is large: transactions larger than memory, whose writes go to disk and become visible at once, and
+//! walks over more than memory should hold.
 
 use crate::{open, tiny};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, Part,
+    TxnOptions,
 };
 use os::sim::{Faults, SimOs, Survival};
 use std::collections::BTreeMap;
@@ -210,4 +212,43 @@ fn full_disk_refuses_a_write_and_the_transaction_goes_on() {
     assert_eq!(own(&txn, ROOT), expected);
     txn.commit(Durability::Synced).unwrap().durable().unwrap();
     assert_eq!(committed(&engine, ROOT), expected);
+}
+
+/// A memtable holds many large values for one child. Whoever walks over them must not keep it in memory
+/// after it was drained: not while he walks, and not while he stands still between two steps.
+#[test]
+fn walk_over_large_values_lets_go_of_memtables_that_were_drained() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut options = tiny();
+        options.cache_size = 64 << 20;
+        options.sizes.memtable_bytes = 4 << 20;
+        options.sizes.write_budget = 32 << 20;
+        options.sizes.spill_bytes = 32 << 20;
+        let engine = open(&SimOs::new(1).os(), options).unwrap();
+        let mut txn = engine.begin(TxnOptions::default());
+        for number in 0..80 {
+            txn.put(ROOT, &key(number), &vec![number as u8; 100 << 10]).unwrap();
+        }
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
+        let memtables = || engine.stats().cache.parts.of(Part::Memtables);
+        let full = memtables();
+        assert!(full > 8_000_000, "{full}");
+        let mut cursor = engine.snapshot().cursor(ROOT, KeyRange::all(), direction).unwrap();
+        assert!(engine.stats().drains == 0, "the walk begins in memory");
+        let mut met = 0;
+        while let Some((found, value)) = cursor.next().unwrap() {
+            let number = if direction == Direction::Forward { met } else { 79 - met };
+            assert_eq!((found, value.len()), (&key(number)[..], 100 << 10));
+            assert!(value.iter().all(|byte| *byte == number as u8));
+            met += 1;
+            if met == 5 {
+                while engine.step().unwrap() {}
+                assert!(engine.stats().drains > 0, "the memtable is full, so it is drained");
+            }
+            if met == 20 {
+                assert!(memtables() < 1 << 20, "{direction:?}: {} of {full}", memtables());
+            }
+        }
+        assert_eq!(met, 80);
+    }
 }

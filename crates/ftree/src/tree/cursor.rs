@@ -2,7 +2,8 @@
 //!
 //! Always true: a cursor owns what it needs and may be parked; parked it pins nothing, and goes on
 //! behind the key it returned last. Its snapshot must be kept live as long as it walks: at every
-//! child it moves over to the tree's newest state, so that a long walk pins no old one.
+//! child, and where its values are large once in a while within one, it moves over to the tree's
+//! newest state, so that a long walk pins no old one.
 
 mod open;
 
@@ -17,6 +18,10 @@ use std::sync::Arc;
 
 /// Steps a seek tries before it searches again: index skips are often short.
 const NEAR: usize = 8;
+
+/// Bytes that a walk passes before it asks whether the tree has moved on: a memtable may hold hundreds
+/// of megabytes for one child, and stays in memory, drained or not, as long as somebody walks over it.
+const MOST_IN_ONE_STATE: usize = 1 << 20;
 
 /// Where the cursor goes on when it is opened.
 enum Resume {
@@ -42,6 +47,8 @@ pub struct Cursor {
     /// Going backward, the newest visible version of `key`.
     value: Vec<u8>,
     open: Option<Open>,
+    /// Bytes that it has passed since it last asked for the tree's newest state.
+    passed: usize,
     /// The entry `next` will return is already under the cursor.
     peeked: bool,
     /// The value lies by itself: what is under the cursor says where.
@@ -61,6 +68,7 @@ impl Cursor {
             key: Vec::new(),
             value: Vec::new(),
             open: None,
+            passed: 0,
             peeked: false,
             is_large: false,
             large: None,
@@ -168,6 +176,7 @@ impl Cursor {
     /// Moves to the next visible entry; false at the end.
     fn step(&mut self) -> Result<bool> {
         self.large = None;
+        self.leave_old_state();
         let found = match self.direction {
             Direction::Forward => self.step_forward()?,
             Direction::Backward => self.step_backward()?,
@@ -179,6 +188,21 @@ impl Cursor {
         Ok(found)
     }
 
+    /// Lets go of a state that the tree has left, once the walk has passed enough in it: the step
+    /// opens the newest one behind the key returned last.
+    fn leave_old_state(&mut self) {
+        if self.passed < MOST_IN_ONE_STATE || !matches!(self.resume, Resume::Past) {
+            return;
+        }
+        self.passed = 0;
+        if let Some(open) = &self.open
+            && !Arc::ptr_eq(&open.state, &self.tree.pin())
+        {
+            self.tree.note_reads(&open.node, reads::skipped(open.skipped));
+            self.open = None;
+        }
+    }
+
     fn step_forward(&mut self) -> Result<bool> {
         self.ensure_open()?;
         while let Some(open) = &mut self.open {
@@ -187,6 +211,7 @@ impl Cursor {
                 self.open_next_child()?;
                 continue;
             };
+            self.passed += entry.message.payload().len();
             let decided = matches!(self.resume, Resume::Past) && entry.key == self.key;
             if decided || entry.ts > self.ts {
                 open.skipped += 1;
@@ -225,6 +250,7 @@ impl Cursor {
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
             let mut put = false;
+            self.passed += self.value.len();
             while let Some(entry) = open.merge.top().filter(|entry| entry.key == self.key) {
                 if entry.ts <= self.ts {
                     put = entry.message != Message::Delete;

@@ -53,7 +53,7 @@ fn check_keys(spec: &RawDocument, document: &RawDocument) {
     assert!(ascending, "entries ascend and are distinct");
     for entry in &made.entries {
         keys.id_of(&entry.key, &entry.value).expect("an entry names its document");
-        if keys.tells_values() {
+        if keys.can_return_values() {
             keys.values(&entry.key, &entry.value).expect("an entry can be read");
         }
     }

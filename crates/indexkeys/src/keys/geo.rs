@@ -9,7 +9,7 @@
 //! 2. While a geometric part is not marked as multikey, every document has at most one point there
 //!    and the part holds smallest cells only.
 
-use super::{DocumentKeys, Found, KeyMaker, RecordKey, Slot, Slots, walk};
+use super::{DocumentKeys, Found, KeyMaker, PartValue, PartValues, RecordKey, walk};
 use crate::{IndexSpec, PartKind};
 use ::geo::parse::number;
 use ::geo::{Geometry, Grid, cell};
@@ -85,12 +85,12 @@ impl KeyMaker {
         }
         let mut at = vec![0; columns.len()];
         loop {
-            let slots: Slots<'_> = columns
+            let part_values: PartValues<'_> = columns
                 .iter()
                 .zip(&at)
-                .map(|(column, at)| Slot::Done(column.values[*at]))
+                .map(|(column, at)| PartValue::Done(column.values[*at]))
                 .collect();
-            keys.entries.push(self.entry(&slots, record)?);
+            keys.entries.push(self.entry(&part_values, record)?);
             if !turn(&mut at, &columns) {
                 break;
             }

@@ -223,7 +223,7 @@ pub(super) fn index_candidate(
     };
     let covered = index.is_some_and(|index| {
         multikey == 0
-            && index.keys().tells_values()
+            && index.keys().can_return_values()
             && covers(input, parts, residual.as_ref(), sorted)
     });
     let mut score = 0;

@@ -30,8 +30,8 @@ impl Targets {
     pub(crate) fn of(ctx: &OpContext<'_>, query: Canonical) -> Result<Option<Self>> {
         let Some(collection) = query.collection.clone() else { return Ok(None) };
         let query = Arc::new(query);
-        let settled = query.settle(ctx, None, Canonical::stages)?.for_first();
-        let stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
+        let chosen = query.choose_plan(ctx, None, Canonical::stages)?.for_first();
+        let stage = chosen.stages(&query, ctx.catalog, Canonical::stages)?;
         let snapshot = query.snapshot.clone();
         Ok(Some(Self { collection, stage, query, snapshot, frozen: false }))
     }
@@ -64,6 +64,8 @@ impl Targets {
             bytes += row.document.len();
             rows.push(row);
         }
+        // While the rows are changed, which may wait for memory, the plan must not keep any.
+        self.stage.park();
         if let (Some(txn), false) = (&ctx.txn, ended || only_one || self.frozen) {
             self.snapshot = txn.view();
             self.frozen = true;

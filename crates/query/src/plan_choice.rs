@@ -38,7 +38,7 @@ pub(crate) type Maker = fn(&Canonical, &Arc<Catalog>, &Access) -> Result<Box<dyn
 
 /// A plan that is to run.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct ChosenPlan {
     pub(crate) access: Access,
     watch: Option<Box<Watch>>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Trial {
 }
 
 /// A decision as `explain` shows it.
-pub(crate) struct Considered {
+pub(crate) struct ExplainedChoice {
     pub(crate) decision: Decision,
     /// How the winner and its rivals did, where there was a trial.
     pub(crate) tried: Vec<Tried>,
@@ -100,16 +100,16 @@ pub(crate) struct Ground<'a> {
 
 impl Canonical {
     /// Decides which plan runs; `fields` are those needed beside filter and sort, `None` all.
-    pub(crate) fn settle(
+    pub(crate) fn choose_plan(
         &self,
         ctx: &OpContext<'_>,
         fields: Option<&BTreeSet<String>>,
         make: Maker,
-    ) -> Result<Settled> {
+    ) -> Result<ChosenPlan> {
         let mut decision = self.decide(fields)?;
         let Some(collection) = self.collection.as_ref().filter(|_| !decision.rivals.is_empty())
         else {
-            return Ok(Settled { access: decision.winner, watch: None });
+            return Ok(ChosenPlan { access: decision.winner, watch: None });
         };
         let shape = self.query_shape(fields).limited(self.limit > 0);
         let cache = PlanCache::of(collection);
@@ -122,14 +122,14 @@ impl Canonical {
                 let rows = ENOUGH_ROWS;
                 Box::new(Watch { allowance, rows, shape, decision })
             });
-            return Ok(Settled { access, watch });
+            return Ok(ChosenPlan { access, watch });
         }
         // A trial that cannot be remembered would come with every query.
         if !may_try(ctx) || !cache.has_room_for(&shape) {
-            return Ok(Settled { access: decision.winner, watch: None });
+            return Ok(ChosenPlan { access: decision.winner, watch: None });
         }
         let access = self.try_and_note(self.ground(ctx), decision, shape, make)?;
-        Ok(Settled { access, watch: None })
+        Ok(ChosenPlan { access, watch: None })
     }
 
     /// The decision of a trial made for it, whatever is remembered: for `explain`.
@@ -138,7 +138,7 @@ impl Canonical {
         ctx: &OpContext<'_>,
         fields: Option<&BTreeSet<String>>,
         make: Maker,
-    ) -> Result<Considered> {
+    ) -> Result<ExplainedChoice> {
         let mut decision = self.decide(fields)?;
         let mut tried = Vec::new();
         if !decision.rivals.is_empty() && may_try(ctx) {
@@ -148,7 +148,7 @@ impl Canonical {
             tried.swap(0, trial.best);
         }
         let shape = self.query_shape(fields);
-        Ok(Considered { decision, tried, shape })
+        Ok(ExplainedChoice { decision, tried, shape })
     }
 
     fn ground<'a>(&'a self, ctx: &'a OpContext<'_>) -> Ground<'a> {
@@ -295,7 +295,7 @@ impl Canonical {
     }
 }
 
-impl Settled {
+impl ChosenPlan {
     /// The stages of the plan.
     pub(crate) fn stages(
         self,
