@@ -144,7 +144,7 @@ fn a_stream_goes_on_behind_any_token() {
 #[test]
 fn small_batches_give_the_same() {
     let client = member();
-    let mut stream = Stream::open(&client, "db", "c", doc! {});
+    let stream = Stream::open(&client, "db", "c", doc! {});
     let documents: Vec<Document> = (0..20).map(|id| doc! { "_id": id }).collect();
     client.ok("db", doc! { "insert": "c", "documents": documents });
     client.service.catalog.sync().unwrap();
