@@ -135,6 +135,46 @@ fn reader_behind_a_trim_is_told_and_reads_no_recycled_file() {
     assert!(records.len() >= 20 && records.iter().all(|(_, bytes)| bytes.len() == 500));
 }
 
+/// What was trimmed may be in the chain again after a crash. It is whole then: a file that is cut to be
+/// used again is no segment any more.
+#[test]
+fn what_a_crash_brings_back_of_a_trimmed_log_is_whole() {
+    let long = WalOptions { segment_bytes: 8192, ..TINY };
+    let open = |os: &Os, options| {
+        Wal::open(os, Path::new("/log"), options, Metrics::new(&Registry::new())).unwrap()
+    };
+    let shrinks = |sim: &SimOs| -> Result<(), Error> {
+        let wal = open(&sim.os(), TINY).start_writing()?;
+        wal.trim(wal.synced_lsn())?;
+        for n in 0..8_u8 {
+            let end = wal.append(&[&[n; 900]])?;
+            wal.sync_to(end)?;
+            let _made = wal.prepare()?;
+        }
+        Ok(())
+    };
+    let mut brought_back = 0;
+    for seed in 0..400 {
+        let sim = SimOs::new(seed);
+        let wal = open(&sim.os(), long).start_writing().unwrap();
+        for n in 0..8_u8 {
+            append(&wal, &[n; 3000]);
+        }
+        wal.sync().unwrap();
+        drop(wal);
+        sim.crash_after(1 + seed % 40);
+        let _crashed = shrinks(&sim);
+        sim.crash();
+        let wal = open(&sim.reboot_with(Survival::Random), TINY).start_writing().unwrap();
+        let mut reader = LiveReader::default();
+        if reader.seek_frame(&wal, wal.first_lsn(), wal.synced_lsn()).unwrap() {
+            let records = rest(&mut reader, &wal).unwrap();
+            brought_back += records.iter().filter(|(_, bytes)| bytes.len() == 3000).count();
+        }
+    }
+    assert!(brought_back > 0);
+}
+
 #[test]
 fn damage_is_named_with_file_and_byte() {
     let sim = SimOs::new(1);
