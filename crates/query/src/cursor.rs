@@ -116,10 +116,9 @@ impl QueryCursor {
     /// Whether its end is only the end of what is there by now.
     pub fn is_tailable(&self) -> bool {
         match (self.tail, &self.source) {
-            (Tail::None, _) => false,
             (Tail::Collection(_), _) => true,
             (Tail::History, Source::Rows(rows)) => self.returned.is_some() || !rows.is_over(),
-            (Tail::History, Source::One { .. }) => false,
+            (Tail::None, _) | (Tail::History, Source::One { .. }) => false,
         }
     }
 

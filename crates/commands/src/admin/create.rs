@@ -117,6 +117,12 @@ pub(super) fn check_view_pipeline(namespace: &Namespace, stages: &RawArray) -> R
                     ),
                 ));
             }
+            "$changeStream" | "$changeStreamSplitLargeEvent" => {
+                return Err(Error::new(
+                    Code::OPTION_NOT_SUPPORTED_ON_VIEW,
+                    format!("{name} cannot be used in the view definition of {namespace}"),
+                ));
+            }
             // They ask the server, which no collection has.
             "$currentOp"
             | "$listLocalSessions"

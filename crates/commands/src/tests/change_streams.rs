@@ -144,7 +144,7 @@ fn a_stream_goes_on_behind_any_token() {
 #[test]
 fn small_batches_give_the_same() {
     let client = member();
-    let mut stream = Stream::open(&client, "db", "c", doc! {});
+    let stream = Stream::open(&client, "db", "c", doc! {});
     let documents: Vec<Document> = (0..20).map(|id| doc! { "_id": id }).collect();
     client.ok("db", doc! { "insert": "c", "documents": documents });
     client.service.catalog.sync().unwrap();
@@ -309,4 +309,80 @@ fn what_a_stream_cannot_be_is_refused() {
     let failed = client.run("db", stream.get_more());
     assert_eq!(failed.get_i32("code").ok(), Some(280), "{failed}");
     stream.cursor = 0;
+}
+
+#[test]
+fn what_failed_is_not_told() {
+    let client = member();
+    let index = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 0, "a": 0 }] });
+    let mut stream = Stream::open(&client, "db", "c", doc! {});
+    let documents =
+        vec![doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 0 }, doc! { "_id": 3, "a": 3 }];
+    client.ok("db", doc! { "insert": "c", "documents": documents, "ordered": false });
+    let updates = vec![
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 3 } } },
+        doc! { "q": { "_id": 3 }, "u": { "$set": { "a": 4 } } },
+    ];
+    client.ok("db", doc! { "update": "c", "updates": updates, "ordered": false });
+    client.service.catalog.sync().unwrap();
+    let told: Vec<String> = stream
+        .batch()
+        .iter()
+        .map(|event| {
+            let id = event.get_document("documentKey").unwrap().get_i32("_id").unwrap();
+            format!("{} {id}", event.get_str("operationType").unwrap())
+        })
+        .collect();
+    assert_eq!(told, ["insert 1", "insert 3", "update 3"]);
+}
+
+#[test]
+fn a_failed_statement_of_a_connections_transaction_is_not_told() {
+    let client = member();
+    client.ok("db", insert(0));
+    let mut stream = Stream::open(&client, "db", "c", doc! {});
+    let another = client.another(2);
+    another.ok("db", doc! { "beginTransaction": 1 });
+    another.ok("db", insert(1));
+    let both = vec![doc! { "_id": 2 }, doc! { "_id": 0 }];
+    another.run("db", doc! { "insert": "c", "documents": both });
+    let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 1 } } };
+    another.ok("db", doc! { "update": "c", "updates": [update] });
+    assert!(stream.kinds().is_empty());
+    another.ok("db", doc! { "commitTransaction": 1 });
+    client.service.catalog.sync().unwrap();
+    let events = stream.batch();
+    let there = client.ok("db", doc! { "find": "c", "sort": { "_id": 1 } });
+    let there = there.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len();
+    let inserted =
+        events.iter().filter(|e| matches!(e.get_str("operationType"), Ok("insert"))).count();
+    assert_eq!(inserted, there - 1);
+    assert_eq!(events.last().unwrap().get_str("operationType").unwrap(), "update");
+}
+
+#[test]
+fn what_a_cap_pushes_out_is_not_told() {
+    let client = member();
+    client.ok("db", doc! { "create": "c", "capped": true, "size": 4096, "max": 2 });
+    let mut stream = Stream::open(&client, "db", "c", doc! {});
+    let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    client.ok("db", insert(9));
+    assert_eq!(stream.kinds(), vec!["insert"; 6]);
+}
+
+#[test]
+fn measurements_and_views_are_silent() {
+    let client = member();
+    let mut stream = Stream::open(&client, "db", 1, doc! { "showExpandedEvents": true });
+    client.ok("db", doc! { "create": "m", "timeseries": { "timeField": "t" } });
+    let now = bson::DateTime::from_millis(1_700_000_000_000);
+    client.ok("db", doc! { "insert": "m", "documents": [{ "t": now }] });
+    client.ok("db", doc! { "create": "v", "viewOn": "m", "pipeline": [] });
+    client.ok("db", doc! { "drop": "v" });
+    client.ok("db", doc! { "drop": "m" });
+    client.ok("db", insert(1));
+    assert_eq!(stream.kinds(), ["create", "insert"]);
 }

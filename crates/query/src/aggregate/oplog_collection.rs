@@ -145,14 +145,14 @@ pub fn find_oplog(
         push("$project", RawBsonRef::Document(projection));
     }
     let wanted = Wanted { filter: request.filter, stages, backward, tailable };
-    run(ctx, ns, request, wanted)
+    run(ctx, ns, request, &wanted)
 }
 
 fn run(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     request: &FindRequest<'_>,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<QueryCursor> {
     let target = AggregateTarget::Collection(ns.clone());
     let env = QueryEnv::of(ctx, &target, request.allow_disk_use);

@@ -355,7 +355,7 @@ fn a_view_drops_what_it_cannot_use_and_refuses_stages_that_it_cannot_run() {
             stages(bson!([{ "$bad": {} }]), 40324),
             stages(bson!([{ "$out": "x" }]), 167),
             stages(bson!([{ "$merge": { "into": "x" } }]), 167),
-            stages(bson!([{ "$changeStream": {} }]), 40573),
+            stages(bson!([{ "$changeStream": {} }]), 167),
             stages(bson!([{ "$currentOp": {} }]), 73),
             stages(bson!([{ "$listSessions": {} }]), 73),
             stages(bson!([{ "$listLocalSessions": {} }]), 73),
