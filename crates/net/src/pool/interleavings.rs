@@ -77,6 +77,11 @@ impl Model {
     fn satisfy(self: &Arc<Self>, need: Need) {
         if need == Need::Thread {
             self.world.lock().threads += 1;
+            let state = self.pool.state.lock();
+            let alive = state.workers.len() + state.starting;
+            drop(state);
+            // One for each request, and one for each permit.
+            assert!(alive <= GROUP * GROUPS + 2 * PERMITS, "{alive} threads");
             let model = Arc::clone(self);
             thread::spawn(move || model.work());
         }
@@ -185,10 +190,10 @@ fn run(announced: Announced, is_checked: bool, too_many: usize) {
         woken: Condvar::new(),
         announced,
     });
-    if is_checked {
+    let listener = is_checked.then(|| {
         let model = Arc::clone(&model);
-        thread::spawn(move || model.listen());
-    }
+        thread::spawn(move || model.listen())
+    });
     for _ in 0..PERMITS {
         let need = model.pool.start_one();
         model.satisfy(need);
@@ -204,11 +209,15 @@ fn run(announced: Announced, is_checked: bool, too_many: usize) {
     }
     world.over = true;
     model.woken.notify_one();
+    drop(world);
+    if let Some(listener) = listener {
+        // It may be about to start a thread.
+        listener.join().unwrap();
+    }
+    world = model.world.lock();
     while world.ended < world.threads {
         model.grown.wait(&mut world);
     }
-    // Each request may end its thread, and there may be twice as many permits.
-    assert!(world.threads <= GROUP * GROUPS + 2 * PERMITS, "{} threads", world.threads);
     drop(world);
     let state = model.pool.state.lock();
     assert_eq!((state.in_background, state.grants, state.starting), (0, 0, 0));
