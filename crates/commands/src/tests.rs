@@ -61,7 +61,7 @@ impl Client {
 
     /// A client of a replica set member.
     fn member(options: serverstate::replication::ReplicaSetOptions) -> Self {
-        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: std::time::Duration::ZERO };
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
         let engine = Engine::temporary_with(|options| options.history = Some(kept));
         Self::over(Arc::new(SilentHost), engine, Some(options))
     }

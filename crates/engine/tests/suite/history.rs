@@ -251,10 +251,14 @@ fn engine_without_a_history_gives_no_times_and_breaks_it() {
     let engine = open(&sim.os(), with_history(ALL)).unwrap();
     assert_eq!(everything(&engine), []);
     let first = commit(&engine, &mut random, Durability::Synced);
-    assert_eq!(everything(&engine), [first.clone()]);
+    assert_eq!(everything(&engine), std::slice::from_ref(&first));
     drop(engine);
     let engine = open(&sim.os(), with_history(ALL)).unwrap();
-    assert_eq!(everything(&engine), [first.clone()], "over a crash before any checkpoint");
+    assert_eq!(
+        everything(&engine),
+        std::slice::from_ref(&first),
+        "over a crash before any checkpoint"
+    );
     drop(engine);
     for close in [false, true] {
         let engine = open(&sim.os(), tiny()).unwrap();

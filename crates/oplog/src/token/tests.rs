@@ -11,6 +11,14 @@ fn raw(document: &bson::Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }
 
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02X}").expect("a string takes it");
+        text
+    })
+}
+
 #[test]
 fn a_token_is_written_as_mongodb_writes_it() {
     let uuid = *b"0123456789abcdef";
@@ -19,7 +27,7 @@ fn a_token_is_written_as_mongodb_writes_it() {
     let time = Time(0x612E_8513_0000_0001);
     let token = Token::event(time, 0, Some(uuid), Some(&key)).unwrap();
     let text = token.to_text();
-    let uuid: String = uuid.iter().map(|byte| format!("{byte:02X}")).collect();
+    let uuid = hex(&uuid);
     let expected = format!("{PUBLISHED}{uuid}46645F696400640707070707070707070707070004");
     assert_eq!(text, expected);
     assert_eq!(Token::from_text(&text).unwrap(), token);
@@ -92,7 +100,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        let text: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+        let text = hex(&bytes);
         let _read = Token::from_text(&text);
         let _read = Token::from_text(&format!("{PUBLISHED}{text}"));
     }

@@ -417,8 +417,8 @@ fn score_fusion_combines_what_the_pipelines_give() {
             doc! {},
             [2, 3, 1],
             [
-                (sigmoid(20.0) + sigmoid(4.0)) / 2.0,
-                (sigmoid(10.0) + sigmoid(2.0)) / 2.0,
+                f64::midpoint(sigmoid(20.0), sigmoid(4.0)),
+                f64::midpoint(sigmoid(10.0), sigmoid(2.0)),
                 sigmoid(30.0) / 2.0,
             ],
         ),
