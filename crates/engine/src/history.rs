@@ -73,9 +73,6 @@ pub struct History {
     floor: AtomicU64,
     /// Where the log began when the oldest time was looked up, and what it was.
     oldest: Mutex<Option<(u64, u64)>>,
-    /// From here on every stretch of log with commits has a point: what is before was not read since the
-    /// start.
-    indexed_from: AtomicU64,
     /// Where the log was cut last, and the last time of the commits that went.
     cut: Mutex<Option<(u64, u64)>>,
     /// Damage at this position was logged.
@@ -100,7 +97,6 @@ impl History {
             options: Mutex::new(options),
             most_note_bytes: most_note_bytes.max(MAX_NOTE_BYTES as u64),
             floor: AtomicU64::new(0),
-            indexed_from: AtomicU64::new(0),
             oldest: Mutex::default(),
             cut: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
@@ -111,7 +107,6 @@ impl History {
     pub(crate) fn start_at(&self, newest: Place, from: Option<u64>) {
         let floor = from.unwrap_or(newest.end);
         self.floor.store(floor, Ordering::Release);
-        self.indexed_from.store(floor.max(self.log.redo_from()), Ordering::Release);
         // Nobody is to begin before what was not noted.
         self.points.lock().forget(floor);
         // Where it begins with this start, what was before is known.

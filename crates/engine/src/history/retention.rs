@@ -11,6 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wal::LiveReader;
 
+/// So many bytes without a point are read to find the last commit in them. There are more only where
+/// nothing was read since the start.
+const MOST_LOOKED_AT: u64 = 1 << 20;
+
 /// What is known of the oldest file of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Oldest {
@@ -131,16 +135,23 @@ impl History {
     /// long to find.
     fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
         let (wal, durable) = (self.log.wal(), self.times.durable());
-        let Some(point) = self.points.lock().last_before(cut) else {
-            if cut >= durable.end {
-                return Ok(Some(durable.time));
+        if cut >= durable.end {
+            return Ok(Some(durable.time));
+        }
+        let (mut reader, mut last) = (LiveReader::default(), None);
+        if let Some(point) = self.points.lock().last_before(cut) {
+            reader.seek(point.position);
+        } else {
+            let first = wal.first_lsn();
+            if cut.saturating_sub(first) > MOST_LOOKED_AT {
+                return Ok(None);
             }
-            // Without a point there is no commit between the cut before and this one, where it was read.
-            let indexed_from = self.indexed_from.load(Ordering::Acquire);
-            let known = (*self.cut.lock()).filter(|(at, _)| *at >= indexed_from);
-            return Ok(known.map(|(_, time)| time));
-        };
-        let (mut reader, mut last) = (LiveReader::at(point.position), None);
+            // Where no commit goes now, what went before is still the last that went.
+            last = (*self.cut.lock()).filter(|(at, _)| *at == first).map(|(_, time)| time);
+            if !reader.seek_frame(wal, first, durable.end)? {
+                return Ok(last);
+            }
+        }
         while reader.position() < cut {
             let Some(record) = reader.next_record(wal, durable.end)? else { break };
             if record.lsn >= cut {
