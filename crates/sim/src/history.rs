@@ -28,22 +28,20 @@ impl World {
     /// The follower reads on.
     pub(crate) fn follow(&mut self) -> Result<()> {
         let Some(history) = self.engine()?.history() else { return Ok(()) };
-        let mut tail = match self.follower.tail.take() {
-            Some(tail) => tail,
-            None => {
-                let after = self.follower.seen.map_or(0, |(_, time)| time);
-                let opened =
-                    history.oldest_time().and_then(|oldest| match history.read_after(after) {
-                        Err(Error::HistoryLost) if after < oldest => {
-                            self.follower.seen = None;
-                            history.read_after(oldest)
-                        }
-                        other => other,
-                    });
-                match opened {
-                    Ok(tail) => tail,
-                    Err(error) => return self.excuse("read the history", &error),
+        let mut tail = if let Some(tail) = self.follower.tail.take() {
+            tail
+        } else {
+            let after = self.follower.seen.map_or(0, |(_, time)| time);
+            let opened = history.oldest_time().and_then(|oldest| match history.read_after(after) {
+                Err(Error::HistoryLost) if after < oldest => {
+                    self.follower.seen = None;
+                    history.read_after(oldest)
                 }
+                other => other,
+            });
+            match opened {
+                Ok(tail) => tail,
+                Err(error) => return self.excuse("read the history", &error),
             }
         };
         for _ in 0..self.random.below(20) {
@@ -153,14 +151,14 @@ impl World {
         }
         found.span = commit.span;
         found.is_client_transaction = commit.is_client_transaction;
-        Ok(self.same_commit(commit, &found, writes, before))
+        Ok(self.same_commit(commit, &found, &writes, before))
     }
 
     fn same_commit(
         &mut self,
         commit: &HistoryCommit,
         found: &Told,
-        writes: Overlay,
+        writes: &Overlay,
         before: Option<(u64, u64)>,
     ) -> Result<(u64, u64)> {
         let (ts, time) = (commit.timestamp.0, commit.last_time());
@@ -171,7 +169,7 @@ impl World {
         let Some(expected) = self.model.told.get_mut(&ts) else {
             bail!("commit {ts} is in the history and never was");
         };
-        ensure!(writes == expected.writes, "commit {ts} has other writes in the history");
+        ensure!(*writes == expected.writes, "commit {ts} has other writes in the history");
         ensure!(found.notes == expected.notes, "commit {ts} has other notes in the history");
         ensure!(
             (found.span, found.is_client_transaction)

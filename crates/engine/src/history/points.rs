@@ -104,6 +104,8 @@ impl Points {
         let gone = self.list.partition_point(|point| point.position < position);
         self.list.drain(..gone);
         self.large = self.large.split_off(&position);
+        let first = self.list.front().map_or(position, |first| first.position);
+        debug_assert!(position <= first, "no point is where the log is not");
     }
 
     /// Bytes of memory, about.

@@ -11,6 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wal::LiveReader;
 
+/// So many bytes without a point are read to find the last commit in them. There are more only where
+/// nothing was read since the start.
+const MOST_LOOKED_AT: u64 = 1 << 20;
+
 /// What is known of the oldest file of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Oldest {
@@ -84,8 +88,9 @@ impl History {
             }
             from = end;
         }
-        let from = self.points.lock().without_cutting(from);
-        from.min(needed)
+        let whole = self.points.lock().without_cutting(from);
+        debug_assert!(whole <= from, "what stays is not cut");
+        whole.min(needed)
     }
 
     /// The second of the newest commit before a position, at most: one that is a little younger is
@@ -130,11 +135,23 @@ impl History {
     /// long to find.
     fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
         let (wal, durable) = (self.log.wal(), self.times.durable());
-        let Some(point) = self.points.lock().last_before(cut) else {
-            let known = (*self.cut.lock()).map(|(_, time)| time);
-            return Ok(if cut >= durable.end { Some(durable.time) } else { known });
-        };
-        let (mut reader, mut last) = (LiveReader::at(point.position), None);
+        if cut >= durable.end {
+            return Ok(Some(durable.time));
+        }
+        let (mut reader, mut last) = (LiveReader::default(), None);
+        if let Some(point) = self.points.lock().last_before(cut) {
+            reader.seek(point.position);
+        } else {
+            let first = wal.first_lsn();
+            if cut.saturating_sub(first) > MOST_LOOKED_AT {
+                return Ok(None);
+            }
+            // Where no commit goes now, what went before is still the last that went.
+            last = (*self.cut.lock()).filter(|(at, _)| *at == first).map(|(_, time)| time);
+            if !reader.seek_frame(wal, first, durable.end)? {
+                return Ok(last);
+            }
+        }
         while reader.position() < cut {
             let Some(record) = reader.next_record(wal, durable.end)? else { break };
             if record.lsn >= cut {

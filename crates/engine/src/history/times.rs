@@ -134,6 +134,7 @@ impl Times {
     pub(crate) fn visible(&self) -> Place {
         let inner = self.inner.lock();
         let watermark = self.snapshots.watermark();
+        debug_assert!(inner.durable.timestamp <= watermark, "what is durable is visible");
         let behind = inner.given.partition_point(|place| place.timestamp <= watermark);
         let newest = behind.checked_sub(1).and_then(|at| inner.given.get(at));
         newest.copied().unwrap_or(inner.durable)

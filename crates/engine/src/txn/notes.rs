@@ -35,6 +35,7 @@ impl Notes {
     pub(super) fn truncate(&mut self, count: usize) {
         self.ends.truncate(count);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+        debug_assert_eq!(self.ends.last().copied().unwrap_or(0), self.bytes.len(), "ends agree");
     }
 
     /// Bytes that they take.
