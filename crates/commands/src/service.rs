@@ -167,7 +167,7 @@ impl Service {
             if let Ok(arguments) = Arguments::parse(context.command, context.body, &mut own) {
                 context.arguments = arguments;
             }
-            if !context.labels_given && is_of_change_stream(context) {
+            if !context.labels_given && hit.knows_cursor && is_of_change_stream(context) {
                 return Err(resumable(error));
             }
             return Err(error);

@@ -8,6 +8,9 @@
 //! says that (two fields of one name), there is none.
 
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
+use bsonval::Path;
+use bsonval::path::Component;
 use bsonval::raw::{self, Element, Writer};
 use errors::Result;
 use limits::KeyMap;
@@ -15,11 +18,19 @@ use limits::KeyMap;
 /// Deeper values are told whole: a stored document does not nest deeper than this.
 const MAX_DEPTH: usize = 180;
 
-/// What makes `after` of `before`; `None` where a diff cannot say it.
-pub fn diff(before: &RawDocument, after: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+/// What makes `after` of `before`; `None` where a diff cannot say it. `touched` are the paths that an
+/// update by operators names: what it sets is told whole, what it changes within in parts, as MongoDB
+/// does. Where any path may be another, that is said which is shorter.
+pub fn diff(
+    before: &RawDocument,
+    after: &RawDocument,
+    touched: Option<&[Path]>,
+) -> Result<Option<RawDocumentBuf>> {
+    let named: Vec<&[Component]> =
+        touched.unwrap_or_default().iter().map(|path| path.components()).collect();
     let mut out = Writer::with_capacity(128);
     let open = out.begin();
-    if !document_into(&mut out, before, after, 0)? {
+    if !document_into(&mut out, before, after, &named, 0)? {
         return Ok(None);
     }
     out.end(open);
@@ -32,11 +43,41 @@ struct Kept<'a> {
     after: Element<'a>,
 }
 
+/// How a value that changed is told.
+enum Told<'p> {
+    /// Whole.
+    Whole,
+    /// In parts, by these paths within.
+    InParts(Vec<&'p [Component]>),
+    /// As is shorter.
+    Shorter,
+}
+
+/// How the value of a field is told, by the paths that an update names.
+fn told<'p>(named: &[&'p [Component]], name: &str, is_array: bool) -> Told<'p> {
+    let mut within = Vec::new();
+    let mut is_named = false;
+    for path in named {
+        match path {
+            [first] if first.name() == name => is_named = true,
+            [first, rest @ ..] if first.name() == name => within.push(rest),
+            _ => {}
+        }
+    }
+    match (within.is_empty(), is_named) {
+        (false, _) => Told::InParts(within),
+        // An array may have been set, added to, or changed at a position.
+        (true, true) if !is_array => Told::Whole,
+        (true, _) => Told::Shorter,
+    }
+}
+
 /// Writes the parts of a diff; false where it cannot say what changed.
 fn document_into(
     out: &mut Writer,
     before: &RawDocument,
     after: &RawDocument,
+    named: &[&[Component]],
     depth: usize,
 ) -> Result<bool> {
     limits::poll()?;
@@ -88,7 +129,7 @@ fn document_into(
     // What has no diff of its own is told whole, which belongs before `i`: so they are tried now.
     let mut made = Vec::new();
     for field in inner {
-        if let Some(diff) = nested(field, depth)? {
+        if let Some(diff) = nested(field, field.after.name(), named, depth)? {
             made.push((field.after.name(), diff));
         } else {
             part.open(out);
@@ -146,24 +187,44 @@ fn both_nest<'a>(before: &Element<'a>, after: &Element<'a>) -> Result<Option<Nes
     })
 }
 
-/// The diff of a value, where there is one that is shorter than the value.
-fn nested(field: &Kept<'_>, depth: usize) -> Result<Option<RawDocumentBuf>> {
+/// The diff of a value, where it is told by one.
+fn nested(
+    field: &Kept<'_>,
+    name: &str,
+    named: &[&[Component]],
+    depth: usize,
+) -> Result<Option<RawDocumentBuf>> {
+    let is_array = field.after.element_type() == ElementType::Array;
+    let told = told(named, name, is_array);
+    let within: &[&[Component]] = match &told {
+        Told::Whole => return Ok(None),
+        Told::InParts(within) => within,
+        Told::Shorter => &[],
+    };
     let Some(nest) = both_nest(&field.before, &field.after)? else { return Ok(None) };
     let mut out = Writer::with_capacity(64);
     let open = out.begin();
     let made = match nest {
-        Nest::Documents(before, after) => document_into(&mut out, before, after, depth + 1)?,
+        Nest::Documents(before, after) => {
+            document_into(&mut out, before, after, within, depth + 1)?
+        }
         Nest::Arrays(before, after) => {
-            array_into(&mut out, before, after, depth + 1)?;
+            array_into(&mut out, before, after, within, depth + 1)?;
             true
         }
     };
     out.end(open);
-    let is_shorter = out.len() < field.after.body().len();
-    if made && is_shorter { out.finish().map(Some) } else { Ok(None) }
+    let is_wanted = matches!(told, Told::InParts(_)) || out.len() < field.after.body().len();
+    if made && is_wanted { out.finish().map(Some) } else { Ok(None) }
 }
 
-fn array_into(out: &mut Writer, before: &RawArray, after: &RawArray, depth: usize) -> Result<()> {
+fn array_into(
+    out: &mut Writer,
+    before: &RawArray,
+    after: &RawArray,
+    named: &[&[Component]],
+    depth: usize,
+) -> Result<()> {
     limits::poll()?;
     out.value("a", RawBsonRef::Boolean(true));
     let length = raw::array_elements(after).count();
@@ -181,7 +242,8 @@ fn array_into(out: &mut Writer, before: &RawArray, after: &RawArray, depth: usiz
             continue;
         }
         let kept = Kept { before, after: field };
-        let diff = if depth < MAX_DEPTH { nested(&kept, depth)? } else { None };
+        let name = at.to_string();
+        let diff = if depth < MAX_DEPTH { nested(&kept, &name, named, depth)? } else { None };
         match diff {
             Some(diff) => out.value(&format!("s{at}"), RawBsonRef::Document(&diff)),
             None => out.element_as(&format!("u{at}"), &kept.after),
@@ -241,8 +303,27 @@ mod tests {
             (doc! {"a": 1}, doc! {"a": 1_i64}, doc! {"u": {"a": 1_i64}}),
             (doc! {"a": 1}, doc! {"a": 1}, doc! {}),
         ] {
-            let made = diff(&raw_of(&before), &raw_of(&after)).unwrap().unwrap();
+            let made = diff(&raw_of(&before), &raw_of(&after), None).unwrap().unwrap();
             assert_eq!(Document::try_from(&made).unwrap(), expected, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn what_an_update_names_decides_what_is_told() {
+        for (before, after, path, expected) in [
+            (doc! {"a": {"1": 1}}, doc! {"a": {"1": 2}}, "a.1", doc! {"sa": {"u": {"1": 2}}}),
+            (doc! {"a": {"x": 1}}, doc! {"a": {"x": 2}}, "a", doc! {"u": {"a": {"x": 2}}}),
+            (
+                doc! {"a": [{"b": 1}]},
+                doc! {"a": [{"b": 2}]},
+                "a.0.b",
+                doc! {"sa": {"a": true, "s0": {"u": {"b": 2}}}},
+            ),
+        ] {
+            let touched = [Path::new(path)];
+            let made = diff(&raw_of(&before), &raw_of(&after), Some(&touched)).unwrap().unwrap();
+            assert_eq!(Document::try_from(&made).unwrap(), expected, "{path}");
+            assert_eq!(applied(&raw_of(&before), &made), raw_of(&after));
         }
     }
 
@@ -255,8 +336,8 @@ mod tests {
         twice.end(open);
         let twice = twice.finish().unwrap();
         let once = raw_of(&doc! {"a": 1});
-        assert!(diff(&twice, &once).unwrap().is_none());
-        assert!(diff(&once, &twice).unwrap().is_none());
+        assert!(diff(&twice, &once, None).unwrap().is_none());
+        assert!(diff(&once, &twice, None).unwrap().is_none());
     }
 
     fn value() -> impl Strategy<Value = Bson> {
@@ -292,7 +373,7 @@ mod tests {
                 raw_of(&whole)
             };
             let (before, after) = (first(before), first(after));
-            let diff = diff(&before, &after).unwrap().unwrap();
+            let diff = diff(&before, &after, None).unwrap().unwrap();
             let result = applied(&before, &diff);
             prop_assert_eq!(Document::try_from(&result).unwrap(), Document::try_from(&after).unwrap());
             prop_assert_eq!(result.as_bytes(), after.as_bytes());

@@ -186,6 +186,8 @@ pub struct FailPointHit {
     pub write_concern_error: Option<Document>,
     /// Labels beside it, where the fail point names them.
     pub labels: Option<Vec<String>>,
+    /// It is met once the cursor is known: the server labels the error by it.
+    pub knows_cursor: bool,
 }
 
 /// What `onPrimaryTransactionalWrite` does to a retryable write.
@@ -266,6 +268,7 @@ impl FailPoints {
             hang_up: point.hang_up,
             write_concern_error: point.write_concern_error.clone(),
             labels: point.labels.clone(),
+            knows_cursor: point.kind == Kind::GetMore,
             error: None,
         };
         hit.error = match (point.kind, point.code) {

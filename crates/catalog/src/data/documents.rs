@@ -147,7 +147,10 @@ impl Txn {
             notes.truncate(mark);
         }
         changes?;
-        if told { self.note_update(collection, key, (old, new), changed) } else { Ok(()) }
+        if told {
+            return self.note_update(collection, key, (old, new), touched, changed);
+        }
+        Ok(())
     }
 
     fn write_changed(

@@ -15,6 +15,7 @@ use crate::metadata::collection::{Collection, Index};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::Path;
 use bsonval::raw::{Writer, document_of};
 use errors::Result;
 use limits::{Growth, Part};
@@ -171,11 +172,12 @@ impl Txn {
         collection: &Collection,
         key: &[u8],
         (old, new): (&RawDocument, &RawDocument),
+        touched: Option<&[Path]>,
         changed: Changed,
     ) -> Result<()> {
         let Some(notes) = &mut self.notes else { return Ok(()) };
         let diff = match changed {
-            Changed::InParts => oplog::diff::diff(old, new)?,
+            Changed::InParts => oplog::diff::diff(old, new, touched)?,
             Changed::AsAWhole => None,
         };
         let slot = notes.slot(collection);

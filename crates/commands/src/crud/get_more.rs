@@ -162,7 +162,7 @@ pub(crate) fn is_of_change_stream(context: &Context<'_>) -> bool {
 
 /// Marks an error after which a client opens the stream again where it was.
 pub(crate) fn resumable(error: Error) -> Error {
-    const CODES: [Code; 13] = [
+    const CODES: [Code; 17] = [
         Code(6),
         Code(7),
         Code(63),
@@ -176,6 +176,10 @@ pub(crate) fn resumable(error: Error) -> Error {
         Code(11600),
         Code(11602),
         Code(13435),
+        Code(13436),
+        Code(9001),
+        Code(150),
+        Code(13388),
     ];
     if CODES.contains(&error.code()) {
         return error.with_label("ResumableChangeStreamError");

@@ -66,7 +66,7 @@ pub(super) const DIFF: Target = Target {
         Box::new(|bytes| {
             let Ok(document) = wire::validate(bytes) else { return };
             if let (Ok(a), Ok(b)) = (document.get_document("a"), document.get_document("b"))
-                && let Ok(Some(diff)) = oplog::diff::diff(a, b)
+                && let Ok(Some(diff)) = oplog::diff::diff(a, b, None)
             {
                 oplog::description::describe(&diff, true).expect("a diff can be described");
             }

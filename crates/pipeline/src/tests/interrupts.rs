@@ -435,7 +435,8 @@ fn stage_row(name: &str) -> Option<Bson> {
 }
 
 /// Stages whose documents come from the environment, or go there: it asks the interrupt itself.
-const OF_THE_ENVIRONMENT: &[&str] = &["$out", "$merge", "$geoNear"];
+const OF_THE_ENVIRONMENT: &[&str] =
+    &["$changeStream", "$changeStreamSplitLargeEvent", "$out", "$merge", "$geoNear"];
 
 /// A world of many small documents.
 fn many() -> Arc<World> {
