@@ -27,7 +27,7 @@ pub fn diff(
     touched: Option<&[Path]>,
 ) -> Result<Option<RawDocumentBuf>> {
     let named: Vec<&[Component]> =
-        touched.unwrap_or_default().iter().map(|path| path.components()).collect();
+        touched.unwrap_or_default().iter().map(Path::components).collect();
     let mut out = Writer::with_capacity(128);
     let open = out.begin();
     if !document_into(&mut out, before, after, &named, 0)? {
