@@ -285,7 +285,12 @@ impl Event<'_> {
         }
         namespace_into(&mut out, "ns", &self.ns);
         if self.kind == Kind::Create {
-            out.value("nsType", RawBsonRef::String("collection"));
+            let is_view = match &self.operation.what {
+                What::Command { object, .. } => object.get("viewOn")?.is_some(),
+                _ => false,
+            };
+            let kind = if is_view { "view" } else { "collection" };
+            out.value("nsType", RawBsonRef::String(kind));
         }
         if let Some(to) = &self.to {
             namespace_into(&mut out, "to", to);

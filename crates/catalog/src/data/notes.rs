@@ -290,7 +290,8 @@ impl Told {
         let object = build(|out| {
             text(out, "create", collection.namespace.collection());
             fields_of(out, &collection.options.shown, &["idIndex"]);
-            if collection.options.clustered.is_none() && collection.has_unique_ids() {
+            let options = &collection.options;
+            if options.clustered.is_none() && options.view.is_none() {
                 let index = out.begin_document("idIndex");
                 out.value("v", RawBsonRef::Int32(2));
                 let key = out.begin_document("key");
@@ -304,6 +305,11 @@ impl Told {
                 out.end(index);
             }
         });
+        // A view has no UUID; that it came is told all the same.
+        if collection.is_view() && is_told(&collection.namespace) {
+            let database = collection.namespace.database().to_owned();
+            return Some(Self { database, uuid: None, object, object2: None });
+        }
         Self::about(collection, object, None)
     }
 
