@@ -184,7 +184,7 @@ mod tests {
         const RULES: Rules = Rules {
             needed: 1000,
             bytes: 300,
-            min_age: Duration::from_secs(60),
+            min_age: Duration::from_mins(1),
             now_second: 5000,
             short: None,
         };

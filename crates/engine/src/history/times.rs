@@ -241,7 +241,7 @@ mod tests {
         let (snapshots, times) = times();
         let now = times.clock.monotonic();
         assert!(!times.wait_past(0, now), "the deadline is over");
-        let deadline = now + Duration::from_secs(60);
+        let deadline = now + Duration::from_mins(1);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| times.wait_past(10, deadline));
             times.given(place(1, 10, 100));
