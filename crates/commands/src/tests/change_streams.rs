@@ -291,8 +291,6 @@ fn what_a_stream_cannot_be_is_refused() {
     on("db", "v".into(), stage(doc! {}), 166);
     on("local", c(), stage(doc! {}), 73);
     on("admin", 1.into(), stage(doc! {}), 73);
-    let old = bson::Timestamp { time: 1, increment: 1 };
-    on("db", c(), stage(doc! { "startAtOperationTime": old }), 286);
     let behind = |second: Document| vec![doc! { "$changeStream": {} }, second];
     on("db", c(), behind(doc! { "$group": { "_id": 1 } }), 20);
     on("db", c(), behind(doc! { "$changeStream": {} }), 40602);
