@@ -203,10 +203,19 @@ fn changes_of_collections_are_told_where_asked_for() {
     client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
     client.ok("db", doc! { "collMod": "c", "index": { "name": "a_1", "hidden": true } });
     client.ok("db", doc! { "collMod": "c", "validationLevel": "off" });
+    client.ok("db", doc! { "collMod": "c" });
     client.ok("db", doc! { "dropIndexes": "c", "index": "a_1" });
     client.ok("admin", doc! { "renameCollection": "db.c", "to": "db.d" });
-    let expected =
-        ["create", "insert", "createIndexes", "modify", "modify", "dropIndexes", "rename"];
+    let expected = [
+        "create",
+        "insert",
+        "createIndexes",
+        "modify",
+        "modify",
+        "modify",
+        "dropIndexes",
+        "rename",
+    ];
     assert_eq!(stream.kinds(), expected);
 }
 
