@@ -329,6 +329,16 @@ impl Catalog {
         self.change_options(namespace, check, |collection| collection.options.with_images(change))
     }
 
+    /// A change of options that asks for none is told nevertheless, as MongoDB does.
+    pub fn change_nothing(&self, namespace: &Namespace) -> Result<()> {
+        let collection = self.require(namespace)?;
+        let mut txn = self.engine().begin(engine::TxnOptions::default());
+        let told = || Told::modified(&collection, |_| {}, None).into_iter().collect();
+        self.tell(&mut txn, told)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
+        Ok(())
+    }
+
     /// Gives a collection or view other options, made from what it is under its metadata lock.
     fn change_options(
         &self,

@@ -84,6 +84,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
         };
     }
+    if fields.len() == 1 {
+        return catalog.change_nothing(&namespace);
+    }
     if !validation.is_empty() {
         catalog.change_validation(&namespace, &validation, &check)?;
     }
