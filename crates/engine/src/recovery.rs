@@ -138,7 +138,11 @@ pub(crate) fn recover(
     }
     let mut done = redo.done;
     let newest = redo.newest.max(root.timestamp);
-    let (time, history_from) = (redo.time, redo.history_from);
+    let (mut time, history_from) = (redo.time, redo.history_from);
+    if environment.history.is_some() && history_from.is_none() && newest > 0 {
+        // Commits without a time came since: whoever has seen the last time has not seen them.
+        time = time.saturating_add(1);
+    }
     for (txn, positions) in std::mem::take(&mut redo.chunks) {
         environment.log.needed.lock().chunks_end(txn, positions[0], None);
     }
