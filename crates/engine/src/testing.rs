@@ -23,6 +23,11 @@ impl Engine {
         Self::temporary_over(disk, |_| {})
     }
 
+    /// As [`Engine::temporary_on`], with other options.
+    pub fn temporary_on_with(disk: &Os, change: impl FnOnce(&mut Options)) -> Self {
+        Self::temporary_over(disk, change)
+    }
+
     fn temporary_over(disk: &Os, change: impl FnOnce(&mut Options)) -> Self {
         let os = Os { vfs: Arc::clone(&disk.vfs), ..Os::real() };
         let mut options = Options::new("/temporary");

@@ -30,7 +30,10 @@ impl Machine {
         let name = || "rs".to_owned();
         let address = || "localhost:1".to_owned();
         let set = member.then(|| ReplicaSetOptions { name: name(), address: address(), initiate });
-        let client = Client::over(Arc::new(SilentHost), Engine::temporary_on(os), set);
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: std::time::Duration::ZERO };
+        let engine =
+            Engine::temporary_on_with(os, |options| options.history = member.then_some(kept));
+        let client = Client::over(Arc::new(SilentHost), engine, set);
         client.service.start_replication().unwrap();
         client.service.test_commands.store(true, Ordering::Relaxed);
         client
@@ -291,6 +294,11 @@ fn definitions() -> Vec<Row> {
                 reply.get_document("defaultWriteConcern").unwrap().get_i32("w").ok() == Some(1)
             },
         )
+        .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
+        row(("admin", doc! { "replSetResizeOplog": 1, "size": 1500.0 }), &[], |c| {
+            let history = c.service.catalog.engine().history();
+            history.is_some_and(|history| history.options().bytes == 1500 << 20)
+        })
         .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
         row(("admin", doc! { "replSetInitiate": {} }), &[], |c| {
             c.run("admin", doc! { "replSetGetConfig": 1 }).get_f64("ok").ok() == Some(1.0)

@@ -302,5 +302,6 @@ fn oplog_is_resized_within_limits() {
     again.service.start_replication().unwrap();
     assert_eq!(history.options().bytes, 1000 << 20);
     let standalone = Client::new();
-    standalone.fails("admin", doc! { "replSetResizeOplog": 1, "size": 990 }, 26, "does not exist");
+    let resize = doc! { "replSetResizeOplog": 1, "size": 990 };
+    standalone.fails("admin", resize, 26, "oplog does not exist");
 }
