@@ -44,7 +44,7 @@ struct Kept<'a> {
 }
 
 /// How a value that changed is told.
-enum Told<'p> {
+enum Manner<'p> {
     /// Whole.
     Whole,
     /// In parts, by these paths within.
@@ -54,7 +54,7 @@ enum Told<'p> {
 }
 
 /// How the value of a field is told, by the paths that an update names.
-fn told<'p>(named: &[&'p [Component]], name: &str, is_array: bool) -> Told<'p> {
+fn told<'p>(named: &[&'p [Component]], name: &str, is_array: bool) -> Manner<'p> {
     let mut within = Vec::new();
     let mut is_named = false;
     for path in named {
@@ -65,10 +65,10 @@ fn told<'p>(named: &[&'p [Component]], name: &str, is_array: bool) -> Told<'p> {
         }
     }
     match (within.is_empty(), is_named) {
-        (false, _) => Told::InParts(within),
+        (false, _) => Manner::InParts(within),
         // An array may have been set, added to, or changed at a position.
-        (true, true) if !is_array => Told::Whole,
-        (true, _) => Told::Shorter,
+        (true, true) if !is_array => Manner::Whole,
+        (true, _) => Manner::Shorter,
     }
 }
 
@@ -197,9 +197,9 @@ fn nested(
     let is_array = field.after.element_type() == ElementType::Array;
     let told = told(named, name, is_array);
     let within: &[&[Component]] = match &told {
-        Told::Whole => return Ok(None),
-        Told::InParts(within) => within,
-        Told::Shorter => &[],
+        Manner::Whole => return Ok(None),
+        Manner::InParts(within) => within,
+        Manner::Shorter => &[],
     };
     let Some(nest) = both_nest(&field.before, &field.after)? else { return Ok(None) };
     let mut out = Writer::with_capacity(64);
@@ -214,7 +214,7 @@ fn nested(
         }
     };
     out.end(open);
-    let is_wanted = matches!(told, Told::InParts(_)) || out.len() < field.after.body().len();
+    let is_wanted = matches!(told, Manner::InParts(_)) || out.len() < field.after.body().len();
     if made && is_wanted { out.finish().map(Some) } else { Ok(None) }
 }
 

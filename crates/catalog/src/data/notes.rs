@@ -41,7 +41,7 @@ pub(crate) struct TxnNotes {
 }
 
 /// A change of collections, as it is told.
-pub(crate) struct Told {
+pub(crate) struct NotedCommand {
     database: String,
     uuid: Option<[u8; 16]>,
     object: RawDocumentBuf,
@@ -208,7 +208,7 @@ impl Txn {
     }
 
     /// A change of collections that this transaction makes.
-    pub(crate) fn note_told(&mut self, told: impl IntoIterator<Item = Told>) -> Result<()> {
+    pub(crate) fn note_told(&mut self, told: impl IntoIterator<Item = NotedCommand>) -> Result<()> {
         let Some(notes) = &mut self.notes else { return Ok(()) };
         for told in told {
             told.note(&mut notes.notes);
@@ -227,7 +227,7 @@ impl Catalog {
     pub(crate) fn tell(
         &self,
         txn: &mut engine::EngineTxn,
-        told: impl FnOnce() -> Vec<Told>,
+        told: impl FnOnce() -> Vec<NotedCommand>,
     ) -> Result<()> {
         if !self.tells() {
             return Ok(());
@@ -262,7 +262,7 @@ fn fields_of(out: &mut Writer, document: &RawDocument, but: &[&str]) {
     }
 }
 
-impl Told {
+impl NotedCommand {
     fn note(&self, notes: &mut Notes) {
         notes.command(&Command {
             ns: &format!("{}.$cmd", self.database),

@@ -10,7 +10,7 @@ mod unique;
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
-use crate::data::notes::Told;
+use crate::data::notes::NotedCommand;
 use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
@@ -194,7 +194,7 @@ impl Catalog {
         let ddl_guard = self.ddl_lock.take(&mut txn);
         self.tell(&mut txn, || {
             let made = build.indexes.iter().filter(|index| !index.spec.is_internal());
-            Told::indexed(&current, made, self.new_uuid().bytes()).into_iter().collect()
+            NotedCommand::indexed(&current, made, self.new_uuid().bytes()).into_iter().collect()
         })?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
@@ -291,7 +291,7 @@ impl Catalog {
         })?;
         let ddl_guard = self.ddl_lock.take(&mut txn);
         self.tell(&mut txn, || {
-            let mut told = Told::unindexed_all(&collection, &indexes);
+            let mut told = NotedCommand::unindexed_all(&collection, &indexes);
             told.extend(indexes.iter().filter_map(|index| changed_index(&collection, index)));
             told
         })?;
@@ -303,7 +303,7 @@ impl Catalog {
 }
 
 /// What is told of an index whose options are others than those that the collection has.
-fn changed_index(collection: &Collection, index: &Index) -> Option<Told> {
+fn changed_index(collection: &Collection, index: &Index) -> Option<NotedCommand> {
     let old = collection.indexes.iter().find(|old| old.dictionary == index.dictionary)?;
     if old.spec.shown == index.spec.shown {
         return None;
@@ -325,7 +325,7 @@ fn changed_index(collection: &Collection, index: &Index) -> Option<Told> {
         }
         out.end(open);
     };
-    Told::modified(collection, fill, Some(&old.spec.shown))
+    NotedCommand::modified(collection, fill, Some(&old.spec.shown))
 }
 
 /// What `collMod` says of an index that is not there.

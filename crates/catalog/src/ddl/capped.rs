@@ -17,7 +17,7 @@
 use crate::catalog::{Catalog, not_found};
 use crate::data::documents::required_id;
 use crate::data::metadata_lock::{Check, lock_name};
-use crate::data::notes::Told;
+use crate::data::notes::NotedCommand;
 use crate::data::txn::{Txn, TxnKind};
 use crate::ddl::collections::with_options;
 use crate::failure::from_engine;
@@ -271,7 +271,7 @@ impl Catalog {
         changed.indexes = Vec::new();
         changed.order = Some(order);
         let change = self.ddl_lock.take(&mut txn);
-        self.tell(&mut txn, || Told::capped(&collection, size).into_iter().collect())?;
+        self.tell(&mut txn, || NotedCommand::capped(&collection, size).into_iter().collect())?;
         self.commit_changed(txn, changed)?;
         drop((change, guard, build_guard));
         self.trim(namespace, cap)
@@ -323,7 +323,9 @@ impl Catalog {
         let options = collection.options.with_cap(Some(cap))?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
-        self.tell(&mut txn, || Told::options_changed(&collection, &options).into_iter().collect())?;
+        self.tell(&mut txn, || {
+            NotedCommand::options_changed(&collection, &options).into_iter().collect()
+        })?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -340,7 +342,7 @@ impl Catalog {
         }
         self.trim(namespace, Cap { bytes: 0, documents: None })?;
         let mut txn = self.engine().begin(engine::TxnOptions::default());
-        self.tell(&mut txn, || Told::emptied(&collection).into_iter().collect())?;
+        self.tell(&mut txn, || NotedCommand::emptied(&collection).into_iter().collect())?;
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
-use crate::data::notes::Told;
+use crate::data::notes::NotedCommand;
 use crate::ddl::sweep::TEMPORARY_PREFIX;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Shared, with_indexes};
@@ -133,7 +133,7 @@ impl Catalog {
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         };
-        self.tell(&mut txn, || Told::created(&collection).into_iter().collect())?;
+        self.tell(&mut txn, || NotedCommand::created(&collection).into_iter().collect())?;
         self.commit_changed(txn, collection)
     }
 
@@ -165,7 +165,7 @@ impl Catalog {
             |txn: &mut engine::EngineTxn| drop_records(txn, &collection).map_err(from_engine);
         let (mut txn, ()) = self.begin_change(check, prepare)?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
-        self.tell(&mut txn, || Told::dropped(&collection).into_iter().collect())?;
+        self.tell(&mut txn, || NotedCommand::dropped(&collection).into_iter().collect())?;
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
@@ -203,8 +203,8 @@ impl Catalog {
             }
         };
         if !collections.is_empty() {
-            let all = collections.iter().filter_map(|collection| Told::dropped(collection));
-            self.tell(&mut txn, || all.chain(Told::dropped_database(database)).collect())?;
+            let all = collections.iter().filter_map(|collection| NotedCommand::dropped(collection));
+            self.tell(&mut txn, || all.chain(NotedCommand::dropped_database(database)).collect())?;
         }
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
@@ -258,7 +258,7 @@ impl Catalog {
             self.check_case(to.database())?;
         }
         self.tell(&mut txn, || {
-            Told::renamed(&source, to, target.as_deref()).into_iter().collect()
+            NotedCommand::renamed(&source, to, target.as_deref()).into_iter().collect()
         })?;
         let committed = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
@@ -333,7 +333,7 @@ impl Catalog {
     pub fn change_nothing(&self, namespace: &Namespace) -> Result<()> {
         let collection = self.require(namespace)?;
         let mut txn = self.engine().begin(engine::TxnOptions::default());
-        let told = || Told::modified(&collection, |_| {}, None).into_iter().collect();
+        let told = || NotedCommand::modified(&collection, |_| {}, None).into_iter().collect();
         self.tell(&mut txn, told)?;
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         Ok(())
@@ -351,7 +351,9 @@ impl Catalog {
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.check_view(namespace, &options)?;
-        self.tell(&mut txn, || Told::options_changed(&collection, &options).into_iter().collect())?;
+        self.tell(&mut txn, || {
+            NotedCommand::options_changed(&collection, &options).into_iter().collect()
+        })?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())

@@ -13,7 +13,7 @@
 use crate::catalog::{Catalog, not_found};
 use crate::data::metadata_lock::{Check, ClientInside, lock_timed_out, wait};
 use crate::data::names::{Names, Taken};
-use crate::data::notes::Told;
+use crate::data::notes::NotedCommand;
 use crate::data::txn::Txn;
 use crate::ddl::build::{
     CreatedIndexes, IndexSelector, MAX_INDEXES, missing_indexes, selected, too_many_indexes,
@@ -148,7 +148,7 @@ impl Txn {
         written.map_err(|error| self.failed(error))?;
         self.names.made.push(collection.number);
         self.names.set(namespace, Some(Arc::clone(&collection)));
-        self.note_told(Told::created(&collection))?;
+        self.note_told(NotedCommand::created(&collection))?;
         Ok(collection)
     }
 
@@ -168,7 +168,7 @@ impl Txn {
         let collection = self.take_over(namespace)?;
         self.drop_taken(&collection)?;
         self.names.set(namespace, None);
-        self.note_told(Told::dropped(&collection))?;
+        self.note_told(NotedCommand::dropped(&collection))?;
         Ok(collection)
     }
 
@@ -208,7 +208,7 @@ impl Txn {
         let collection = Arc::new(renamed(&source, to));
         self.names.set(from, None);
         self.replace_version(&collection)?;
-        self.note_told(Told::renamed(&source, to, target.as_deref()))
+        self.note_told(NotedCommand::renamed(&source, to, target.as_deref()))
     }
 
     /// Drops indexes as part of this transaction; says how many there were, `_id` included.
@@ -236,7 +236,7 @@ impl Txn {
                 self.names.unindexed.push(dictionary);
             }
         }
-        self.note_told(Told::unindexed_all(&collection, &kept))?;
+        self.note_told(NotedCommand::unindexed_all(&collection, &kept))?;
         let changed = Arc::new(with_indexes(&collection, kept));
         self.replace_version(&changed)?;
         Ok(collection.shown_index_count())
@@ -302,7 +302,7 @@ impl Txn {
         let known = collection.indexes.len();
         let made = indexes.iter().skip(known).map(|index| &**index);
         let build_id = self.catalog.new_uuid().bytes();
-        self.note_told(Told::indexed(&collection, made, build_id))?;
+        self.note_told(NotedCommand::indexed(&collection, made, build_id))?;
         let changed = Arc::new(with_indexes(&collection, indexes));
         self.replace_version(&changed)?;
         Ok(unchanged)

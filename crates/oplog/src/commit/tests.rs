@@ -1,3 +1,5 @@
+//! A commit is read back: its operations, entries and events.
+
 use super::*;
 use crate::event::{self, Beside, Target};
 use crate::notes::{Command, Notes};

@@ -1,3 +1,5 @@
+//! Notes are read as they were written, go back to a mark, and damage is an error.
+
 use super::*;
 use bson::doc;
 use bson::raw::RawDocumentBuf;

@@ -1,3 +1,5 @@
+//! Tokens are those of MongoDB, sort as events, and anything else is refused.
+
 use super::*;
 use bson::doc;
 use bson::oid::ObjectId;

@@ -45,7 +45,7 @@ pub enum Start {
     /// Behind a token.
     StartAfter(RawDocumentBuf),
     /// At a time.
-    At(Timestamp),
+    AtTime(Timestamp),
 }
 
 /// A parsed `$changeStream`.
@@ -153,7 +153,7 @@ impl ChangeStream {
                 "resumeAfter" => Start::ResumeAfter(token(name, value)?),
                 "startAfter" => Start::StartAfter(token(name, value)?),
                 "startAtOperationTime" => match value {
-                    RawBsonRef::Timestamp(time) => Start::At(time),
+                    RawBsonRef::Timestamp(time) => Start::AtTime(time),
                     other => return Err(wrong_type(name, other, "timestamp")),
                 },
                 _ => {
@@ -163,7 +163,7 @@ impl ChangeStream {
             };
             match (&stream.start, &start) {
                 (None, _) => stream.start = Some(start),
-                (Some(Start::At(_)), _) | (_, Start::At(_)) => {
+                (Some(Start::AtTime(_)), _) | (_, Start::AtTime(_)) => {
                     return Err(Error::location(
                         40674,
                         "Only one type of resume option is allowed, but multiple were found.",

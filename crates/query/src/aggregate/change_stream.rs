@@ -150,7 +150,7 @@ fn start_of(history: &History, stream: &ChangeStream) -> Result<(Time, Token)> {
             let newest = Time(history.newest().1);
             return Ok((newest, Token::mark(Time(newest.0.saturating_add(1)))));
         }
-        Some(Start::At(time)) => Token::mark(Time::from(*time)),
+        Some(Start::AtTime(time)) => Token::mark(Time::from(*time)),
         Some(Start::StartAfter(token)) => Token::from_document(token)?,
         Some(Start::ResumeAfter(token)) => {
             let token = Token::from_document(token)?;

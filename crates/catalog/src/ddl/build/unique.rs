@@ -5,7 +5,7 @@ use super::online::Build;
 use super::{IndexSelector, selected};
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::Check;
-use crate::data::notes::Told;
+use crate::data::notes::NotedCommand;
 use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
@@ -82,7 +82,7 @@ impl Catalog {
                 out.value("unique", bson::raw::RawBsonRef::Boolean(true));
                 out.end(open);
             };
-            Told::modified(&current, fill, Some(&old.spec.shown)).into_iter().collect()
+            NotedCommand::modified(&current, fill, Some(&old.spec.shown)).into_iter().collect()
         })?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a batch looks through what is not wanted before it is given, empty as it is.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
 /// What an event may take beside its largest document.
 const MAX_EVENT_BYTES: usize = MAX_DOCUMENT_BYTES + (16 << 10);
 
@@ -152,7 +152,7 @@ impl EventSource {
                     self.after = self.after.max(position);
                     let mut progress = self.progress.lock();
                     progress.position = progress.position.max(position);
-                    if clock.monotonic().saturating_sub(began) > PATIENCE {
+                    if clock.monotonic().saturating_sub(began) > LONGEST_LOOK {
                         progress.idle = true;
                         return Ok(false);
                     }
