@@ -88,9 +88,17 @@ impl History {
             }
             from = end;
         }
-        let whole = self.points.lock().without_cutting(from);
-        debug_assert!(whole <= from, "what stays is not cut");
-        whole.min(needed)
+        // Files go as a whole: what stays of a file beside what was wanted of it is not to be cut either.
+        loop {
+            let whole = self.points.lock().without_cutting(from);
+            debug_assert!(whole <= from, "what stays is not cut");
+            let file = bounds.iter().rfind(|first| **first <= whole).copied().unwrap_or(whole);
+            if file == from {
+                break;
+            }
+            from = file;
+        }
+        from.min(needed)
     }
 
     /// The second of the newest commit before a position, at most: one that is a little younger is
