@@ -20,11 +20,11 @@ mod stats;
 pub(crate) use root::CheckpointRoot;
 pub use stats::CheckpointStats;
 
-use crate::commit::CommitOrder;
+use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
-use crate::history::History;
+use crate::history::{self, History};
 use crate::live::LiveTxns;
 use crate::log::Log;
 use crate::maintenance::{FreeSpace, Pruning};
@@ -252,7 +252,7 @@ impl Checkpointer {
     /// Lets go of what neither redo nor the history wants of the log; with `short` the history wants so
     /// many bytes at most.
     pub(crate) fn trim(&self, short: Option<u64>) -> Result<()> {
-        self.log.trim(self.history.as_deref(), short)
+        history::trim(&self.log, self.history.as_deref(), short)
     }
 
     /// Says what changed, or all of it once the changes have grown as long.

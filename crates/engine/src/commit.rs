@@ -21,16 +21,18 @@
 //!
 //! See `docs/flows/commit.md`.
 
+use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::{Directory, Found};
 use crate::health::Health;
-use crate::history::{History, Place};
+use crate::history::History;
 use crate::log::Log;
 use crate::maintenance::FreeSpace;
 use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::Sizes;
 use crate::snapshots::Snapshots;
+use crate::times::Place;
 use crate::txn::{EngineTxn, Notes};
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use cachetable::{CacheTable, Part, Reservation};
@@ -65,19 +67,6 @@ pub fn besides_the_task<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     COMMITS.set(before);
     result
-}
-
-/// Guarded by the lock that orders commits.
-#[derive(Default)]
-pub(crate) struct CommitOrder {
-    /// The timestamp given last.
-    pub(crate) newest: u64,
-    /// The last cluster time given; only where history is kept.
-    pub(crate) time: u64,
-    /// The history wants to know of the first commit from this position on.
-    next_history_point: u64,
-    /// The log's index wants to know of the first commit from this position on.
-    next_point: u64,
 }
 
 /// A commit that ends by a bug after it took its timestamp stops the engine, as a background thread

@@ -12,11 +12,12 @@
 //! publishes and releases last.
 
 use crate::checkpoint::{CheckpointState, Checkpointer};
-use crate::commit::{CommitOrder, Committer};
+use crate::commit::Committer;
+use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::Directory;
 use crate::health::Health;
-use crate::history::{History, Times};
+use crate::history::History;
 use crate::interrupt::MayWait;
 use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
@@ -25,6 +26,7 @@ use crate::memory::WriteBudget;
 use crate::schedule::{Parts, Scheduler, Threads};
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
+use crate::times::Times;
 use crate::{Error, Result};
 use blockfile::BlockFile;
 use cachetable::CacheTable;

@@ -12,15 +12,15 @@
 mod points;
 mod retention;
 mod tail;
-mod times;
 
 pub(crate) use points::Points;
+pub(crate) use retention::trim;
 pub use tail::{HistoryCommit, HistoryOperation, HistoryOperations, HistoryTail};
-pub(crate) use times::{Place, Times};
 
-use crate::commit::CommitOrder;
+use crate::commit_order::CommitOrder;
 use crate::log::Log;
 use crate::records::{HistoryHead, Record};
+use crate::times::{Place, Times};
 use crate::{Error, MAX_NOTE_BYTES, Result, Timestamp};
 use os::{Clock, Padded};
 use parking_lot::Mutex;

@@ -15,6 +15,7 @@
 mod backup;
 mod checkpoint;
 mod commit;
+mod commit_order;
 mod counters;
 mod cursor;
 mod dictionary;
@@ -44,6 +45,7 @@ mod stats;
 mod step;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
+mod times;
 mod tuning;
 mod txn;
 mod types;

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::counters::Counters;
 use crate::error::ignore_no_space;
 use crate::health::Health;
-use crate::history::{History, Times};
+use crate::times::Times;
 use crate::tuning::Tuning;
 use cachetable::{CacheTable, Part};
 use os::sync::{Condvar, Mutex};
@@ -259,20 +259,10 @@ impl Log {
         debug_assert!(before <= position, "redo begins later from checkpoint to checkpoint");
     }
 
-    /// Lets go of what neither redo nor the history wants; with `short` the history wants so many bytes
-    /// at most. Touches the disk.
-    pub(crate) fn trim(&self, history: Option<&History>, short: Option<u64>) -> Result<()> {
-        let redo_from = self.redo_from();
-        let from = history.map_or(redo_from, |history| history.keep_from(redo_from, short));
-        assert!(from <= redo_from, "redo finds all it needs");
-        if let Some(history) = history {
-            history.before_cut(from);
-        }
-        self.health.check(self.wal().trim(from))?;
-        if let Some(history) = history {
-            history.forget(self.wal().first_lsn());
-        }
-        Ok(())
+    /// Lets go of what is before a position. Touches the disk.
+    pub(crate) fn cut(&self, from: u64) -> Result<()> {
+        assert!(from <= self.redo_from(), "redo finds all it needs");
+        self.health.check(self.wal().trim(from))
     }
 
     /// The history's index takes so much memory.

@@ -20,7 +20,7 @@ pub(crate) use pruning::Pruning;
 use crate::Result;
 use crate::error::ignore_no_space;
 use crate::health::Health;
-use crate::history::History;
+use crate::history::{self, History};
 use crate::log::Log;
 use crate::schedule::load::SpaceLoad;
 use crate::schedule::{Scheduler, is_due, micros, policy};
@@ -75,7 +75,7 @@ impl Maintenance {
         self.locks.prune(self.snapshots.oldest_watching());
         if let Some(history) = &self.history {
             // What was too young for the last checkpoint may be old enough now.
-            self.log.trim(Some(history), None)?;
+            history::trim(&self.log, Some(history), None)?;
         }
         ignore_no_space(self.give_space_back(used.commits > 0))
     }

@@ -13,7 +13,7 @@ pub trait Interrupt: Send + Sync {
     /// (`MaxTimeMSExpired`) or the server stops.
     fn check(&self) -> Result<()>;
 
-    /// NotedCommand in which of the engine's transactions the operation works now.
+    /// Told in which of the engine's transactions the operation works now.
     fn works_in(&self, _txn: u64) {}
 }
 

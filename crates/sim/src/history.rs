@@ -4,25 +4,10 @@
 //! every crash. Now and then, and after every recovery, all of the history is read.
 
 use crate::features::Feature;
-use crate::model::{Overlay, Told};
+use crate::model::{NotedCommit, Overlay};
 use crate::world::World;
 use anyhow::{Result, bail, ensure};
-use engine::{Error, HistoryCommit, HistoryOperation, HistoryTail};
-
-/// What the follower reads, and what it has read.
-#[derive(Default)]
-pub(crate) struct Follower {
-    tail: Option<HistoryTail>,
-    /// The newest commit that it was shown, and the last of its times.
-    seen: Option<(u64, u64)>,
-}
-
-impl Follower {
-    /// The engine goes.
-    pub(crate) fn forget_engine(&mut self) {
-        self.tail = None;
-    }
-}
+use engine::{Error, HistoryCommit, HistoryOperation};
 
 impl World {
     /// The follower reads on.
@@ -135,7 +120,7 @@ impl World {
         commit: &HistoryCommit,
         before: Option<(u64, u64)>,
     ) -> engine::Result<Result<(u64, u64)>> {
-        let mut found = Told::default();
+        let mut found = NotedCommit::default();
         let mut writes = Overlay::new();
         let mut operations = commit.operations();
         while let Some(operation) = operations.next()? {
@@ -157,7 +142,7 @@ impl World {
     fn same_commit(
         &mut self,
         commit: &HistoryCommit,
-        found: &Told,
+        found: &NotedCommit,
         writes: &Overlay,
         before: Option<(u64, u64)>,
     ) -> Result<(u64, u64)> {

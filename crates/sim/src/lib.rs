@@ -26,6 +26,7 @@ mod client;
 mod crash;
 mod faults;
 mod features;
+mod follower;
 mod history;
 mod model;
 mod reads;

@@ -14,7 +14,7 @@ const NEVER: u64 = u64::MAX;
 
 /// What followers of the log are to be told of a commit.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct NotedCommit {
     pub(crate) writes: Overlay,
     pub(crate) notes: Vec<Vec<u8>>,
     pub(crate) span: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Changes {
     /// Keys whose locks it held.
     pub(crate) locks: BTreeSet<Key>,
     /// All of it but the writes.
-    pub(crate) told: Told,
+    pub(crate) told: NotedCommit,
 }
 
 impl Changes {
@@ -52,7 +52,7 @@ pub(crate) struct Model {
     /// (created, dropped) of each dictionary.
     lives: BTreeMap<u64, (u64, u64)>,
     /// What the history must say of each commit.
-    pub(crate) told: BTreeMap<u64, Told>,
+    pub(crate) told: BTreeMap<u64, NotedCommit>,
     pub(crate) newest: u64,
     /// Up to here commits were acknowledged as durable.
     pub(crate) durable: u64,

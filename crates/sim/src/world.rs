@@ -11,7 +11,7 @@
 
 use crate::client::Client;
 use crate::features::{Feature, Features};
-use crate::history::Follower;
+use crate::follower::Follower;
 use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;

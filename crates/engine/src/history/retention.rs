@@ -5,6 +5,7 @@
 //! anything else.
 
 use super::History;
+use crate::log::Log;
 use crate::records::Record;
 use crate::{Cause, Error, Result};
 use std::sync::atomic::Ordering;
@@ -55,6 +56,18 @@ fn goes(oldest: &Oldest, rules: &Rules) -> bool {
     }
     let age = |second: u64| Duration::from_secs(rules.now_second.saturating_sub(second));
     rules.min_age.is_zero() || oldest.newest_second.is_none_or(|second| age(second) > rules.min_age)
+}
+
+/// Lets go of what neither redo nor the history wants of the log; with `short` the history wants so many
+/// bytes at most. Touches the disk.
+pub(crate) fn trim(log: &Log, history: Option<&History>, short: Option<u64>) -> Result<()> {
+    let redo_from = log.redo_from();
+    let Some(history) = history else { return log.cut(redo_from) };
+    let from = history.keep_from(redo_from, short);
+    history.before_cut(from);
+    log.cut(from)?;
+    history.forget(log.wal().first_lsn());
+    Ok(())
 }
 
 impl History {

@@ -22,7 +22,7 @@
 
 use crate::error::ignore_no_space;
 use crate::health::Health;
-use crate::history::History;
+use crate::history::{self, History};
 use crate::log::Log;
 use crate::memory::WriteBudget;
 use crate::schedule::{Scheduler, is_due, micros};
@@ -248,7 +248,7 @@ impl FreeSpace {
         let (Some(history), Some(wal)) = (&self.history, self.log.opened()) else { return false };
         let before = wal.disk_bytes();
         let stay = before.saturating_sub(missing.max(before / 8));
-        self.schedule.report("let history go", self.log.trim(Some(history), Some(stay)));
+        self.schedule.report("let history go", history::trim(&self.log, Some(history), Some(stay)));
         let gone = before.saturating_sub(wal.disk_bytes());
         if gone == 0 {
             return false;

@@ -17,7 +17,7 @@ const ALL: HistoryOptions = HistoryOptions { bytes: u64::MAX, min_age: Duration:
 
 /// What the history says of a commit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Told {
+struct NotedCommit {
     timestamp: u64,
     times: (u64, u64),
     is_client_transaction: bool,
@@ -29,12 +29,12 @@ fn with_history(history: HistoryOptions) -> Options {
     Options { history: Some(history), ..tiny() }
 }
 
-fn told(commit: &HistoryCommit) -> engine::Result<Told> {
-    let mut told = Told {
+fn told(commit: &HistoryCommit) -> engine::Result<NotedCommit> {
+    let mut told = NotedCommit {
         timestamp: commit.timestamp.0,
         times: (commit.time, commit.last_time()),
         is_client_transaction: commit.is_client_transaction,
-        ..Told::default()
+        ..NotedCommit::default()
     };
     let mut operations = commit.operations();
     while let Some(operation) = operations.next()? {
@@ -52,7 +52,7 @@ fn told(commit: &HistoryCommit) -> engine::Result<Told> {
     Ok(told)
 }
 
-fn rest(tail: &mut HistoryTail) -> Vec<Told> {
+fn rest(tail: &mut HistoryTail) -> Vec<NotedCommit> {
     let mut all = Vec::new();
     while let Some(commit) = tail.next().unwrap() {
         all.push(told(&commit).unwrap());
@@ -60,16 +60,17 @@ fn rest(tail: &mut HistoryTail) -> Vec<Told> {
     all
 }
 
-fn everything(engine: &Engine) -> Vec<Told> {
+fn everything(engine: &Engine) -> Vec<NotedCommit> {
     let history = engine.history().unwrap();
     let oldest = history.oldest_time().unwrap();
     rest(&mut history.read_after(oldest).unwrap())
 }
 
 /// A random transaction; every tenth one has several chunks, every thirtieth spills.
-fn write(engine: &Engine, random: &mut Gen) -> engine::Result<(EngineTxn, Told)> {
+fn write(engine: &Engine, random: &mut Gen) -> engine::Result<(EngineTxn, NotedCommit)> {
     let mut txn = engine.begin(TxnOptions::default());
-    let mut told = Told { is_client_transaction: random.one_in(3), ..Told::default() };
+    let mut told =
+        NotedCommit { is_client_transaction: random.one_in(3), ..NotedCommit::default() };
     let count = match random.below(30) {
         0 => 200,
         1..4 => 30,
@@ -103,7 +104,7 @@ fn write(engine: &Engine, random: &mut Gen) -> engine::Result<(EngineTxn, Told)>
     Ok((txn, told))
 }
 
-fn commit(engine: &Engine, random: &mut Gen, durability: Durability) -> Told {
+fn commit(engine: &Engine, random: &mut Gen, durability: Durability) -> NotedCommit {
     let (mut txn, mut told) = write(engine, random).unwrap();
     let span = 1 + random.below(5);
     txn.set_span(span as u32);
@@ -118,7 +119,7 @@ fn history_is_what_was_committed_over_restarts_and_checkpoints() {
     let sim = SimOs::new(1);
     let mut random = Gen::new(1);
     let mut engine = open(&sim.os(), with_history(ALL)).unwrap();
-    let mut all: Vec<Told> = Vec::new();
+    let mut all: Vec<NotedCommit> = Vec::new();
     for n in 0..300_u64 {
         sim.advance(Duration::from_millis(100));
         all.push(commit(&engine, &mut random, Durability::Synced));
@@ -350,7 +351,7 @@ fn history_is_as_long_as_it_is_asked_for() {
 /// A crash anywhere: what is told afterwards is what survived.
 #[test]
 fn history_after_a_crash_is_what_survived() {
-    let run = |os: &Os, all: &mut Vec<Told>| -> engine::Result<()> {
+    let run = |os: &Os, all: &mut Vec<NotedCommit>| -> engine::Result<()> {
         let kept = HistoryOptions { bytes: 40 << 10, min_age: Duration::ZERO };
         let engine = open(os, with_history(kept))?;
         let mut random = Gen::new(8);
@@ -389,7 +390,7 @@ fn history_after_a_crash_is_what_survived() {
             assert!(found.is_sorted_by(|left, right| left.times.1 < right.times.0));
             for told in &found {
                 let expected = &all[told.timestamp as usize - 1];
-                let same = Told { times: told.times, ..expected.clone() };
+                let same = NotedCommit { times: told.times, ..expected.clone() };
                 assert_eq!(*told, same, "crash at {at}");
             }
             let firsts = found.windows(2).all(|two| two[0].timestamp + 1 == two[1].timestamp);
