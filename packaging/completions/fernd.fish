@@ -25,6 +25,8 @@ complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -
 complete -c fernd -l replSet -d 'be the one member of a replica set of this name' -r
 complete -c fernd -l replset -d 'the same as replSet' -r
 complete -c fernd -l replSetAutoInitiate -d 'initiate the replica set at the first start, without replSetInitiate' -r
+complete -c fernd -l oplogSize -d 'megabytes of oplog that a member of a set keeps (default: a twentieth of the free disk, from 990 to 51200, and at most an eighth of the disk)' -r
+complete -c fernd -l oplogMinRetentionHours -d 'hours that the oplog of a member reaches back at least, also where it is longer than oplogSize (default: 0)' -r
 complete -c fernd -l cacheSize -d 'memory for the engine, with k, m, g or t (default: half of the machine\'s)' -r
 complete -c fernd -l directio -d 'bypass the page cache of the system' -r
 complete -c fernd -l checkpointPeriod -d 'seconds between checkpoints, 0: never (default: 60)' -r
