@@ -233,6 +233,20 @@ fn images_are_told_where_they_are_kept() {
     let event = stream.batch().remove(0);
     assert_eq!(event.get_document("fullDocument").unwrap(), &doc! { "_id": 1, "a": 1 });
     assert_eq!(event.get_document("fullDocumentBeforeChange").unwrap(), &doc! { "_id": 1 });
+    // Images that are older than they may be are gone.
+    let expiry = |value: Bson| doc! { "preAndPostImages": { "expireAfterSeconds": value } };
+    let set = |value| doc! { "setClusterParameter": { "changeStreamOptions": expiry(value) } };
+    client.ok("admin", set(1.into()));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let mut again = full.clone();
+    again.insert("startAtOperationTime", event.get_timestamp("clusterTime").unwrap());
+    let gone = client.run(
+        "db",
+        doc! { "aggregate": "c", "pipeline": [{ "$changeStream": again.clone() }], "cursor": {} },
+    );
+    assert_eq!(gone.get_i32("code").ok(), Some(47), "{gone}");
+    client.ok("admin", set("off".into()));
+    assert_eq!(Stream::open(&client, "db", "c", again).batch().len(), 1);
     let disabled = doc! { "enabled": false };
     client.ok("db", doc! { "collMod": "c", "changeStreamPreAndPostImages": disabled });
     let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 2 } } };

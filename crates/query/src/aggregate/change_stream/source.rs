@@ -8,7 +8,7 @@ use crate::context::Interrupt;
 use crate::cursor::InterruptSlot;
 use crate::past::{PastReader, Step};
 use bson::raw::RawDocumentBuf;
-use catalog::Catalog;
+use catalog::{Catalog, Namespace};
 use engine::History;
 use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
@@ -244,9 +244,33 @@ impl DocumentSource for EventSource {
 
 /// The event, with the documents that the client asked for.
 fn build(catalog: &Catalog, stream: &ChangeStream, event: &Event<'_>) -> Result<RawDocumentBuf> {
-    let full = full_document(catalog, stream, event)?;
-    let before = before_change(stream, event)?;
+    let image = match event.before() {
+        Some(image) if !image_has_expired(catalog, event)? => Some(image),
+        _ => None,
+    };
+    let full = full_document(catalog, stream, event, image.is_some())?;
+    let before = before_change(stream, event, image)?;
     event.document(&full, &before)
+}
+
+/// Whether the images of an event are older than the cluster's parameter lets them be.
+fn image_has_expired(catalog: &Catalog, event: &Event<'_>) -> Result<bool> {
+    let parameters = Namespace::parse(Namespace::CLUSTER_PARAMETERS)?;
+    for parameter in catalog.system_documents(&parameters)? {
+        if parameter.get_str("_id").ok() == Some("changeStreamOptions")
+            && let Ok(images) = parameter.get_document("preAndPostImages")
+            && let Ok(seconds) = images.get_i64("expireAfterSeconds")
+        {
+            return Ok(is_older(event.token.time, seconds, catalog.os().clock.wall_ms() / 1000));
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a time is more than so many seconds before the present one.
+fn is_older(time: Time, seconds: i64, now: i64) -> bool {
+    let of_time = i64::try_from(time.0 >> 32).unwrap_or(i64::MAX);
+    of_time.saturating_add(seconds) < now
 }
 
 /// Whether the event is too large for one document.
@@ -267,8 +291,14 @@ pub(super) fn too_large(event: &RawDocumentBuf) -> Error {
     .with_label("NonResumableChangeStreamError")
 }
 
-fn full_document(catalog: &Catalog, stream: &ChangeStream, event: &Event<'_>) -> Result<Beside> {
-    let kept = || event.before().and_then(|_| event.after()).cloned();
+/// `has_images` where the collection keeps images, and those of this event are still there.
+fn full_document(
+    catalog: &Catalog,
+    stream: &ChangeStream,
+    event: &Event<'_>,
+    has_images: bool,
+) -> Result<Beside> {
+    let kept = || event.after().filter(|_| has_images).cloned();
     match (event.kind, stream.full_document) {
         (Kind::Insert | Kind::Replace, _) => {
             Ok(event.after().cloned().map_or(Beside::Null, Beside::Document))
@@ -289,11 +319,15 @@ fn full_document(catalog: &Catalog, stream: &ChangeStream, event: &Event<'_>) ->
     }
 }
 
-fn before_change(stream: &ChangeStream, event: &Event<'_>) -> Result<Beside> {
+fn before_change(
+    stream: &ChangeStream,
+    event: &Event<'_>,
+    image: Option<&RawDocumentBuf>,
+) -> Result<Beside> {
     if !matches!(event.kind, Kind::Update | Kind::Replace | Kind::Delete) {
         return Ok(Beside::Absent);
     }
-    match (stream.before_change, event.before()) {
+    match (stream.before_change, image) {
         (BeforeChange::Off, _) => Ok(Beside::Absent),
         (_, Some(document)) => Ok(Beside::Document(document.clone())),
         (BeforeChange::WhenAvailable, None) => Ok(Beside::Null),
@@ -314,4 +348,24 @@ fn missing(event: &Event<'_>, what: &str, of: &str) -> Error {
         ),
     )
     .with_label("NonResumableChangeStreamError")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_older_than_they_may_be_one_second_behind_their_time() {
+        let at = |second: u64| Time(second << 32 | 7);
+        for (time, seconds, now, expected) in [
+            (at(100), 10, 109, false),
+            (at(100), 10, 110, false),
+            (at(100), 10, 111, true),
+            (at(100), i64::MAX, i64::MAX, false),
+            (at(200), 10, 100, false),
+            (Time(u64::MAX), 1, 100, false),
+        ] {
+            assert_eq!(is_older(time, seconds, now), expected, "{time:?} {seconds} {now}");
+        }
+    }
 }
