@@ -37,6 +37,17 @@ pub fn from_engine(error: engine::Error) -> Error {
         E::Interrupted => limits::check_wait()
             .err()
             .unwrap_or_else(|| Error::new(Code::INTERRUPTED, "operation was interrupted")),
+        // Another member is the primary by now, or may be.
+        E::Overwritten => Error::new(
+            Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+            "operation was interrupted: another member's writes have taken the place of its own",
+        ),
+        E::Undecided => limits::check_wait().err().unwrap_or_else(|| {
+            Error::new(
+                Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+                "operation was interrupted: it is not known whether a majority has its writes",
+            )
+        }),
         E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
         E::Stopped(text) => {
             Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))

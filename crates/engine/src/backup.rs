@@ -27,7 +27,7 @@ impl Backup {
             environment: Arc::clone(environment),
             _pin: pin,
             log_position,
-            timestamp: Timestamp(environment.snapshots.watermark()),
+            timestamp: environment.snapshots.visible().timestamp(),
         };
         environment.checkpoints.write()?;
         Ok(backup)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  trees whose memtables hold back too much log are drained
-//!  T = watermark                  dictionaries as of T
+//!  T = what is visible            dictionaries as of T
 //!  each tree: pin the root        microseconds; writers and mergers go on
 //!  each tree: store changed nodes
 //!  blockfile: mark the moment     every segment those roots name is kept
@@ -175,7 +175,7 @@ impl Checkpointer {
         }
         self.pruning.drop_invisible();
         let begin = clock.monotonic();
-        let timestamp = self.snapshots.watermark();
+        let timestamp = self.snapshots.visible().get();
         let dictionaries = self.listed_at(timestamp);
         let captures: Vec<_> = dictionaries
             .iter()
@@ -220,14 +220,14 @@ impl Checkpointer {
         let position = self.log.needed.lock().forget(flushed).min(log_end);
         let first = self.log.wal().first_lsn();
         debug_assert!(position >= first, "the log holds all that is needed of it");
-        let visible = self.snapshots.watermark();
+        let visible = self.snapshots.visible().get();
         assert!(timestamp <= visible, "a checkpoint holds what is visible");
         let root = CheckpointRoot {
             timestamp,
             log_end,
             next_dictionary: self.directory.next_id(),
             next_txn: self.live.next_id(),
-            time: self.order.lock().time,
+            time: self.time(),
             history_from: self.history.as_ref().map(|history| history.floor()),
             dictionaries: listed,
         };
@@ -273,6 +273,15 @@ impl Checkpointer {
             }
         }
         self.health.check(finish(Root::Change(&change)))
+    }
+
+    /// The newest time of what the checkpoint holds. Times of commits that may be overwritten, and given
+    /// again, are not among them.
+    fn time(&self) -> u64 {
+        match &self.history {
+            Some(history) if self.snapshots.holds_back() => history.times().visible().time,
+            _ => self.order.lock().time,
+        }
     }
 
     /// Where no commit is on its way, the log's end is where everything after `timestamp` begins.

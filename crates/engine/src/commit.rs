@@ -10,12 +10,14 @@
 //!  writes  →  memtables      in parallel with other commits (a spill: becomes a layer)
 //!  publish                   in timestamp order; readers see all of it or nothing
 //!  open the locks
+//!  wait until it is visible  only where commits are held back
 //!  wait for the disk         only if asked
 //! ```
 //!
 //! Always true:
 //! 1. A failure before the record is in the log buffer leaves no trace. After it nothing can fail
-//!    but the wait for the disk, and then the commit is visible: [`Committed`].
+//!    but the waits: for the disk, and then the commit is visible ([`Committed`]); where commits are held
+//!    back, until it is visible, which it may never be ([`Submitted`]).
 //! 2. Every timestamp that was given is published, or the engine has stopped: a bug (a panic)
 //!    between the two would leave a gap that all later commits wait for ([`StopOnPanic`]).
 //!
@@ -32,6 +34,7 @@ use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::Sizes;
 use crate::snapshots::Snapshots;
+use crate::submitted::Submitted;
 use crate::times::Place;
 use crate::txn::{EngineTxn, Notes};
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
@@ -91,6 +94,7 @@ struct Chunks {
 }
 
 /// A commit whose record is in the log.
+#[derive(Clone, Copy)]
 struct Logged {
     timestamp: u64,
     /// The last of its cluster times, or 0.
@@ -144,6 +148,8 @@ impl Committer {
         }
         if !txn.has_writes() {
             let seen = txn.snapshot_timestamp();
+            // What it has read at the newest state is told once others may see it.
+            self.wait_visible(txn, seen.0)?;
             published(seen);
             drop(txn.holder.take());
             let durable = match durability {
@@ -153,6 +159,57 @@ impl Committer {
             };
             return Ok(Committed::new(seen.0, 0, durable));
         }
+        let held_back = self.snapshots.holds_back();
+        let mut published = Some(published);
+        let Logged { timestamp, time, end } = self.write(txn, |timestamp| {
+            if !held_back && let Some(published) = published.take() {
+                published(timestamp);
+            }
+        })?;
+        if held_back {
+            self.wait_visible(txn, timestamp)?;
+            if let Some(published) = published {
+                published(Timestamp(timestamp));
+            }
+        }
+        let is_synced = durability == Durability::Synced || self.syncs_each;
+        let durable = if is_synced { self.log.sync_to(end) } else { Ok(()) };
+        Ok(Committed::new(timestamp, time, durable))
+    }
+
+    /// Returns when a commit is visible.
+    fn wait_visible(&self, txn: &EngineTxn, timestamp: u64) -> Result<()> {
+        if self.snapshots.visible().get() >= timestamp {
+            return Ok(());
+        }
+        Submitted::of(txn.handle(), timestamp, 0, 0).wait()
+    }
+
+    /// As [`Committer::commit`], without waiting until it is visible or on disk.
+    pub(crate) fn submit(&self, txn: &mut EngineTxn) -> Result<Submitted> {
+        if txn.live.interrupt.is_set() {
+            return Err(Error::Interrupted);
+        }
+        if !txn.has_writes() {
+            let seen = txn.snapshot_timestamp().0;
+            drop(txn.holder.take());
+            return Ok(Submitted::of(txn.handle(), seen, 0, 0));
+        }
+        let Logged { timestamp, time, end } = self.write(txn, |_| {})?;
+        Ok(Submitted::of(txn.handle(), timestamp, time, end))
+    }
+
+    /// Commits became visible that were complete before.
+    pub(crate) fn became_visible(&self) {
+        self.schedule.became_visible();
+        if let Some(times) = &self.log.times {
+            times.settle(self.log.wal().synced_lsn());
+        }
+    }
+
+    /// Writes a transaction to the log and into the trees, calls `published` when it is complete, and opens
+    /// its locks.
+    fn write(&self, txn: &mut EngineTxn, published: impl FnOnce(Timestamp)) -> Result<Logged> {
         let noted = txn.notes.as_ref().map_or(0, |notes| notes.bytes());
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
@@ -173,7 +230,7 @@ impl Committer {
         let (tail, chunks, copy) = self.write_chunks(txn)?;
         let _guard = StopOnPanic(self);
         let logged = self.log_commit(txn, &tail, chunks.as_ref(), priority);
-        let Logged { timestamp, time, end } = match logged {
+        let logged = match logged {
             Ok(logged) => logged,
             Err(error) => {
                 self.abandon_chunks(txn.id(), chunks.as_ref());
@@ -181,6 +238,7 @@ impl Committer {
             }
         };
         // The log has it now.
+        let Logged { timestamp, end, .. } = logged;
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
         drop((tail, copy));
@@ -191,19 +249,20 @@ impl Committer {
         if !self.snapshots.publish(timestamp) {
             return Err(self.health.stop("an earlier commit was never published"));
         }
-        let visible = self.snapshots.watermark();
-        debug_assert!(visible >= timestamp, "what is published is visible");
+        debug_assert!(self.snapshots.complete().get() >= timestamp, "what is published is complete");
         if let Some(times) = &self.log.times {
             times.published(end, self.log.wal().synced_lsn());
+        }
+        if self.snapshots.holds_back() {
+            // It may have been said to be committed before.
+            self.schedule.became_visible();
         }
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
         COMMITS.set(COMMITS.get() + 1);
         self.after_commit(txn, &grown);
-        let is_synced = durability == Durability::Synced || self.syncs_each;
-        let durable = if is_synced { self.log.sync_to(end) } else { Ok(()) };
-        Ok(Committed::new(timestamp, time, durable))
+        Ok(logged)
     }
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
@@ -369,8 +428,9 @@ impl Committer {
             dictionary.written_at(timestamp);
             let mut grew = false;
             if let Some(spill) = txn.writes.spilled() {
-                dictionary.tree.adopt(spill, id, timestamp, self.snapshots.watermark());
-                self.schedule.queue.add(id);
+                let visible = self.snapshots.visible().get();
+                dictionary.tree.adopt(spill, id, timestamp, visible, || dictionary.newest_write());
+                self.schedule.add_layer(&dictionary);
                 grew = true;
             }
             for (key, value) in txn.writes.in_memory(id) {
@@ -398,7 +458,8 @@ impl Committer {
     fn release_locks(&self, txn: &mut EngineTxn, timestamp: u64) {
         if let Some(owner) = txn.holder.take() {
             txn.unpin();
-            // After publishing: whoever begins from now on has it in its snapshot.
+            // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
+            // held back, is below it as long as it is not visible.
             let remember = self.snapshots.oldest_watching() < timestamp;
             owner.release(remember.then_some(timestamp));
         }

@@ -11,7 +11,10 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
 use crate::txn::EngineTxn;
-use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
+use crate::submitted::Submitted;
+use crate::{
+    Complete, DictionaryId, DictionaryOptions, Error, Result, TxnOptions, Visible, recovery,
+};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::ReadPool;
@@ -86,6 +89,13 @@ impl Engine {
         EngineTxn::begin(self.0.handles.mine(), options)
     }
 
+    /// Starts a transaction that reads the newest complete state, whether readers see it yet or not: of a
+    /// single statement that writes. What it answers may be told once that state is visible
+    /// ([`Engine::wait_visible`]).
+    pub fn begin_newest(&self, options: TxnOptions) -> EngineTxn {
+        EngineTxn::begin_newest(self.0.handles.mine(), options)
+    }
+
     pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
         self.0.handles.mine()
     }
@@ -122,8 +132,31 @@ impl Engine {
     }
 
     /// The newest commit that readers see.
-    pub fn newest_commit(&self) -> crate::Timestamp {
-        crate::Timestamp(self.environment().snapshots.watermark())
+    pub fn visible(&self) -> Visible {
+        self.environment().snapshots.visible()
+    }
+
+    /// The newest commit such that it and all before it are in their trees, whether readers see them or
+    /// not.
+    pub fn complete(&self) -> Complete {
+        self.environment().snapshots.complete()
+    }
+
+    /// Every commit up to here is on a majority of the set, so readers may see it; what is not complete yet
+    /// they see when it is. Only for [`Showing::Committed`](crate::Showing::Committed).
+    ///
+    /// # Errors
+    /// The engine shows every complete commit.
+    pub fn committed(&self, timestamp: crate::Timestamp) -> Result<()> {
+        self.environment().committed(timestamp.0)
+    }
+
+    /// Returns once readers see this commit: what a statement answers that has read it before they did.
+    ///
+    /// # Errors
+    /// As [`crate::Submitted::wait`].
+    pub fn wait_visible(&self, timestamp: crate::Timestamp) -> Result<()> {
+        Submitted::of(self.0.handles.mine(), timestamp.0, 0, 0).wait()
     }
 
     /// The history, where one is kept.

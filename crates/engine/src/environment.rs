@@ -96,7 +96,7 @@ impl Environment {
         let clock = &os.clock;
         let sizes = options.sizes;
         let (health, counters) = (Arc::new(Health::default()), Arc::new(Counters::new(&registry)));
-        let (snapshots, may_wait) = (Arc::new(Snapshots::default()), Arc::new(MayWait::default()));
+        let (snapshots, may_wait) = (Arc::new(Snapshots::new(options.showing)), Arc::new(MayWait::default()));
         let directory = Arc::new(Directory::new(&trees, sizes));
         let live = Arc::new(LiveTxns::new(Arc::clone(clock)));
         let times = options.history.map(|_| Arc::new(Times::new(&snapshots, clock)));
@@ -249,6 +249,18 @@ impl Environment {
         self.log.wake.notify();
         self.threads.join();
         self.trees.readers.stop();
+    }
+
+    /// Every commit up to here is on a majority of the set.
+    pub(crate) fn committed(&self, timestamp: u64) -> Result<()> {
+        if !self.snapshots.holds_back() {
+            let text = "every complete commit is shown: none is held back".to_owned();
+            return Err(Error::InvalidOption(text));
+        }
+        if self.snapshots.committed(timestamp) {
+            self.commits.became_visible();
+        }
+        Ok(())
     }
 
     /// A failed write or sync below stops the engine; a full disk and damage do not.

@@ -57,6 +57,13 @@ pub enum Error {
     /// The transaction was killed.
     #[error("transaction was killed")]
     Interrupted,
+    /// The commit was written, and is not known to be on a majority of the set: it may become visible, or
+    /// be overwritten.
+    #[error("the commit is not decided yet")]
+    Undecided,
+    /// Another member's commits have taken the place of this one: nobody has seen it, nobody will.
+    #[error("the commit was overwritten")]
+    Overwritten,
     /// The history does not reach back to the time that was asked for, or no longer does.
     #[error("the history no longer reaches back to the time that was asked for")]
     HistoryLost,

@@ -45,10 +45,12 @@ mod stats;
 mod step;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
+mod submitted;
 mod times;
 mod tuning;
 mod txn;
 mod types;
+mod watermarks;
 mod writes;
 mod writeset;
 
@@ -72,9 +74,12 @@ pub use options::{
 };
 pub use recovery::Recovered;
 pub use rewrite::Rewrite;
-pub use settings::{Background, Options, Sizes};
+pub use settings::{Background, Options, Showing, Sizes};
 pub use snapshot::Snapshot;
+pub use snapshots::CommitState;
 pub use sorter::{Sorted, Sorter};
 pub use stats::{Pages, Stats};
+pub use submitted::Submitted;
 pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_VALUE_BYTES, Savepoint};
 pub use types::{Committed, Timestamp, Value};
+pub use watermarks::{Complete, Visible};

@@ -202,6 +202,8 @@ fn open_trees(
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
+    // A checkpoint holds nothing that was not.
+    environment.snapshots.committed(root.timestamp);
     environment.snapshots.start_at(root.timestamp);
     Ok(flushed)
 }
@@ -400,8 +402,10 @@ impl Redo<'_> {
         self.finish_batch()?;
         for id in spill.spaces() {
             if let Some(dictionary) = self.environment.directory.find(id) {
-                dictionary.tree.adopt(spill, id, timestamp, self.complete);
-                self.environment.schedule.queue.add(id);
+                let flushed = self.environment.snapshots.visible().get();
+                let newest = || dictionary.newest_write();
+                dictionary.tree.adopt(spill, id, timestamp, flushed.min(self.complete), newest);
+                self.environment.schedule.add_layer(&dictionary);
             }
         }
         Ok(())

@@ -39,7 +39,9 @@ use activity::ActivityMeter;
 use cachetable::CacheTable;
 use load::{CleanerLoad, IdleWork, Load, ReadBackoff, TreeLoad};
 use os::{Clock, Padded};
+use parking_lot::Mutex;
 use queue::{Queue, WorkQueue};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,6 +53,9 @@ const TUNING: &Tuning = &Tuning::STANDARD;
 pub(crate) struct Scheduler {
     pub(crate) queue: Padded<WorkQueue>,
     activity: ActivityMeter,
+    /// Where commits are held back, the sealed layers that are not all visible: (a commit at or behind
+    /// their newest, dictionary).
+    held_layers: Mutex<BTreeSet<(u64, u64)>>,
     /// Until when background work backs off for foreground reads, in microseconds of the monotonic
     /// clock.
     read_backoff_until: AtomicU64,
@@ -93,6 +98,7 @@ impl Scheduler {
         Self {
             queue: Padded::default(),
             activity: ActivityMeter::default(),
+            held_layers: Mutex::default(),
             read_backoff_until: AtomicU64::new(0),
             no_space: AtomicBool::new(false),
             last_clean: AtomicU64::new(0),

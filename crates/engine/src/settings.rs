@@ -18,6 +18,17 @@ pub enum Background {
     ManualThreads,
 }
 
+/// Which commits readers are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Showing {
+    /// Every complete one.
+    #[default]
+    Complete,
+    /// Those that [`crate::Engine::committed`] has named: of a set with several voters, where what is in
+    /// this log only may be overwritten. Needs a history.
+    Committed,
+}
+
 /// The settings of an engine. [`Options::new`] gives the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -52,6 +63,8 @@ pub struct Options {
     /// How much history is kept; `None` keeps none: commits have no times, and the log goes as soon
     /// as redo does not need it.
     pub history: Option<HistoryOptions>,
+    /// Which commits readers are shown.
+    pub showing: Showing,
     /// Who does the background work.
     pub background: Background,
     /// Sizes that tests make tiny.
@@ -120,6 +133,7 @@ impl Options {
             compress_before_eviction: None,
             locktree_max_memory: None,
             history: None,
+            showing: Showing::default(),
             background: Background::Threads,
             sizes: Sizes::default(),
         }
@@ -134,6 +148,10 @@ impl Options {
         }
         if self.fs_redzone_percent > 90 {
             let text = format!("fsRedzone of {} percent is above 90", self.fs_redzone_percent);
+            return Err(Error::InvalidOption(text));
+        }
+        if self.showing == Showing::Committed && self.history.is_none() {
+            let text = "commits that may be overwritten need a history".to_owned();
             return Err(Error::InvalidOption(text));
         }
         let cache = self.cache_size;

@@ -107,7 +107,7 @@ impl Snapshot {
         if let Some(readers) = &self.readers {
             let handle = self.pinned.handle();
             readers.lock_range(handle, dictionary, &range, Mode::Shared)?;
-            let pinned = Pinned::new(handle);
+            let pinned = Pinned::newest(handle);
             let dictionary = handle.directory.newest(dictionary)?;
             return Ok(Cursor::over_tree(&dictionary, range, direction, &pinned, writes));
         }

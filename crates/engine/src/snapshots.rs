@@ -1,24 +1,33 @@
-//! Which commits are visible, and which old states somebody still reads.
+//! Which commits are complete and which visible, and which old states somebody still reads.
 //!
 //! What is always true:
-//! 1. The watermark moves in timestamp order, and only over commits whose every write is in its
-//!    tree: no reader sees half a commit.
+//! 1. The complete watermark moves in timestamp order, and only over commits whose every write is in its
+//!    tree; the visible one is never above it: no reader sees half a commit.
 //! 2. Whoever asks what is still needed ([`Snapshots::oldest`], [`Snapshots::visibility`]) gets an
 //!    answer at or below every snapshot that lives or will be taken.
 //! 3. A kept state can be taken like that of now: its versions are all there, and so
 //!    are the dictionaries it sees. Only the lock table does not remember the commits since.
 //! 4. A commit is newer than no snapshot that [`Watch::Commits`], or [`Snapshots::oldest_watching`]
 //!    is below it: the lock table remembers commits for those transactions alone.
+//! 5. Only who [`Watch::Newest`] reads above the visible watermark, at the complete one.
 //!
 //! Snapshots are registered per stripe, so that threads that begin and end them do not meet. The
 //! price is paid by those who ask, who look at every stripe. Why 2 holds without a common lock: a
 //! stripe's first snapshot is announced and then the watermark read again; the one who asks reads
-//! the watermark and then the announcements; one of the two sees the other.
+//! the watermark and then the announcements; one of the two sees the other. Of those who read at the
+//! complete watermark as well: it is not below the visible one, which is what who asks reads.
 
+mod held_back;
 mod kept_states;
 
+pub use held_back::CommitState;
+pub(crate) use held_back::CommitWaiter;
+
 use crate::handle::EngineHandle;
+use crate::watermarks::{Complete, Visible};
+use crate::Showing;
 use ftree::Visibility;
+use held_back::HeldBack;
 use kept_states::KeptStates;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
@@ -37,12 +46,14 @@ const YIELDS: u32 = 16;
 const NONE: u64 = u64::MAX;
 
 pub(crate) struct Snapshots {
-    watermark: Padded<AtomicU64>,
-    /// Of those who [`Watch::Nothing`], and of those who [`Watch::Commits`].
-    stripes: [Box<[Padded<Stripe>; STRIPES]>; 2],
+    complete: Padded<AtomicU64>,
+    /// Commits are held back until they are said to be committed; without it what is complete is visible.
+    held_back: Option<Box<HeldBack>>,
+    /// One for each [`Watch`].
+    stripes: [Box<[Padded<Stripe>; STRIPES]>; 3],
     kept_states: KeptStates,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
-    complete: Box<[AtomicU64]>,
+    ring: Box<[AtomicU64]>,
     /// Some commit will never be complete: nobody waits for the watermark any more.
     abandoned: AtomicBool,
     /// Commits that wait until the watermark has moved.
@@ -58,6 +69,8 @@ pub(crate) enum Watch {
     Nothing,
     /// Whether a key that it locks was committed to since.
     Commits,
+    /// Nothing; it reads what is complete, visible or not.
+    Newest,
 }
 
 struct Stripe {
@@ -76,8 +89,12 @@ struct Live {
     spent: usize,
 }
 
-impl Default for Snapshots {
-    fn default() -> Self {
+impl Snapshots {
+    pub(crate) fn new(showing: Showing) -> Self {
+        let held_back = match showing {
+            Showing::Complete => None,
+            Showing::Committed => Some(Box::default()),
+        };
         let stripe = |_| {
             Padded(Stripe {
                 oldest: AtomicU64::new(NONE),
@@ -86,38 +103,83 @@ impl Default for Snapshots {
             })
         };
         Self {
-            watermark: Padded::default(),
+            complete: Padded::default(),
+            held_back,
             stripes: std::array::from_fn(|_| Box::new(std::array::from_fn(stripe))),
             kept_states: KeptStates::default(),
-            complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
+            ring: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             abandoned: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
             wait_lock: Mutex::new(()),
             advanced: Condvar::new(),
         }
     }
-}
 
-impl Snapshots {
-    /// Every commit up to here is visible.
-    pub(crate) fn watermark(&self) -> u64 {
-        self.watermark.load(Ordering::SeqCst)
+    /// Every commit up to here is complete.
+    pub(crate) fn complete(&self) -> Complete {
+        Complete::at(self.complete.load(Ordering::SeqCst))
     }
 
-    /// Sets the first watermark, before anybody reads.
-    pub(crate) fn start_at(&self, watermark: u64) {
-        self.watermark.store(watermark, Ordering::SeqCst);
+    /// Every commit up to here is visible.
+    pub(crate) fn visible(&self) -> Visible {
+        match &self.held_back {
+            None => Visible::at(self.complete.load(Ordering::SeqCst)),
+            Some(held_back) => held_back.visible(),
+        }
+    }
+
+    /// Whether commits are held back until they are said to be committed.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.held_back.is_some()
+    }
+
+    /// Sets the first complete watermark, before anybody reads. Where commits are held back, none above
+    /// what was said to be committed becomes visible by it.
+    pub(crate) fn start_at(&self, complete: u64) {
+        self.complete.store(complete, Ordering::SeqCst);
+        self.settle();
+    }
+
+    /// Every commit up to here is on a majority of the set; says whether more became visible.
+    pub(crate) fn committed(&self, timestamp: u64) -> bool {
+        if let Some(held_back) = &self.held_back {
+            held_back.commit(timestamp);
+        }
+        self.settle()
+    }
+
+    /// Up to here commits are said to be committed; without holding back that is everything.
+    pub(crate) fn committed_to(&self) -> u64 {
+        self.held_back.as_ref().map_or(u64::MAX, |held_back| held_back.committed())
+    }
+
+    fn settle(&self) -> bool {
+        self.held_back.as_ref().is_some_and(|held_back| held_back.settle(self.complete()))
+    }
+
+    /// To be told when a commit becomes visible; `None` where it is.
+    pub(crate) fn until_visible(&self, timestamp: u64) -> Option<Arc<CommitWaiter>> {
+        self.held_back.as_ref().and_then(|held_back| held_back.wait_for(timestamp))
+    }
+
+    /// What is read now by who asks for this.
+    fn now(&self, watch: Watch) -> u64 {
+        match watch {
+            Watch::Nothing | Watch::Commits => self.visible().get(),
+            Watch::Newest => self.complete().get(),
+        }
     }
 
     /// Registers a snapshot of now in a stripe; says its timestamp.
     fn register(&self, watch: Watch, stripe: usize) -> u64 {
         let stripe = self.stripe(watch, stripe);
         let mut live = stripe.live.lock();
-        let mut timestamp = self.watermark();
-        if live.queue.is_empty() {
+        let mut timestamp = self.now(watch);
+        // The complete watermark goes back where commits are overwritten.
+        if live.queue.front().is_none_or(|(oldest, _)| *oldest > timestamp) {
             loop {
                 stripe.oldest.store(timestamp, Ordering::SeqCst);
-                let now = self.watermark();
+                let now = self.now(watch);
                 if now == timestamp {
                     break;
                 }
@@ -158,14 +220,14 @@ impl Snapshots {
 
     /// At or below the oldest timestamp anybody reads at, now or later. Takes no lock.
     pub(crate) fn oldest(&self) -> u64 {
-        let horizon = self.watermark();
+        let horizon = self.visible().get();
         let announced = self.stripes.iter().map(|stripes| announced_in(stripes));
         announced.fold(horizon, u64::min).min(self.kept_states.oldest_reader())
     }
 
     /// As [`Snapshots::oldest`], of those who [`Watch::Commits`].
     pub(crate) fn oldest_watching(&self) -> u64 {
-        let horizon = self.watermark();
+        let horizon = self.visible().get();
         horizon.min(announced_in(&self.stripes[Watch::Commits as usize]))
     }
 
@@ -177,19 +239,21 @@ impl Snapshots {
     /// Keeps every state from `since` on, or none beyond what is read. What was let go does not
     /// come back.
     pub(crate) fn keep_history(&self, since: Option<u64>) {
-        self.kept_states.keep(since, || self.watermark());
+        self.kept_states.keep(since, || self.visible());
     }
 
     /// What merges must keep.
     pub(crate) fn visibility(&self) -> Visibility {
         // First: whoever registers in a stripe that was looked at sees at least this watermark.
-        let horizon = self.watermark();
+        let visible = self.visible();
         let mut timestamps = Vec::new();
         for stripe in self.stripes.iter().flat_map(|stripes| stripes.iter()) {
             timestamps.extend(stripe.live.lock().timestamps());
         }
         let floor = self.kept_states.tell(&mut timestamps);
-        Visibility::new(horizon.min(floor), &timestamps)
+        let visibility = Visibility::new(visible.get().min(floor), &timestamps);
+        // On disk nothing is ever undone.
+        if self.holds_back() { visibility.draining_to(visible.get()) } else { visibility }
     }
 
     /// How many snapshots are out.
@@ -206,13 +270,14 @@ impl Snapshots {
     /// passed `timestamp`. False where it never will: see [`Snapshots::abandon`].
     #[must_use]
     pub(crate) fn publish(&self, timestamp: u64) -> bool {
-        let watermark = self.watermark();
-        assert!(timestamp > watermark, "commit {timestamp} is published twice");
-        if watermark + 1 == timestamp {
+        let complete = self.complete().get();
+        assert!(timestamp > complete, "commit {timestamp} is published twice");
+        if complete + 1 == timestamp {
             // It is the next one, and nobody else moves the watermark over it: threads that
             // commit one after the other do not meet in the ring.
-            self.watermark.store(timestamp, Ordering::SeqCst);
+            self.complete.store(timestamp, Ordering::SeqCst);
             self.advance(true);
+            self.settle();
             return true;
         }
         // Its slot's last user must have been passed.
@@ -222,6 +287,7 @@ impl Snapshots {
         let before = self.slot(timestamp).swap(timestamp, Ordering::SeqCst);
         assert!(before < timestamp, "a slot of the ring is used again by a later commit");
         self.advance(false);
+        self.settle();
         self.wait_for(timestamp)
     }
 
@@ -236,10 +302,10 @@ impl Snapshots {
     /// commits that complete at once, the later store (into the ring, or of the watermark) is
     /// followed by a look that sees the earlier one: none is left behind.
     fn advance(&self, mut moved: bool) {
-        let mut at = self.watermark();
+        let mut at = self.complete().get();
         while self.slot(at + 1).load(Ordering::SeqCst) == at + 1 {
             let (from, to) = (at, at + 1);
-            match self.watermark.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.complete.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => (at, moved) = (to, true),
                 Err(now) => at = now,
             }
@@ -251,13 +317,13 @@ impl Snapshots {
     }
 
     fn slot(&self, timestamp: u64) -> &AtomicU64 {
-        &self.complete[timestamp as usize % RING]
+        &self.ring[timestamp as usize % RING]
     }
 
     /// Returns when the watermark is at or past `timestamp`, or nobody waits any more: false.
     fn wait_for(&self, timestamp: u64) -> bool {
         for look in 0..SPINS + YIELDS {
-            if self.watermark() >= timestamp {
+            if self.complete().get() >= timestamp {
                 return true;
             }
             if look < SPINS {
@@ -269,7 +335,7 @@ impl Snapshots {
         let mut guard = self.wait_lock.lock();
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let passed = loop {
-            if self.watermark() >= timestamp {
+            if self.complete().get() >= timestamp {
                 break true;
             }
             if self.abandoned.load(Ordering::SeqCst) {
@@ -288,12 +354,17 @@ fn announced_in(stripes: &[Padded<Stripe>; STRIPES]) -> u64 {
 }
 
 impl Live {
-    /// A snapshot of now: none in the queue is newer.
+    /// A snapshot of now: none in the queue is newer, unless what it read was overwritten since.
     fn add(&mut self, timestamp: u64) {
-        let newest = self.queue.back().map_or(0, |(newest, _)| *newest);
-        debug_assert!(newest <= timestamp, "snapshots are taken in their order");
         match self.queue.back_mut() {
             Some((newest, count)) if *newest == timestamp => *count += 1,
+            Some((newest, _)) if *newest > timestamp => match self.place(timestamp) {
+                Ok(at) => {
+                    self.spent -= usize::from(self.queue[at].1 == 0);
+                    self.queue[at].1 += 1;
+                }
+                Err(at) => self.queue.insert(at, (timestamp, 1)),
+            },
             _ => self.queue.push_back((timestamp, 1)),
         }
     }
@@ -361,20 +432,33 @@ impl Pinned {
     /// The state as of now, of somebody who asks the lock table for this.
     pub(crate) fn watching(watch: Watch, handle: &Arc<EngineHandle>) -> Self {
         let timestamp = handle.snapshots.register(watch, handle.stripe());
-        debug_assert!(timestamp <= handle.snapshots.watermark(), "only complete commits are seen");
+        debug_assert!(
+            timestamp <= handle.snapshots.complete().get(),
+            "only complete commits are seen"
+        );
         Self { timestamp, watch, is_past: false, handle: Arc::clone(handle), registered: true }
     }
 
     /// A kept state; `None` where it is gone, or yet to come.
     pub(crate) fn past(handle: &Arc<EngineHandle>, timestamp: u64) -> Option<Self> {
         let snapshots = &handle.snapshots;
-        snapshots.kept_states.enter(timestamp, || snapshots.watermark()).then(|| Self {
+        snapshots.kept_states.enter(timestamp, || snapshots.visible()).then(|| Self {
             timestamp,
             watch: Watch::Nothing,
             is_past: true,
             handle: Arc::clone(handle),
             registered: true,
         })
+    }
+
+    /// The newest complete state, visible or not.
+    pub(crate) fn newest(handle: &Arc<EngineHandle>) -> Self {
+        Self::watching(Watch::Newest, handle)
+    }
+
+    /// What it asks the lock table for.
+    pub(crate) fn watch(&self) -> Watch {
+        self.watch
     }
 
     /// Whether the lock table knows of every commit since, but for those it says it forgot.

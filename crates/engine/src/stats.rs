@@ -38,7 +38,9 @@ pub struct Stats {
     /// Transactions committed with writes.
     pub commits: u64,
     /// The newest visible commit.
-    pub newest_commit: Timestamp,
+    pub visible_commit: Timestamp,
+    /// The newest complete one: the same, unless commits are held back.
+    pub complete_commit: Timestamp,
     /// The oldest commit a snapshot reads at.
     pub oldest_snapshot: Timestamp,
     /// Live snapshots.
@@ -126,7 +128,8 @@ impl Environment {
             log_synced: wal.synced_lsn(),
             log_end: wal.next_lsn(),
             commits: self.counters.commits.get(),
-            newest_commit: Timestamp(self.snapshots.watermark()),
+            visible_commit: self.snapshots.visible().timestamp(),
+            complete_commit: self.snapshots.complete().timestamp(),
             oldest_snapshot: Timestamp(self.snapshots.oldest()),
             snapshots: self.snapshots.live(),
             live_txns: self.live.count(),
@@ -183,7 +186,7 @@ impl Environment {
 
     /// Checks one tree, or with `None` all of them, against its own rules. Reads every page.
     pub(crate) fn verify(&self, dictionary: Option<crate::DictionaryId>) -> Result<()> {
-        let newest = self.snapshots.watermark();
+        let newest = self.snapshots.visible().get();
         for found in self.directory.all() {
             let wanted = dictionary.is_none_or(|wanted| wanted.0 == found.id);
             if wanted && found.visible_at(newest) {

@@ -100,13 +100,13 @@ impl Times {
 
     /// The log is on disk up to `synced`: what is visible of it becomes durable.
     pub(crate) fn settle(&self, synced: u64) {
-        let watermark = self.snapshots.watermark();
+        let visible = self.snapshots.visible().get();
         let mut inner = self.inner.lock();
         let Inner { given, durable } = &mut *inner;
         let before = durable.time;
         while let Some(place) = given.front()
             && place.end <= synced
-            && place.timestamp <= watermark
+            && place.timestamp <= visible
         {
             *durable = *place;
             given.pop_front();
@@ -137,9 +137,9 @@ impl Times {
     /// The newest commit that readers see now, and its last time.
     pub(crate) fn visible(&self) -> Place {
         let inner = self.inner.lock();
-        let watermark = self.snapshots.watermark();
-        debug_assert!(inner.durable.timestamp <= watermark, "what is durable is visible");
-        let behind = inner.given.partition_point(|place| place.timestamp <= watermark);
+        let visible = self.snapshots.visible().get();
+        debug_assert!(inner.durable.timestamp <= visible, "what is durable is visible");
+        let behind = inner.given.partition_point(|place| place.timestamp <= visible);
         let newest = behind.checked_sub(1).and_then(|at| inner.given.get(at));
         newest.copied().unwrap_or(inner.durable)
     }
@@ -176,9 +176,10 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Showing;
 
     fn times() -> (Arc<Snapshots>, Times) {
-        let snapshots = Arc::new(Snapshots::default());
+        let snapshots = Arc::new(Snapshots::new(Showing::Complete));
         let times = Times::new(&snapshots, &os::Os::real().clock);
         (snapshots, times)
     }

@@ -20,8 +20,8 @@ use crate::live::LiveTxn;
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
 use crate::{
-    Committed, DictionaryId, DictionaryOptions, Durability, Error, OnConflict, Result, Timestamp,
-    TxnOptions,
+    Committed, DictionaryId, DictionaryOptions, Durability, Error, OnConflict, Result, Submitted,
+    Timestamp, TxnOptions,
 };
 use charge::Charge;
 use locktree::Owner;
@@ -86,6 +86,11 @@ impl EngineTxn {
         Self::begin_at(options, Pinned::watching(watch, handle))
     }
 
+    /// Reads the newest complete state.
+    pub(crate) fn begin_newest(handle: &Arc<EngineHandle>, options: TxnOptions) -> Self {
+        Self::begin_at(options, Pinned::newest(handle))
+    }
+
     pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
         let handle = Arc::clone(pinned.handle());
         let live = handle.live.begin(handle.stripe(), pinned.timestamp);
@@ -127,7 +132,11 @@ impl EngineTxn {
     /// Moves the snapshot to now; locks and writes stay. For single statements that retry.
     pub fn refresh_snapshot(&mut self) {
         let handle = Arc::clone(self.pinned.handle());
-        self.pinned = Pinned::watching(self.options.on_conflict.watch(), &handle);
+        let watch = match self.pinned.watch() {
+            Watch::Newest => Watch::Newest,
+            Watch::Nothing | Watch::Commits => self.options.on_conflict.watch(),
+        };
+        self.pinned = Pinned::watching(watch, &handle);
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
@@ -201,6 +210,12 @@ impl EngineTxn {
         handle.commits.commit(&mut self, durability, published)
     }
 
+    /// As [`EngineTxn::commit`], but does not wait until readers see it, nor for the disk.
+    pub fn submit(mut self) -> Result<Submitted> {
+        let handle = Arc::clone(self.pinned.handle());
+        handle.commits.submit(&mut self)
+    }
+
     /// Forgets the writes and opens the locks.
     pub fn abort(self) {}
 
@@ -223,6 +238,10 @@ impl EngineTxn {
             return Err(Error::Interrupted);
         }
         self.environment().health.check_open()
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        self.pinned.handle()
     }
 
     fn environment(&self) -> &Environment {

@@ -39,6 +39,8 @@ pub(crate) struct MemTable {
     sealed: AtomicBool,
     /// Every commit up to here had finished inserting when the table was sealed.
     flushed_ts: AtomicU64,
+    /// Nothing in it is newer, where that is known; set before the sealed table is shown to anybody.
+    newest_ts: AtomicU64,
     cache: Arc<CacheTable>,
 }
 
@@ -61,6 +63,7 @@ impl MemTable {
             makers: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
             flushed_ts: AtomicU64::new(0),
+            newest_ts: AtomicU64::new(0),
             cache: Arc::clone(cache),
         }
     }
@@ -129,6 +132,16 @@ impl MemTable {
 
     pub(crate) fn flushed_ts(&self) -> u64 {
         self.flushed_ts.load(Ordering::Relaxed)
+    }
+
+    /// It is sealed, and nothing in it is newer than this.
+    pub(crate) fn set_newest_ts(&self, newest_ts: u64) {
+        self.newest_ts.store(newest_ts, Ordering::Relaxed);
+    }
+
+    /// A timestamp at or above all in it; 0 where nobody asks for one.
+    pub(crate) fn newest_ts(&self) -> u64 {
+        self.newest_ts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn entries(&self) -> u64 {

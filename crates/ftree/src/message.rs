@@ -185,6 +185,8 @@ pub enum Direction {
 pub struct Visibility {
     horizon: u64,
     live: Vec<u64>,
+    /// What is newer stays in memory, where that is asked for.
+    drains_to: Option<u64>,
 }
 
 impl Visibility {
@@ -195,7 +197,19 @@ impl Visibility {
         live.push(horizon);
         live.sort_unstable_by(|a, b| b.cmp(a));
         live.dedup();
-        Self { horizon, live }
+        Self { horizon, live, drains_to: None }
+    }
+
+    /// And what is newer than this stays in memory: it may be overwritten
+    /// ([`Tree::forget_after`](crate::Tree::forget_after)), and on disk nothing is undone.
+    #[must_use]
+    pub fn draining_to(self, timestamp: u64) -> Self {
+        Self { drains_to: Some(timestamp), ..self }
+    }
+
+    /// See [`Visibility::draining_to`].
+    pub(crate) fn drains_to(&self) -> Option<u64> {
+        self.drains_to
     }
 
     /// Nobody reads the past: only the newest version of each key at `horizon` and all later

@@ -43,6 +43,11 @@ impl Overlay {
         })
     }
 
+    /// The commit.
+    pub(crate) fn ts(&self) -> u64 {
+        self.ts
+    }
+
     pub(crate) fn flushed_ts(&self) -> u64 {
         self.flushed_ts.load(Ordering::Relaxed)
     }

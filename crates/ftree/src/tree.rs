@@ -318,6 +318,14 @@ impl Tree {
     /// promises that every commit up to it has finished inserting; later ones may be inside too.
     /// Where nothing was inserted, the tree's flushed timestamp moves up all the same.
     pub fn seal(&self, flushed_ts: u64) -> bool {
+        self.seal_below(flushed_ts, || 0)
+    }
+
+    /// As [`Tree::seal`] where versions may have to stay in memory ([`Visibility::draining_to`]): `newest` is
+    /// asked when no insert begins any more, and nothing sealed is newer than it says.
+    ///
+    /// [`Visibility::draining_to`]: crate::Visibility::draining_to
+    pub fn seal_below(&self, flushed_ts: u64, newest: impl FnOnce() -> u64) -> bool {
         let _swap = self.publish.lock();
         let state = self.pin();
         let mut next = State {
@@ -331,6 +339,7 @@ impl Tree {
         let full = state.active.entries() > 0;
         if full {
             state.active.seal(flushed_ts);
+            state.active.set_newest_ts(newest());
             next.sealed.insert(0, Layer::Table(Arc::clone(&state.active)));
             next.active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         } else if let Some(newest) = state.sealed.first() {
@@ -345,8 +354,15 @@ impl Tree {
 
     /// Makes the writes of one space of a spill part of this tree, as commit `ts`, in one step
     /// whatever their number. As with [`Tree::insert`] the caller made them durable and holds
-    /// their locks; `flushed_ts` is as for [`Tree::seal`]. Touches no disk.
-    pub fn adopt(&self, spill: &SpillTree, space: u64, ts: u64, flushed_ts: u64) {
+    /// their locks; `flushed_ts` and `newest` are as for [`Tree::seal_below`]. Touches no disk.
+    pub fn adopt(
+        &self,
+        spill: &SpillTree,
+        space: u64,
+        ts: u64,
+        flushed_ts: u64,
+        newest: impl FnOnce() -> u64,
+    ) {
         let _swap = self.publish.lock();
         let state = self.pin();
         let mut sealed = state.sealed.clone();
@@ -355,6 +371,7 @@ impl Tree {
         // other keys: it may stay above.
         if active.entries() > 0 {
             active.seal(flushed_ts);
+            active.set_newest_ts(newest());
             sealed.insert(0, Layer::Table(active));
             active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         }

@@ -211,7 +211,7 @@ fn adopted_spill_is_one_commit_before_while_and_after_it_is_drained() {
                 for (key, value) in &writes {
                     spill.write(7, key, value.as_deref(), false).unwrap();
                 }
-                tree.adopt(&spill, 7, ts, ts - 1);
+                tree.adopt(&spill, 7, ts, ts - 1, || 0);
                 for (key, value) in writes {
                     model.entry(key).or_default().push((ts, value));
                 }

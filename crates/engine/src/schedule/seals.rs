@@ -50,13 +50,35 @@ impl Scheduler {
         }
     }
 
-    /// Seals a dictionary's memtable at the watermark and queues it to be drained.
+    /// Seals a dictionary's memtable at what is visible and queues it to be drained.
     pub(crate) fn seal(&self, dictionary: &Dictionary) {
-        // Read before the seal: every commit up to it has finished inserting.
-        let watermark = self.snapshots.watermark();
-        if dictionary.tree.seal(watermark) {
+        // Read before the seal: every commit up to it has finished inserting. What is complete and not
+        // visible may be overwritten, and its timestamps given again: the tree must not say it has them.
+        let visible = self.snapshots.visible().get();
+        if dictionary.tree.seal_below(visible, || dictionary.newest_write()) {
             self.counters.seals.inc();
-            self.queue.add(dictionary.id);
+            self.add_layer(dictionary);
+        }
+    }
+
+    /// A dictionary has a layer more to be drained, now or once all of it is visible.
+    pub(crate) fn add_layer(&self, dictionary: &Dictionary) {
+        if self.snapshots.holds_back() {
+            self.held_layers.lock().insert((dictionary.newest_write(), dictionary.id));
+        }
+        // Also then: it may have become visible meanwhile.
+        self.queue.add(dictionary.id);
+    }
+
+    /// More is visible: layers that waited for that may be drained.
+    pub(crate) fn became_visible(&self) {
+        let visible = self.snapshots.visible().get();
+        let mut held = self.held_layers.lock();
+        while let Some(&(newest, id)) = held.first()
+            && newest <= visible
+        {
+            held.pop_first();
+            self.queue.add(id);
         }
     }
 
@@ -75,14 +97,18 @@ impl Scheduler {
         }
     }
 
-    /// Empties one tree's memtables, as they are now, into its runs.
+    /// Empties one tree's memtables, as they are now, into its runs; those that hold commits which are not
+    /// visible yet stay.
     pub(crate) fn drain(&self, dictionary: &Dictionary) -> Result<()> {
         self.seal(dictionary);
         while dictionary.tree.debt().sealed > 0 {
             let worked = self.work_on(dictionary, Effort::Needed);
-            if self.health.check(worked)? == Progress::Busy {
+            match self.health.check(worked)? {
                 // A flusher is at it.
-                self.clock.sleep(TUNING.beside_others);
+                Progress::Busy => self.clock.sleep(TUNING.beside_others),
+                // What is left waits to become visible.
+                Progress::Idle if self.snapshots.holds_back() => return Ok(()),
+                _ => {}
             }
             self.account(dictionary);
         }

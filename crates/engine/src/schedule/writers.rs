@@ -96,6 +96,10 @@ impl Scheduler {
             if !self.has_flushers || self.memory.total() <= hard || self.found_no_space() {
                 return Ok(());
             }
+            // Nothing of what is replayed becomes visible by waiting.
+            if self.snapshots.holds_back() && self.queue.len() == 0 {
+                return Ok(());
+            }
             self.note_filling(self.memory.total(), &self.budget_load());
             self.memory.room.wait(TUNING.room_check, || self.is_full());
         }

@@ -3,9 +3,10 @@
 //! What is always true:
 //! 1. A merge keeps every version from the floor on, and what the readers below it see: the floor
 //!    and the readers are told together, under the lock under which a reader is let in.
-//! 2. The floor is at or below the watermark and only rises, until none are kept; what it passed does
+//! 2. The floor is at or below the visible watermark and only rises, until none are kept; what it passed does
 //!    not come back.
 
+use crate::watermarks::Visible;
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -34,22 +35,22 @@ impl Default for KeptStates {
 }
 
 impl KeptStates {
-    /// Keeps every state from `since` on, or none beyond what is read. `watermark` is asked under
+    /// Keeps every state from `since` on, or none beyond what is read. `visible` is asked under
     /// the lock: a merge that has not heard of it knew an older one.
-    pub(crate) fn keep(&self, since: Option<u64>, watermark: impl FnOnce() -> u64) {
+    pub(crate) fn keep(&self, since: Option<u64>, visible: impl FnOnce() -> Visible) {
         let mut inner = self.inner.lock();
         inner.floor = since.map_or(NONE, |since| {
-            let watermark = watermark();
-            let before = if inner.floor == NONE { watermark } else { inner.floor };
-            assert!(before <= watermark, "states are kept of what is complete");
-            since.max(before).min(watermark)
+            let visible = visible().get();
+            let before = if inner.floor == NONE { visible } else { inner.floor };
+            assert!(before <= visible, "states are kept of what is visible");
+            since.max(before).min(visible)
         });
     }
 
     /// Lets a reader in at a kept state; false where that is gone, or yet to come.
-    pub(crate) fn enter(&self, timestamp: u64, watermark: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn enter(&self, timestamp: u64, visible: impl FnOnce() -> Visible) -> bool {
         let mut inner = self.inner.lock();
-        let kept = timestamp >= inner.floor && timestamp <= watermark();
+        let kept = timestamp >= inner.floor && timestamp <= visible().get();
         if kept {
             self.count(&mut inner, timestamp);
         }
@@ -114,26 +115,26 @@ mod tests {
     #[test]
     fn states_are_kept_from_where_it_was_asked_for() {
         let kept_states = KeptStates::default();
-        assert!(!kept_states.enter(10, || 10), "nothing is kept by itself");
-        kept_states.keep(Some(7), || 10);
-        assert!(!kept_states.enter(9, || 14), "it was gone already");
-        assert!(!kept_states.enter(15, || 14), "it has not come yet");
-        assert!(kept_states.enter(12, || 14));
+        assert!(!kept_states.enter(10, || Visible::at(10)), "nothing is kept by itself");
+        kept_states.keep(Some(7), || Visible::at(10));
+        assert!(!kept_states.enter(9, || Visible::at(14)), "it was gone already");
+        assert!(!kept_states.enter(15, || Visible::at(14)), "it has not come yet");
+        assert!(kept_states.enter(12, || Visible::at(14)));
         let told = || {
             let mut readers = Vec::new();
             (kept_states.tell(&mut readers), readers)
         };
         assert_eq!((told(), kept_states.oldest_reader()), ((10, vec![12]), 12));
-        kept_states.keep(Some(13), || 14);
+        kept_states.keep(Some(13), || Visible::at(14));
         assert_eq!((told(), kept_states.oldest_kept()), ((13, vec![12]), 12));
         kept_states.enter_again(12);
         kept_states.leave(12);
         assert_eq!(kept_states.readers(), 1);
         kept_states.leave(12);
         assert_eq!((told(), kept_states.oldest_kept()), ((13, vec![]), 13));
-        kept_states.keep(Some(11), || 14);
-        assert!(!kept_states.enter(12, || 14), "it was let go");
-        kept_states.keep(None, || 14);
+        kept_states.keep(Some(11), || Visible::at(14));
+        assert!(!kept_states.enter(12, || Visible::at(14)), "it was let go");
+        kept_states.keep(None, || Visible::at(14));
         assert_eq!((kept_states.oldest_kept(), kept_states.oldest_reader()), (NONE, NONE));
     }
 }

@@ -6,23 +6,23 @@ use std::sync::atomic::AtomicBool;
 
 #[test]
 fn watermark_waits_for_the_commit_before() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     snapshots.start_at(4);
     std::thread::scope(|scope| {
         let late = scope.spawn(|| snapshots.publish(6));
         while snapshots.slot(6).load(Ordering::SeqCst) != 6 {
             yield_now();
         }
-        assert_eq!(snapshots.watermark(), 4);
+        assert_eq!(snapshots.complete().get(), 4);
         assert!(!late.is_finished());
         assert!(snapshots.publish(5));
     });
-    assert_eq!(snapshots.watermark(), 6);
+    assert_eq!(snapshots.complete().get(), 6);
 }
 
 #[test]
 fn commit_that_sleeps_is_woken_by_the_one_before() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     std::thread::scope(|scope| {
         for timestamp in [4, 3, 2] {
             let snapshots = &snapshots;
@@ -33,12 +33,12 @@ fn commit_that_sleeps_is_woken_by_the_one_before() {
         }
         assert!(snapshots.publish(1));
     });
-    assert_eq!(snapshots.watermark(), 4);
+    assert_eq!(snapshots.complete().get(), 4);
 }
 
 #[test]
 fn commits_behind_one_that_is_never_published_stop_waiting() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     std::thread::scope(|scope| {
         // The last one waits for its slot in the ring.
         let waiting = [2, 3, 2 + RING as u64].map(|timestamp| {
@@ -53,12 +53,12 @@ fn commits_behind_one_that_is_never_published_stop_waiting() {
             assert!(!waiting.join().unwrap());
         }
     });
-    assert_eq!(snapshots.watermark(), 0);
+    assert_eq!(snapshots.complete().get(), 0);
 }
 
 #[test]
 fn more_commits_than_the_ring_holds_pass_in_order() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -66,17 +66,17 @@ fn more_commits_than_the_ring_holds_pass_in_order() {
                 for _ in 0..RING {
                     let timestamp = next.fetch_add(1, Ordering::SeqCst) + 1;
                     assert!(snapshots.publish(timestamp));
-                    assert!(snapshots.watermark() >= timestamp, "it sees its own commit");
+                    assert!(snapshots.complete().get() >= timestamp, "it sees its own commit");
                 }
             });
         }
     });
-    assert_eq!(snapshots.watermark(), 4 * RING as u64);
+    assert_eq!(snapshots.complete().get(), 4 * RING as u64);
 }
 
 #[test]
 fn oldest_is_the_oldest_that_lives() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let first = snapshots.register(Watch::Nothing, 0);
     assert!(snapshots.publish(1));
     let second = snapshots.register(Watch::Nothing, 3);
@@ -92,7 +92,7 @@ fn oldest_is_the_oldest_that_lives() {
 
 #[test]
 fn commits_are_remembered_for_those_who_watch_alone() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let reads = snapshots.register(Watch::Nothing, 0);
     assert!(snapshots.publish(1));
     assert_eq!((snapshots.oldest(), snapshots.oldest_watching()), (0, 1));
@@ -107,7 +107,7 @@ fn commits_are_remembered_for_those_who_watch_alone() {
 
 #[test]
 fn short_snapshots_behind_a_long_one_take_no_room() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let long = snapshots.register(Watch::Nothing, 0);
     let mut previous = snapshots.register(Watch::Nothing, 0);
     for timestamp in 1..1000 {
@@ -123,7 +123,7 @@ fn short_snapshots_behind_a_long_one_take_no_room() {
 
 #[test]
 fn random_snapshots_agree_with_a_map() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let mut live: BTreeMap<u64, usize> = BTreeMap::new();
     let mut held: Vec<(usize, u64)> = Vec::new();
     let (mut random, mut timestamp) = (1_u64, 0);
@@ -160,7 +160,7 @@ fn random_snapshots_agree_with_a_map() {
 
 #[test]
 fn nobody_registers_below_what_was_said_to_be_the_oldest() {
-    let snapshots = Snapshots::default();
+    let snapshots = Snapshots::new(Showing::Complete);
     let done = AtomicBool::new(false);
     // The greatest answer to `oldest` so far: a snapshot taken after it must not be older.
     let said = AtomicU64::new(0);

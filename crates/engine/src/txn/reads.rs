@@ -106,7 +106,7 @@ impl EngineTxn {
         if let Some(readers) = self.holder.readers() {
             let handle = self.pinned.handle();
             readers.lock_range(handle, dictionary, &range, mode)?;
-            let pinned = Pinned::new(handle);
+            let pinned = Pinned::newest(handle);
             let found = handle.directory.newest(dictionary)?;
             return Ok(Cursor::over_tree(&found, range, direction, &pinned, own));
         }

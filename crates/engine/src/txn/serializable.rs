@@ -36,7 +36,7 @@ impl EngineTxn {
             return Err(error);
         }
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
-        let mut txn = Self::begin(handle, options);
+        let mut txn = Self::begin_newest(handle, options);
         if let Some(owner) = txn.holder.take() {
             txn.holder = Holder::Shared(SharedLocks::new(owner, timeout));
         }

@@ -359,7 +359,7 @@ fn history_after_a_crash_is_what_survived() {
             let (mut txn, mut told) = write(&engine, &mut random)?;
             txn.set_span(2);
             let durable = if n % 3 == 0 { Durability::Synced } else { Durability::Buffered };
-            let before = engine.newest_commit().0;
+            let before = engine.visible().timestamp().0;
             told.timestamp = before + 1;
             all.push(told);
             txn.commit(durable)?.durable()?;
@@ -384,7 +384,7 @@ fn history_after_a_crash_is_what_survived() {
             sim.crash();
             let kept = HistoryOptions { bytes: 40 << 10, min_age: Duration::ZERO };
             let engine = open(&sim.reboot_with(survival), with_history(kept)).unwrap();
-            let newest = engine.newest_commit().0;
+            let newest = engine.visible().timestamp().0;
             let found = everything(&engine);
             assert_eq!(found.last().map_or(0, |told| told.timestamp), newest, "crash at {at}");
             assert!(found.is_sorted_by(|left, right| left.times.1 < right.times.0));

@@ -47,8 +47,8 @@ fn every_state_of_the_window_is_read_as_it_was() {
         let sim = SimOs::new(seed);
         let engine = open(&sim.os(), tiny()).unwrap();
         let mut random = Gen::new(seed);
-        engine.keep_history(Some(engine.newest_commit()));
-        let first = engine.newest_commit().0;
+        engine.keep_history(Some(engine.visible().timestamp()));
+        let first = engine.visible().timestamp().0;
         let (mut newest, mut states) = (State::new(), BTreeMap::from([(first, State::new())]));
         for round in 0..800_u64 {
             let at = commit(&engine, &mut random, &mut newest).0;
@@ -67,9 +67,9 @@ fn every_state_of_the_window_is_read_as_it_was() {
             assert_eq!(state(&snapshot), states[&past], "seed {seed}, state {past} at {at}");
         }
         assert!(engine.stats().merges > 0, "nothing was merged");
-        assert!(engine.snapshot_at(Timestamp(engine.newest_commit().0 + 1)).is_none());
+        assert!(engine.snapshot_at(Timestamp(engine.visible().timestamp().0 + 1)).is_none());
         engine.keep_history(None);
-        assert!(engine.snapshot_at(engine.newest_commit()).is_none());
+        assert!(engine.snapshot_at(engine.visible().timestamp()).is_none());
         engine.verify_all().unwrap();
     }
 }
@@ -77,7 +77,7 @@ fn every_state_of_the_window_is_read_as_it_was() {
 #[test]
 fn writer_upon_a_past_state_conflicts_with_what_came_since() {
     let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
-    engine.keep_history(Some(engine.newest_commit()));
+    engine.keep_history(Some(engine.visible().timestamp()));
     let put = |key: &[u8]| {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(ROOT, key, b"v").unwrap();
@@ -102,7 +102,7 @@ fn writer_upon_a_past_state_conflicts_with_what_came_since() {
 #[test]
 fn versions_outside_the_window_are_let_go() {
     let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
-    engine.keep_history(Some(engine.newest_commit()));
+    engine.keep_history(Some(engine.visible().timestamp()));
     let mut random = Gen::new(2);
     let rounds = 1500;
     for round in 0..rounds {

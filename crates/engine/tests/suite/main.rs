@@ -11,6 +11,7 @@ mod api;
 mod bank;
 mod crash;
 mod damage;
+mod held_back;
 mod history;
 mod kept_states;
 mod large;

@@ -40,6 +40,14 @@ impl Layer {
         }
     }
 
+    /// A timestamp at or above all in it; 0 where nobody asks for one.
+    pub(crate) fn newest_ts(&self) -> u64 {
+        match self {
+            Layer::Table(table) => table.newest_ts(),
+            Layer::Overlay(overlay) => overlay.ts(),
+        }
+    }
+
     pub(crate) fn raise_flushed_ts(&self, flushed_ts: u64) {
         match self {
             Layer::Table(table) => table.raise_flushed_ts(flushed_ts),

@@ -84,7 +84,7 @@ impl Tree {
     /// from one thread. After an error nothing is lost, and the same work is tried again by the
     /// next call.
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
-        let (plan, claim) = match self.choose(visibility.oldest(), effort) {
+        let (plan, claim) = match self.choose(visibility, effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
             Chosen::None(progress) => return Ok(progress),
         };

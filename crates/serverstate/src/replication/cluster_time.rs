@@ -204,7 +204,7 @@ impl ClusterClock {
 
     /// The time of the newest state. Reading moves nothing: only commits do.
     pub fn now(&self) -> Timestamp {
-        let newest = self.catalog.engine().newest_commit().0;
+        let newest = self.catalog.engine().visible().timestamp().0;
         if newest <= self.seen.load(Ordering::Acquire) {
             return unpack(self.newest.load(Ordering::Acquire));
         }

@@ -8,6 +8,7 @@
 use super::claims::{Area, Claim, ClaimTable};
 use super::policy::{self, DrainLoad, NoUnit, NodeBudget, NodeLoad, NodeNeed};
 use super::{Effort, Layer, Progress, Tree};
+use crate::message::Visibility;
 use crate::node::{Child, NEEDED, Node, Score};
 use crate::options::TreeOptions;
 use crate::segment::Bounds;
@@ -68,12 +69,15 @@ pub(super) enum Chosen<'a> {
 
 impl Tree {
     /// The most urgent unit that meets no claim, claimed.
-    pub(super) fn choose(&self, oldest: u64, effort: Effort) -> Chosen<'_> {
+    pub(super) fn choose(&self, visibility: &Visibility, effort: Effort) -> Chosen<'_> {
         let mut claims = self.claims.table();
         // Pinned behind the lock: what was published by a unit that holds no claim any more is
         // in it.
         let state = self.pin();
-        let layer = state.sealed.last();
+        let may_drain = |layer: &&Layer| {
+            policy::may_be_drained(layer.newest_ts(), visibility.drains_to())
+        };
+        let layer = state.sealed.last().filter(may_drain);
         let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
         let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
         let urgent = state.root.score_below;
@@ -124,7 +128,7 @@ impl Tree {
             return Chosen::Unit(plan, self.claims.claim_drain(&mut claims));
         }
         if plan.is_none() && reach.garbage {
-            plan = garbage(&claims, &state.root, oldest);
+            plan = garbage(&claims, &state.root, visibility.oldest());
         }
         if plan.is_none() && reach.light {
             plan = lightly_compressed(&claims, &state.root);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | how much a call does | [`reach`] |
 //! | whether a memtable is drained before anything else | [`drain_comes_first`] |
+//! | whether a layer may go to disk | [`may_be_drained`] |
 //! | what a node needs most | [`node_needs`] |
 //! | what is said where no unit was found | [`without_unit`] |
 //! | whether entries of a memtable pass a node | [`goes_direct`] |
@@ -67,6 +68,12 @@ pub(super) fn reach(effort: Effort) -> Reach {
         garbage: matches!(effort, Effort::Idle | Effort::Quiet),
         light: effort == Effort::Quiet,
     }
+}
+
+/// Whether a layer may go to disk whose newest version is at or below `newest`: not as long as some of it
+/// may be overwritten, where commits above `drains_to` may (ADR 38).
+pub(super) fn may_be_drained(newest: u64, drains_to: Option<u64>) -> bool {
+    drains_to.is_none_or(|drains_to| newest <= drains_to)
 }
 
 /// What has happened since the last drain, and what waits.

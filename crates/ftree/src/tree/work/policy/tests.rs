@@ -89,6 +89,19 @@ fn drains_come_first_but_for_what_is_overdue() {
 }
 
 #[test]
+fn layers_that_may_be_overwritten_stay_in_memory() {
+    check(
+        &[
+            ("nothing may be overwritten", (90, None), true, "what is complete is visible"),
+            ("all of it is visible", (90, Some(90)), true, "nobody takes it back any more"),
+            ("some of it is not", (91, Some(90)), false, "on disk nothing is undone (ADR 38)"),
+            ("a layer of nobody's commits", (0, Some(0)), true, "a spill's own tree"),
+        ],
+        |(newest, drains_to)| may_be_drained(*newest, *drains_to),
+    );
+}
+
+#[test]
 fn nodes_get_what_they_need_most() {
     let needed = NodeBudget { bytes: 800, most_merged: 1600, runs: 8, tier: 4, only_needed: true };
     let idle = NodeBudget { only_needed: false, ..needed };

@@ -1,0 +1,189 @@
+//! Commits that are complete and not yet to be seen: how far they may be, and who waits for it.
+//!
+//! Always true:
+//! 1. The visible watermark is at or below both the complete one and what is committed, and only rises.
+//! 2. Whoever waits for a commit is told once: that it is visible, or that it will never be. Those whose
+//!    commit is passed are woken, oldest first, and nobody else.
+//!
+//! Whoever moves one of the two it is the lesser of stores that one first and reads the other then: of
+//! two that do so at once, one sees both.
+
+use super::{Complete, Visible};
+use os::sync::atomic::{AtomicU64, Ordering};
+use os::sync::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What became of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitState {
+    /// It is complete, and not to be seen yet.
+    Pending,
+    /// Readers see it.
+    Visible,
+    /// Something else has taken its place: nobody ever sees it.
+    Overwritten,
+}
+
+/// Who waits for one commit.
+pub(crate) struct CommitWaiter {
+    state: Mutex<CommitState>,
+    told: Condvar,
+}
+
+impl CommitWaiter {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(CommitState::Pending), told: Condvar::new() })
+    }
+
+    pub(crate) fn state(&self) -> CommitState {
+        *self.state.lock()
+    }
+
+    /// Returns what is known when it is decided, or after `time`.
+    pub(crate) fn wait(&self, time: Duration) -> CommitState {
+        let mut state = self.state.lock();
+        if *state == CommitState::Pending {
+            let _woken = self.told.wait_for(&mut state, time);
+        }
+        *state
+    }
+
+    fn tell(&self, state: CommitState) {
+        *self.state.lock() = state;
+        self.told.notify_all();
+    }
+}
+
+/// Those who wait, by commit; of one commit in the order in which they came.
+#[derive(Default)]
+struct Waiters {
+    list: BTreeMap<(u64, u64), Arc<CommitWaiter>>,
+    next: u64,
+}
+
+/// See above.
+#[derive(Default)]
+pub(super) struct HeldBack {
+    committed: AtomicU64,
+    visible: AtomicU64,
+    waiters: Mutex<Waiters>,
+}
+
+impl HeldBack {
+    pub(super) fn visible(&self) -> Visible {
+        Visible::at(self.visible.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::SeqCst)
+    }
+
+    /// Sets both, before anybody reads.
+    pub(super) fn start_at(&self, committed: u64, complete: Complete) {
+        self.committed.store(committed, Ordering::SeqCst);
+        self.visible.store(committed.min(complete.get()), Ordering::SeqCst);
+    }
+
+    /// Every commit up to here is on a majority; the caller settles then.
+    pub(super) fn commit(&self, timestamp: u64) {
+        self.committed.fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    /// Moves the visible watermark to where it may be, and tells those who wait; says whether it moved.
+    pub(super) fn settle(&self, complete: Complete) -> bool {
+        let now = complete.get().min(self.committed());
+        if self.visible.fetch_max(now, Ordering::SeqCst) >= now {
+            return false;
+        }
+        let mut waiters = self.waiters.lock();
+        while let Some(first) = waiters.list.first_entry()
+            && first.key().0 <= now
+        {
+            first.remove().tell(CommitState::Visible);
+        }
+        true
+    }
+
+    /// Somebody waits for a commit; `None` where it is visible.
+    pub(super) fn wait_for(&self, timestamp: u64) -> Option<Arc<CommitWaiter>> {
+        // Under the lock: whoever moves the watermark takes it afterwards.
+        let mut waiters = self.waiters.lock();
+        if self.visible().get() >= timestamp {
+            return None;
+        }
+        let waiter = CommitWaiter::new();
+        let number = waiters.next;
+        waiters.next += 1;
+        waiters.list.insert((timestamp, number), Arc::clone(&waiter));
+        Some(waiter)
+    }
+
+    /// Commits above `timestamp` will never be seen.
+    pub(super) fn overwrite(&self, timestamp: u64) {
+        let mut waiters = self.waiters.lock();
+        for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {
+            waiter.tell(CommitState::Overwritten);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_is_the_lesser_of_complete_and_committed() {
+        let held = HeldBack::default();
+        held.start_at(3, Complete::at(5));
+        for (committed, complete, moved, visible) in [
+            (3, 9, false, 3),
+            (7, 9, true, 7),
+            (7, 12, false, 7),
+            (20, 12, true, 12),
+            (20, 19, true, 19),
+            // Old news.
+            (15, 19, false, 19),
+            (15, 30, true, 20),
+        ] {
+            held.commit(committed);
+            assert_eq!(held.settle(Complete::at(complete)), moved, "{committed}, {complete}");
+            assert_eq!(held.visible(), Visible::at(visible), "{committed}, {complete}");
+        }
+    }
+
+    #[test]
+    fn those_whose_commit_is_passed_are_told_and_nobody_else() {
+        let held = HeldBack::default();
+        let wait = |timestamp| held.wait_for(timestamp).unwrap();
+        let (late, early, twin, middle) = (wait(9), wait(2), wait(2), wait(5));
+        held.commit(4);
+        assert!(held.settle(Complete::at(100)));
+        let states = || [&early, &twin, &middle, &late].map(|waiter| waiter.state());
+        use CommitState::{Overwritten, Pending, Visible};
+        assert_eq!(states(), [Visible, Visible, Pending, Pending]);
+        assert!(held.wait_for(4).is_none());
+        held.overwrite(5);
+        assert_eq!(states(), [Visible, Visible, Pending, Overwritten]);
+        // The number is given again: who waited for the first one is not told of the second.
+        let again = wait(9);
+        held.commit(9);
+        held.settle(Complete::at(9));
+        assert_eq!(states(), [Visible, Visible, Visible, Overwritten]);
+        assert_eq!(again.wait(Duration::ZERO), Visible);
+        assert_eq!(held.waiters.lock().list.len(), 0);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken() {
+        let held = HeldBack::default();
+        let waiter = held.wait_for(1).unwrap();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| waiter.wait(Duration::from_mins(1)));
+            held.commit(1);
+            held.settle(Complete::at(1));
+            assert_eq!(sleeper.join().unwrap(), CommitState::Visible);
+        });
+    }
+}

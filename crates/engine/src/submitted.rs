@@ -1,0 +1,83 @@
+//! A commit that was written and not waited for.
+//!
+//! Always true: it is in the log and in the trees. Whether readers see it is asked here; where the engine
+//! shows every complete commit they do already.
+
+use crate::handle::EngineHandle;
+use crate::snapshots::{CommitState, CommitWaiter};
+use crate::{Error, Result, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often who waits looks whether its operation goes on.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A commit on its way to be visible. Dropping it changes nothing for the commit.
+#[must_use = "whether readers see the commit is in here"]
+pub struct Submitted {
+    handle: Arc<EngineHandle>,
+    timestamp: Timestamp,
+    time: u64,
+    end: u64,
+    /// `None` where it was visible from the first.
+    waiter: Option<Arc<CommitWaiter>>,
+}
+
+impl Submitted {
+    /// The commit `timestamp`, complete or to come, whose record ends at `end`.
+    pub(crate) fn of(handle: &Arc<EngineHandle>, timestamp: u64, time: u64, end: u64) -> Self {
+        Self {
+            waiter: handle.snapshots.until_visible(timestamp),
+            handle: Arc::clone(handle),
+            timestamp: Timestamp(timestamp),
+            time,
+            end,
+        }
+    }
+
+    /// Where it stands among all commits, unless it is overwritten.
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// The last of its cluster times; 0 where no history is kept, or nothing was written.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// What became of it so far.
+    pub fn state(&self) -> CommitState {
+        self.waiter.as_ref().map_or(CommitState::Visible, |waiter| waiter.state())
+    }
+
+    /// Returns once readers see it.
+    ///
+    /// # Errors
+    /// [`Error::Overwritten`]: nobody ever will. [`Error::Undecided`]: the operation of this thread may not
+    /// go on waiting; the commit may still become visible. [`Error::Stopped`]: the engine has stopped, the
+    /// next start finds out.
+    pub fn wait(&self) -> Result<()> {
+        let Some(waiter) = &self.waiter else { return Ok(()) };
+        loop {
+            match waiter.wait(LOOK) {
+                CommitState::Visible => return Ok(()),
+                CommitState::Overwritten => return Err(Error::Overwritten),
+                CommitState::Pending => {
+                    self.handle.health.check_running()?;
+                    self.handle.may_wait.check().map_err(|_| Error::Undecided)?;
+                }
+            }
+        }
+    }
+
+    /// Returns once its record is on this member's disk.
+    pub fn sync(&self) -> Result<()> {
+        self.handle.log.sync_to(self.end)
+    }
+}
+
+impl std::fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Submitted({} {:?})", self.timestamp.0, self.state())
+    }
+}
