@@ -249,7 +249,10 @@ impl Committer {
         if !self.snapshots.publish(timestamp) {
             return Err(self.health.stop("an earlier commit was never published"));
         }
-        debug_assert!(self.snapshots.complete().get() >= timestamp, "what is published is complete");
+        debug_assert!(
+            self.snapshots.complete().get() >= timestamp,
+            "what is published is complete"
+        );
         if let Some(times) = &self.log.times {
             times.published(end, self.log.wal().synced_lsn());
         }

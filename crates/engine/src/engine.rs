@@ -10,8 +10,8 @@ use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
-use crate::txn::EngineTxn;
 use crate::submitted::Submitted;
+use crate::txn::EngineTxn;
 use crate::{
     Complete, DictionaryId, DictionaryOptions, Error, Result, TxnOptions, Visible, recovery,
 };

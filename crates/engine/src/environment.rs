@@ -96,7 +96,8 @@ impl Environment {
         let clock = &os.clock;
         let sizes = options.sizes;
         let (health, counters) = (Arc::new(Health::default()), Arc::new(Counters::new(&registry)));
-        let (snapshots, may_wait) = (Arc::new(Snapshots::new(options.showing)), Arc::new(MayWait::default()));
+        let (snapshots, may_wait) =
+            (Arc::new(Snapshots::new(options.showing)), Arc::new(MayWait::default()));
         let directory = Arc::new(Directory::new(&trees, sizes));
         let live = Arc::new(LiveTxns::new(Arc::clone(clock)));
         let times = options.history.map(|_| Arc::new(Times::new(&snapshots, clock)));

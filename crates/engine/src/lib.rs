@@ -43,9 +43,9 @@ mod snapshots;
 mod sorter;
 mod stats;
 mod step;
+mod submitted;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
-mod submitted;
 mod times;
 mod tuning;
 mod txn;

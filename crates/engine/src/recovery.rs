@@ -102,6 +102,10 @@ pub(crate) fn recover(
     environment.directory.taken_below(root.next_dictionary);
     environment.live.taken_below(root.next_txn);
     let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
+    // A checkpoint holds nothing that may be overwritten. It is visible once it is complete again: memtables
+    // that are sealed meanwhile say that they hold all that is visible.
+    environment.snapshots.committed(root.timestamp);
+    environment.snapshots.start_at(newest);
     let threads = environment.options.background == Background::Threads;
     let mut redo = Redo {
         environment,
@@ -202,9 +206,6 @@ fn open_trees(
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
-    // A checkpoint holds nothing that was not.
-    environment.snapshots.committed(root.timestamp);
-    environment.snapshots.start_at(root.timestamp);
     Ok(flushed)
 }
 

@@ -23,9 +23,9 @@ mod kept_states;
 pub use held_back::CommitState;
 pub(crate) use held_back::CommitWaiter;
 
+use crate::Showing;
 use crate::handle::EngineHandle;
 use crate::watermarks::{Complete, Visible};
-use crate::Showing;
 use ftree::Visibility;
 use held_back::HeldBack;
 use kept_states::KeptStates;
@@ -146,11 +146,6 @@ impl Snapshots {
             held_back.commit(timestamp);
         }
         self.settle()
-    }
-
-    /// Up to here commits are said to be committed; without holding back that is everything.
-    pub(crate) fn committed_to(&self) -> u64 {
-        self.held_back.as_ref().map_or(u64::MAX, |held_back| held_back.committed())
     }
 
     fn settle(&self) -> bool {

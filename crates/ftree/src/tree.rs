@@ -5,11 +5,13 @@
 //!    see it whole; nobody waits for a reader.
 //! 2. For one key, what lies higher (active, sealed layers, runs from the root down, leaf) is newer,
 //!    or the same version again (a replay): a read stops at the first version it can see.
-//! 3. States are swapped under `publish`, held for the swap only.
+//! 3. States are swapped under `publish`, held for the swap only, or while memtables are built anew
+//!    without what is forgotten.
 //!
 //! Lock order: claims → pins; `publish` → pins; `imaging` alone.
 
 mod cursor;
+mod forget;
 mod image;
 mod layer;
 mod pins;

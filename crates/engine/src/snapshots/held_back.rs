@@ -80,12 +80,6 @@ impl HeldBack {
         self.committed.load(Ordering::SeqCst)
     }
 
-    /// Sets both, before anybody reads.
-    pub(super) fn start_at(&self, committed: u64, complete: Complete) {
-        self.committed.store(committed, Ordering::SeqCst);
-        self.visible.store(committed.min(complete.get()), Ordering::SeqCst);
-    }
-
     /// Every commit up to here is on a majority; the caller settles then.
     pub(super) fn commit(&self, timestamp: u64) {
         self.committed.fetch_max(timestamp, Ordering::SeqCst);
@@ -121,6 +115,7 @@ impl HeldBack {
     }
 
     /// Commits above `timestamp` will never be seen.
+    #[cfg(test)]
     pub(super) fn overwrite(&self, timestamp: u64) {
         let mut waiters = self.waiters.lock();
         for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {
@@ -131,12 +126,16 @@ impl HeldBack {
 
 #[cfg(test)]
 mod tests {
+    use super::CommitState::{Overwritten, Pending};
     use super::*;
+
+    const SHOWN: CommitState = CommitState::Visible;
 
     #[test]
     fn visible_is_the_lesser_of_complete_and_committed() {
         let held = HeldBack::default();
-        held.start_at(3, Complete::at(5));
+        held.commit(3);
+        held.settle(Complete::at(5));
         for (committed, complete, moved, visible) in [
             (3, 9, false, 3),
             (7, 9, true, 7),
@@ -161,17 +160,16 @@ mod tests {
         held.commit(4);
         assert!(held.settle(Complete::at(100)));
         let states = || [&early, &twin, &middle, &late].map(|waiter| waiter.state());
-        use CommitState::{Overwritten, Pending, Visible};
-        assert_eq!(states(), [Visible, Visible, Pending, Pending]);
+        assert_eq!(states(), [SHOWN, SHOWN, Pending, Pending]);
         assert!(held.wait_for(4).is_none());
         held.overwrite(5);
-        assert_eq!(states(), [Visible, Visible, Pending, Overwritten]);
+        assert_eq!(states(), [SHOWN, SHOWN, Pending, Overwritten]);
         // The number is given again: who waited for the first one is not told of the second.
         let again = wait(9);
         held.commit(9);
         held.settle(Complete::at(9));
-        assert_eq!(states(), [Visible, Visible, Visible, Overwritten]);
-        assert_eq!(again.wait(Duration::ZERO), Visible);
+        assert_eq!(states(), [SHOWN, SHOWN, SHOWN, Overwritten]);
+        assert_eq!(again.wait(Duration::ZERO), SHOWN);
         assert_eq!(held.waiters.lock().list.len(), 0);
     }
 

@@ -74,9 +74,8 @@ impl Tree {
         // Pinned behind the lock: what was published by a unit that holds no claim any more is
         // in it.
         let state = self.pin();
-        let may_drain = |layer: &&Layer| {
-            policy::may_be_drained(layer.newest_ts(), visibility.drains_to())
-        };
+        let may_drain =
+            |layer: &&Layer| policy::may_be_drained(layer.newest_ts(), visibility.drains_to());
         let layer = state.sealed.last().filter(may_drain);
         let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
         let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
