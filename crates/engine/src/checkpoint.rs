@@ -17,7 +17,7 @@
 mod root;
 mod stats;
 
-pub(crate) use root::CheckpointRoot;
+pub(crate) use root::{CheckpointRoot, MemberRoot};
 pub use stats::CheckpointStats;
 
 use crate::commit_order::CommitOrder;
@@ -204,7 +204,7 @@ impl Checkpointer {
                 id: dictionary.id,
                 created: dictionary.created,
                 flushed: if quiescent { QUIESCENT } else { until },
-                options: dictionary.options(),
+                options: self.directory.options_at(dictionary, timestamp),
                 image: image.bytes().to_vec(),
             });
             images.push(image);
@@ -229,6 +229,7 @@ impl Checkpointer {
             next_txn: self.live.next_id(),
             time: self.time(),
             history_from: self.history.as_ref().map(|history| history.floor()),
+            member: self.member_at(timestamp),
             dictionaries: listed,
         };
         let finishing = clock.monotonic();
@@ -282,6 +283,20 @@ impl Checkpointer {
             Some(history) if self.snapshots.holds_back() => history.times().visible().time,
             _ => self.order.lock().time,
         }
+    }
+
+    /// What is to be known of a log in which tails were, or may be, overwritten.
+    fn member_at(&self, timestamp: u64) -> Option<MemberRoot> {
+        let voids = self.history.as_ref()?.voids();
+        let is_member = self.snapshots.holds_back() || !voids.ranges().is_empty();
+        let entry = || self.order.lock().entries.last_up_to(timestamp);
+        is_member.then(|| MemberRoot { entry: entry(), voids: voids.ranges().to_vec() })
+    }
+
+    /// Keeps checkpoints from being written meanwhile.
+    pub(crate) fn keep_out<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _last = self.state.last.lock();
+        work()
     }
 
     /// Where no commit is on its way, the log's end is where everything after `timestamp` begins.

@@ -291,7 +291,7 @@ impl Committer {
             });
             let head = records::chunk_head(txn.id(), chunks.count, self.history.is_some());
             let bytes = encoder.take();
-            self.log.append(&[&head, &bytes])?;
+            self.append(&[&head, &bytes])?;
             chunks.count += 1;
             Ok(())
         });
@@ -346,6 +346,38 @@ impl Committer {
         Ok(())
     }
 
+    /// Appends a record that has no timestamp. Where commits are held back it has its place in an entry.
+    fn append(&self, pieces: &[&[u8]]) -> Result<()> {
+        if self.snapshots.holds_back() {
+            self.append_in_order(pieces, |order, position, _| order.open.append(position, pieces))
+        } else {
+            self.log.append(pieces).map(drop)
+        }
+    }
+
+    /// Appends a record under the lock that orders commits, and calls `done` with the places where it begins
+    /// and ends.
+    pub(crate) fn append_in_order<T>(
+        &self,
+        pieces: &[&[u8]],
+        done: impl FnOnce(&mut CommitOrder, u64, u64) -> T,
+    ) -> Result<T> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        loop {
+            let mut order = self.order.lock();
+            let appended = self.log.wal().try_append(pieces, Priority::Ordinary);
+            if let Some(end) = self.health.check(appended)? {
+                let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
+                let done = done(&mut order, position, end);
+                drop(order);
+                self.log.grew(end);
+                return Ok(done);
+            }
+            drop(order);
+            self.health.check(self.log.wal().make_room(len, Priority::Ordinary))?;
+        }
+    }
+
     /// Takes the next timestamp and appends the commit record under it.
     fn log_commit(
         &self,
@@ -372,8 +404,14 @@ impl Committer {
             drop(order);
             self.health.check(self.log.wal().make_room(len, priority))?;
         };
-        order.newest = timestamp;
         let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
+        if self.snapshots.holds_back() {
+            // Positions are of this log alone.
+            let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
+            let head = records::commit_head(id, timestamp, count, sent);
+            order.open.append(position, &[head.bytes(), tail]);
+        }
+        order.newest = timestamp;
         let mut time = 0;
         if let (Some(history), Some(place)) = (&self.history, place) {
             time = place.last_time();
@@ -401,7 +439,7 @@ impl Committer {
         if let Some(chunks) = chunks {
             self.log.needed.lock().chunks_end(txn, chunks.position, None);
             // Only saves memory in a recovery; without it the chunks still count for nothing.
-            let _told = self.log.wal().append(&[&records::abort_record(txn)]);
+            let _told = self.append(&[&records::abort_record(txn)]);
         }
     }
 
@@ -446,7 +484,12 @@ impl Committer {
         }
         for (id, options) in &txn.reshaped {
             if let Some(dictionary) = self.directory.find(*id) {
-                self.directory.reshape(&dictionary, *options);
+                if self.snapshots.holds_back() {
+                    let visible = self.snapshots.visible();
+                    self.directory.reshape_held_back(&dictionary, *options, timestamp, visible);
+                } else {
+                    self.directory.reshape(&dictionary, *options);
+                }
             }
         }
         for id in &txn.dropped {

@@ -1,6 +1,10 @@
 //! What the lock that orders commits guards.
 //!
-//! Always true: both the timestamp and the cluster time given last only grow.
+//! Always true: both the timestamp and the cluster time given last only grow, but where a tail of the log is
+//! overwritten.
+
+use crate::entries::{Entries, OpenEntry};
+use std::collections::BTreeMap;
 
 /// Guarded by the lock that orders commits.
 #[derive(Default)]
@@ -11,6 +15,12 @@ pub(crate) struct CommitOrder {
     pub(crate) time: u64,
     /// The history wants to know of the first commit from this position on.
     pub(crate) next_history_point: u64,
+    /// What is not closed by an entry yet; only where commits are held back.
+    pub(crate) open: OpenEntry,
+    /// The entries of the set's log.
+    pub(crate) entries: Entries,
+    /// Of a leader's transactions whose commit has not come yet: where the first chunk is.
+    pub(crate) chunked: BTreeMap<u64, u64>,
     /// The log's index wants to know of the first commit from this position on.
     pub(crate) next_point: u64,
 }

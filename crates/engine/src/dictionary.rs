@@ -3,11 +3,12 @@
 //! A dictionary is in the directory from its commit on; a dropped one stays until no snapshot is
 //! old enough to see it.
 
-use crate::settings::Sizes;
+use crate::settings::{PlantedBug, Sizes};
+use crate::watermarks::Visible;
 use crate::{Compression, DictionaryId, DictionaryOptions, Error, Result};
 use ftree::{Context, Tree, TreeOptions};
 use os::{Padded, STRIPES};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -98,6 +99,15 @@ impl Dictionary {
         tree_flushed.max(self.quiescent_until.load(Ordering::SeqCst))
     }
 
+    /// Commits above `timestamp` have never been.
+    pub(crate) fn forget_after(&self, timestamp: u64) {
+        self.written.fetch_min(timestamp, Ordering::SeqCst);
+        if self.dropped.load(Ordering::SeqCst) > timestamp {
+            self.dropped.store(NEVER, Ordering::SeqCst);
+        }
+        self.tree.forget_after(timestamp);
+    }
+
     pub(crate) fn drop_at(&self, timestamp: u64) {
         self.dropped.fetch_min(timestamp, Ordering::SeqCst);
     }
@@ -140,6 +150,15 @@ pub(crate) struct Directory {
     /// What each stripe has looked up and is still in `map`. Locked before `map`.
     stripes: Box<[Padded<Stripe>; STRIPES]>,
     next: AtomicU64,
+    /// Changes of shape that are not visible yet, in the order of their commits.
+    reshapes: Mutex<Vec<Reshape>>,
+}
+
+/// A commit that changes a dictionary's shape, and what it was before.
+struct Reshape {
+    timestamp: u64,
+    dictionary: u64,
+    before: DictionaryOptions,
 }
 
 impl Directory {
@@ -152,6 +171,7 @@ impl Directory {
             map: RwLock::default(),
             stripes,
             next: AtomicU64::new(DictionaryId::ROOT.0 + 1),
+            reshapes: Mutex::default(),
         }
     }
 
@@ -178,6 +198,52 @@ impl Directory {
     /// Changes a dictionary's shape, as the commit at hand or the log says.
     pub(crate) fn reshape(&self, dictionary: &Dictionary, options: DictionaryOptions) {
         dictionary.reshape(options, self.shape(&options));
+    }
+
+    /// As [`Directory::reshape`], by a commit that may be void: it is remembered until it is visible.
+    pub(crate) fn reshape_held_back(
+        &self,
+        dictionary: &Dictionary,
+        options: DictionaryOptions,
+        timestamp: u64,
+        visible: Visible,
+    ) {
+        let mut reshapes = self.reshapes.lock();
+        reshapes.retain(|reshape| reshape.timestamp > visible.get());
+        let before = dictionary.options();
+        reshapes.push(Reshape { timestamp, dictionary: dictionary.id, before });
+        self.reshape(dictionary, options);
+    }
+
+    /// A dictionary's shape as of a commit that is visible.
+    pub(crate) fn options_at(&self, dictionary: &Dictionary, timestamp: u64) -> DictionaryOptions {
+        let reshapes = self.reshapes.lock();
+        let mut later = reshapes
+            .iter()
+            .filter(|reshape| reshape.dictionary == dictionary.id && reshape.timestamp > timestamp);
+        later.next().map_or_else(|| dictionary.options(), |reshape| reshape.before)
+    }
+
+    /// Commits above `timestamp` have never been. Returns the dictionaries that they made, which are gone.
+    pub(crate) fn forget_after(&self, timestamp: u64) -> Vec<Arc<Dictionary>> {
+        let reshapes = {
+            let mut reshapes = self.reshapes.lock();
+            let stay = reshapes.partition_point(|reshape| reshape.timestamp <= timestamp);
+            reshapes.split_off(stay)
+        };
+        for reshape in reshapes.into_iter().rev() {
+            if let Some(dictionary) = self.find(reshape.dictionary) {
+                self.reshape(&dictionary, reshape.before);
+            }
+        }
+        let made = self.those(|dictionary| dictionary.created > timestamp);
+        for dictionary in &made {
+            self.remove(dictionary.id);
+        }
+        if self.sizes.planted != Some(PlantedBug::KeepsForgotten) {
+            self.all().iter().for_each(|dictionary| dictionary.forget_after(timestamp));
+        }
+        made
     }
 
     /// The tree's shape for a dictionary's options.

@@ -436,6 +436,10 @@ fn recover(
     if threads {
         environment.start_threads()?;
     }
+    if recovered.is_new_member {
+        // From now on tails may be overwritten: each start is to look for that first.
+        environment.checkpoints.write()?;
+    }
     Ok(recovered)
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Lock order: a checkpoint's → `CommitOrder` → `directory` → the log's index → the crates below. The
 //! lock table and the snapshot registry are called with none of these held, except that a commit
-//! publishes and releases last.
+//! publishes and releases last, and that a tail that is overwritten is forgotten in one step.
 
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::commit::Committer;

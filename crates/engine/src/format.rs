@@ -89,6 +89,22 @@ pub enum RecordKind {
     },
     /// The transaction's chunks count for nothing.
     Abort,
+    /// The records since the last one are an entry of a set's log; its index stands in the place of a
+    /// transaction.
+    Entry {
+        /// The term of its leader.
+        term: u64,
+        /// The last commit up to its end.
+        timestamp: Timestamp,
+    },
+    /// What stands before it, from a position on, is void; the first void entry stands in the place of a
+    /// transaction.
+    Cut {
+        /// Commits above are void.
+        timestamp: Timestamp,
+        /// The position.
+        from: u64,
+    },
 }
 
 /// What a record of the log says, operations counted.
@@ -141,6 +157,14 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
             (txn, RecordKind::Chunk { number }, operations)
         }
         Record::Abort { txn } => (txn, RecordKind::Abort, &[][..]),
+        Record::Entry { head, .. } => {
+            let timestamp = Timestamp(head.last_timestamp);
+            (head.index, RecordKind::Entry { term: head.term, timestamp }, &[][..])
+        }
+        Record::Cut(cut) => {
+            let timestamp = Timestamp(cut.timestamp);
+            (cut.index, RecordKind::Cut { timestamp, from: cut.from }, &[][..])
+        }
     };
     let mut facts = RecordFacts {
         txn,

@@ -12,10 +12,12 @@
 mod points;
 mod retention;
 mod tail;
+mod voids;
 
 pub(crate) use points::Points;
 pub(crate) use retention::trim;
 pub use tail::{HistoryCommit, HistoryOperation, HistoryOperations, HistoryTail};
+pub(crate) use voids::Voids;
 
 use crate::commit_order::CommitOrder;
 use crate::log::Log;
@@ -77,6 +79,8 @@ pub struct History {
     cut: Mutex<Option<(u64, u64)>>,
     /// Damage at this position was logged.
     told_damage: AtomicU64,
+    /// What other commits have taken the place of.
+    voids: Mutex<Voids>,
 }
 
 impl History {
@@ -100,18 +104,50 @@ impl History {
             oldest: Mutex::default(),
             cut: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
+            voids: Mutex::default(),
         }
     }
 
-    /// A start found the newest commit here, and history from `from` on.
-    pub(crate) fn start_at(&self, newest: Place, from: Option<u64>) {
+    /// A start found the newest commit here, and history from `from` on. Where not all of it is visible, it has
+    /// told the times by itself.
+    pub(crate) fn start_at(&self, newest: Place, from: Option<u64>, all_visible: bool) {
         let floor = from.unwrap_or(newest.end);
         self.floor.store(floor, Ordering::Release);
         // Nobody is to begin before what was not noted.
         self.points.lock().forget(floor);
         // Where it begins with this start, what was before is known.
         *self.cut.lock() = from.is_none().then_some((newest.end, newest.time));
-        self.times.start_at(newest);
+        if all_visible {
+            self.times.start_at(newest);
+        }
+    }
+
+    /// Records from `from` on, up to the cut that ends at `to`, are void; the newest commit that stays is at
+    /// `place`.
+    pub(crate) fn cut_tail(&self, from: u64, to: u64, place: Place) {
+        self.voids.lock().add(from, to);
+        let mut points = self.points.lock();
+        points.forget_from(from);
+        self.log.set_index_bytes(points.memory_bytes());
+        drop(points);
+        self.times.forget_after(place);
+    }
+
+    /// What a start found to be void.
+    pub(crate) fn set_voids(&self, voids: Voids) {
+        *self.voids.lock() = voids;
+    }
+
+    /// What of the log that is there is void.
+    pub(crate) fn voids(&self) -> Voids {
+        let mut voids = self.voids.lock();
+        voids.trim(self.log.wal().first_lsn());
+        voids.clone()
+    }
+
+    /// Whether a record counts for nothing.
+    fn is_void(&self, position: u64) -> bool {
+        self.voids.lock().has(position)
     }
 
     /// From here on the log is history.
@@ -174,6 +210,7 @@ impl History {
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { chunks, history: Some(head), .. } =
                 Record::decode(record.payload).map_err(damaged)?
+                && !self.is_void(record.lsn)
             {
                 if chunks == 0 || head.first_chunk >= from {
                     return Ok(Some(head.time.saturating_sub(1)));
@@ -292,6 +329,7 @@ impl History {
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { history: Some(head), .. } =
                 Record::decode(record.payload).map_err(damaged)?
+                && !self.is_void(record.lsn)
             {
                 return Ok(Some(head.time.saturating_sub(1)));
             }

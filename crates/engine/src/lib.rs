@@ -20,8 +20,10 @@ mod counters;
 mod cursor;
 mod dictionary;
 mod engine;
+mod entries;
 mod environment;
 mod error;
+mod forget;
 pub mod format;
 mod handle;
 mod health;
@@ -31,6 +33,7 @@ mod interrupt;
 mod live;
 mod log;
 mod maintenance;
+mod members;
 mod memory;
 mod options;
 mod records;
@@ -61,6 +64,7 @@ pub use checkpoint::CheckpointStats;
 pub use commit::{besides_the_task, thread_commits};
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
+pub use entries::EntryId;
 pub use error::{Cause, Error, Oversized, Result};
 pub use ftree::{Direction, KeyRange, thread_page_reads};
 pub use history::{
@@ -69,12 +73,14 @@ pub use history::{
 };
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};
+pub use members::{EntryBounds, MAX_ENTRY_BYTES};
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,
 };
+pub use records::{EntryHead, EntryKind};
 pub use recovery::Recovered;
 pub use rewrite::Rewrite;
-pub use settings::{Background, Options, Showing, Sizes};
+pub use settings::{Background, Options, PlantedBug, Showing, Sizes};
 pub use snapshot::Snapshot;
 pub use snapshots::CommitState;
 pub use sorter::{Sorted, Sorter};

@@ -119,6 +119,15 @@ impl Needed {
         point.map_or(self.start, |(_, position)| *position)
     }
 
+    /// Commits above `ts`, and chunks at or behind `from`, are void; others will come under their
+    /// timestamps.
+    pub(crate) fn forget_after(&mut self, ts: u64, from: u64) {
+        let stay = self.points.partition_point(|(point, _)| *point <= ts);
+        self.points.truncate(stay);
+        self.chunked
+            .retain(|(position, _), commit| *commit <= ts || (*commit == OPEN && *position < from));
+    }
+
     /// Everything up to `flushed` is in the trees: where the log may now begin.
     pub(crate) fn forget(&mut self, flushed: u64) -> u64 {
         let position = self.position_after(flushed);
@@ -352,6 +361,18 @@ mod tests {
         needed.chunks_end(77, 3 * POINT_BYTES, Some(8));
         assert_eq!(needed.forget(7), 3 * POINT_BYTES);
         assert_eq!(needed.forget(8), 9 * POINT_BYTES);
+    }
+
+    #[test]
+    fn commits_that_are_void_keep_nothing() {
+        let mut needed = needed();
+        needed.chunk(77, 3 * POINT_BYTES);
+        needed.chunks_end(77, 3 * POINT_BYTES, Some(8));
+        needed.forget_after(6, 7 * POINT_BYTES);
+        assert_eq!(needed.position_after(6), 7 * POINT_BYTES);
+        needed.commit(7, 20 * POINT_BYTES);
+        assert_eq!(needed.position_after(7), 20 * POINT_BYTES);
+        assert_eq!(needed.forget(6), 20 * POINT_BYTES, "void chunks keep nothing");
     }
 
     #[test]

@@ -7,6 +7,10 @@
 //! commit  1 u8 | version u8 | 0 u16 | chunks u32 | transaction u64 | timestamp u64 | history | operations
 //! chunk   2 u8 | version u8 | 0 u16 | number u32 | transaction u64 | operations
 //! abort   3 u8 | version u8 | 0 u16 | 0 u32      | transaction u64
+//! entry   4 u8 | 3 u8       | 0 u16 | kind u32   | index u64 | term u64 | first timestamp u64
+//!         | last timestamp u64 | last time u64 | committed index u64 | bytes u64 | checksum u32
+//!         | configuration (kind 1)
+//! cut     5 u8 | 3 u8       | 0 u16 | 0 u32      | index u64 | timestamp u64 | from u64
 //!
 //! history, in version 3 only
 //!         flags u8 (1 a client's transaction) | time u64 | varint span
@@ -26,7 +30,8 @@
 //!
 //! A transaction's operations are those of its chunks 0, 1, … in order, then those of its commit
 //! record. Chunks without a commit record count for nothing. Each record names its dictionaries
-//! again. On disk: `docs/formats/log-records.md`.
+//! again. An entry closes the records since the entry before it; a cut makes void what stands before it
+//! from position `from` on (ADR 38). On disk: `docs/formats/log-records.md`.
 
 use crate::{Compression, DictionaryOptions};
 
@@ -37,6 +42,16 @@ pub(crate) const HISTORY_VERSION: u8 = 3;
 const COMMIT: u8 = 1;
 const CHUNK: u8 = 2;
 const ABORT: u8 = 3;
+const ENTRY: u8 = 4;
+const CUT: u8 = 5;
+
+const KIND_RECORDS: u32 = 0;
+const KIND_CONFIGURATION: u32 = 1;
+const KIND_FENCE: u32 = 2;
+/// Bytes of an entry record without a configuration.
+const ENTRY_BYTES: usize = 16 + 6 * 8 + 4;
+/// The longest configuration that an entry has.
+pub(crate) const MAX_CONFIGURATION_BYTES: usize = 1 << 20;
 
 const OP_DICTIONARY: u8 = 1;
 const OP_PUT: u8 = 2;
@@ -70,6 +85,74 @@ pub(crate) enum Record<'a> {
     Chunk { txn: u64, number: u32, operations: &'a [u8] },
     /// The transaction's chunks may be forgotten.
     Abort { txn: u64 },
+    /// What was appended since the entry before is an entry of the set's log.
+    Entry { head: EntryHead, configuration: &'a [u8] },
+    /// What stands before it is void: commits above a timestamp, entries from an index on.
+    Cut(Cut),
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// Commits.
+    Records,
+    /// A configuration of the set, and the commits before it.
+    Configuration,
+    /// The first of a term, and the commits before it.
+    Fence,
+}
+
+impl EntryKind {
+    fn number(self) -> u32 {
+        match self {
+            Self::Records => KIND_RECORDS,
+            Self::Configuration => KIND_CONFIGURATION,
+            Self::Fence => KIND_FENCE,
+        }
+    }
+
+    fn of(number: u32) -> Option<Self> {
+        match number {
+            KIND_RECORDS => Some(Self::Records),
+            KIND_CONFIGURATION => Some(Self::Configuration),
+            KIND_FENCE => Some(Self::Fence),
+            _ => None,
+        }
+    }
+}
+
+/// One entry of the set's log: the same on every member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryHead {
+    /// Its place in the set's log.
+    pub index: u64,
+    /// The term of the leader that made it.
+    pub term: u64,
+    /// What it is.
+    pub kind: EntryKind,
+    /// The first of its commits; above the last one where it has none.
+    pub first_timestamp: u64,
+    /// The last commit up to its end.
+    pub last_timestamp: u64,
+    /// The last cluster time up to its end.
+    pub last_time: u64,
+    /// What its maker knew to be committed.
+    pub committed: u64,
+    /// Bytes of its records, as they are sent.
+    pub bytes: u64,
+    /// The crc32c of those.
+    pub checksum: u32,
+}
+
+/// A tail of the log is void.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cut {
+    /// Entries from here on.
+    pub(crate) index: u64,
+    /// Commits above.
+    pub(crate) timestamp: u64,
+    /// Records from this position of this log on, up to the cut itself.
+    pub(crate) from: u64,
 }
 
 /// A commit's place in the history.
@@ -177,6 +260,56 @@ pub(crate) fn abort_record(txn: u64) -> [u8; 16] {
     record
 }
 
+/// The record of an entry, with its configuration where it is one.
+pub(crate) fn entry_record(head: &EntryHead, configuration: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(ENTRY_BYTES + configuration.len());
+    record.extend_from_slice(&common_head(ENTRY, HISTORY_VERSION, head.kind.number(), head.index));
+    for number in [
+        head.term,
+        head.first_timestamp,
+        head.last_timestamp,
+        head.last_time,
+        head.committed,
+        head.bytes,
+    ] {
+        record.extend_from_slice(&number.to_le_bytes());
+    }
+    record.extend_from_slice(&head.checksum.to_le_bytes());
+    record.extend_from_slice(configuration);
+    let read = Record::Entry { head: *head, configuration };
+    debug_assert_eq!(Record::decode(&record), Ok(read), "an entry reads as it was written");
+    record
+}
+
+/// The record of a cut.
+pub(crate) fn cut_record(cut: &Cut) -> [u8; 32] {
+    let mut record = [0; 32];
+    record[..16].copy_from_slice(&common_head(CUT, HISTORY_VERSION, 0, cut.index));
+    record[16..24].copy_from_slice(&cut.timestamp.to_le_bytes());
+    record[24..].copy_from_slice(&cut.from.to_le_bytes());
+    debug_assert_eq!(
+        Record::decode(&record),
+        Ok(Record::Cut(*cut)),
+        "a cut reads as it was written"
+    );
+    record
+}
+
+/// A commit record as members send it to each other, where that is another than this one: positions are
+/// of one log only. `None` where it is this one.
+pub(crate) fn without_position(record: &Record<'_>) -> Option<Vec<u8>> {
+    match record {
+        Record::Commit { txn, timestamp, chunks, history: Some(history), operations }
+            if *chunks > 0 && history.first_chunk > 0 =>
+        {
+            let history = HistoryHead { first_chunk: 0, ..*history };
+            let head = commit_head(*txn, *timestamp, *chunks, Some(history));
+            Some([head.bytes(), operations].concat())
+        }
+        _ => None,
+    }
+}
+
 fn common_head(kind: u8, version: u8, number: u32, txn: u64) -> [u8; 16] {
     let mut head = [0; 16];
     head[0] = kind;
@@ -207,8 +340,49 @@ impl<'a> Record<'a> {
             }
             CHUNK => Ok(Self::Chunk { txn, number, operations: input.0 }),
             ABORT => Ok(Self::Abort { txn }),
+            ENTRY if version == HISTORY_VERSION => Self::entry(&mut input, number, txn),
+            CUT if version == HISTORY_VERSION => {
+                let timestamp = u64::from_le_bytes(*input.array()?);
+                let from = u64::from_le_bytes(*input.array()?);
+                if number != 0 || !input.0.is_empty() {
+                    return Err(Malformed("a cut with more than there is to say"));
+                }
+                Ok(Self::Cut(Cut { index: txn, timestamp, from }))
+            }
             _ => Err(Malformed("an unknown kind")),
         }
+    }
+}
+
+impl<'a> Record<'a> {
+    fn entry(input: &mut Input<'a>, kind: u32, index: u64) -> Result<Self, Malformed> {
+        let mut number = || Ok::<_, Malformed>(u64::from_le_bytes(*input.array()?));
+        let (term, first_timestamp, last_timestamp) = (number()?, number()?, number()?);
+        let (last_time, committed, bytes) = (number()?, number()?, number()?);
+        let checksum = u32::from_le_bytes(*input.array()?);
+        let kind = EntryKind::of(kind).ok_or(Malformed("an unknown kind of entry"))?;
+        let configuration = input.0;
+        if kind != EntryKind::Configuration && !configuration.is_empty() {
+            return Err(Malformed("bytes behind an entry"));
+        }
+        if configuration.len() > MAX_CONFIGURATION_BYTES {
+            return Err(Malformed("a configuration that is too long"));
+        }
+        if index == 0 || first_timestamp > last_timestamp.saturating_add(1) {
+            return Err(Malformed("an entry that cannot be"));
+        }
+        let head = EntryHead {
+            index,
+            term,
+            kind,
+            first_timestamp,
+            last_timestamp,
+            last_time,
+            committed,
+            bytes,
+            checksum,
+        };
+        Ok(Self::Entry { head, configuration })
     }
 }
 
@@ -589,6 +763,67 @@ mod tests {
             assert_eq!(Record::decode(&chunk), Ok(expected));
         }
         assert_eq!(Record::decode(&abort_record(6)), Ok(Record::Abort { txn: 6 }));
+    }
+
+    const ENTRY_HEAD: EntryHead = EntryHead {
+        index: 12,
+        term: 3,
+        kind: EntryKind::Configuration,
+        first_timestamp: 70,
+        last_timestamp: 77,
+        last_time: 7 << 32 | 3,
+        committed: 11,
+        bytes: 4096,
+        checksum: 0x1234_5678,
+    };
+    const TAIL_CUT: Cut = Cut { index: 12, timestamp: 69, from: 8192 };
+
+    #[test]
+    fn golden_entry_and_cut_records_are_read_and_written_the_same() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let bytes = entry_record(&ENTRY_HEAD, b"members");
+        let golden = testkit::golden(here, "entry-record.v3.bin", &bytes);
+        let entry = Record::Entry { head: ENTRY_HEAD, configuration: b"members" };
+        assert_eq!(Record::decode(&golden), Ok(entry));
+        let golden = testkit::golden(here, "cut-record.v3.bin", &cut_record(&TAIL_CUT));
+        assert_eq!(Record::decode(&golden), Ok(Record::Cut(TAIL_CUT)));
+        for kind in [EntryKind::Records, EntryKind::Fence] {
+            let head = EntryHead { kind, first_timestamp: 78, ..ENTRY_HEAD };
+            let entry = Record::Entry { head, configuration: b"" };
+            assert_eq!(Record::decode(&entry_record(&head, b"")), Ok(entry), "without commits");
+        }
+    }
+
+    #[test]
+    fn entries_and_cuts_that_cannot_be_are_refused() {
+        let entry = |at: usize, to: u8| {
+            let mut bytes = entry_record(&ENTRY_HEAD, b"");
+            bytes[at] = to;
+            Record::decode(&bytes).is_err()
+        };
+        assert!(entry(1, VERSION) && entry(4, 3) && entry(8, 0) && entry(24, 90));
+        let mut not_a_configuration = entry_record(&ENTRY_HEAD, b"x");
+        not_a_configuration[4] = 0;
+        assert!(Record::decode(&not_a_configuration).is_err());
+        let cut = cut_record(&TAIL_CUT);
+        assert!(Record::decode(&[&cut[..], b"x"].concat()).is_err());
+        assert!(Record::decode(&cut[..31]).is_err());
+        for len in 0..ENTRY_BYTES {
+            assert!(Record::decode(&entry_record(&ENTRY_HEAD, b"")[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn position_of_chunks_is_not_sent() {
+        let record = with_history();
+        let sent = without_position(&Record::decode(&record).unwrap()).unwrap();
+        let Ok(Record::Commit { history: Some(head), operations, .. }) = Record::decode(&sent)
+        else {
+            panic!("not a commit");
+        };
+        assert_eq!(head, HistoryHead { first_chunk: 0, ..PLACE });
+        assert_eq!(Operations::new(operations).count(), sample_with_notes().len());
+        assert!(without_position(&Record::decode(&sent).unwrap()).is_none());
     }
 
     #[test]

@@ -8,22 +8,31 @@
 //! go, and the chunks of a large transaction are read again once its commit record has come. What is refused, always with
 //! the place: a log that does not reach back to the checkpoint, or not up to what was synced
 //! before the checkpoint; timestamps that do not follow each other; records that cannot be read.
+//!
+//! A member's log is looked at first ([`scan`]): what is void is not replayed, and commits that no majority is
+//! known to have are complete and not visible.
 //! See `docs/flows/recovery.md`.
 
+mod scan;
 mod workers;
 
 use crate::checkpoint::CheckpointRoot;
 use crate::dictionary::Dictionary;
+use crate::entries::{Entries, EntryId};
 use crate::environment::Environment;
-use crate::records::{HistoryHead, Operation, Operations, Record};
+use crate::history::Voids;
+use crate::records::{self, Cut, HistoryHead, Operation, Operations, Record};
+use crate::settings::PlantedBug;
 use crate::times::Place;
-use crate::{Background, Error, Result};
+use crate::{Background, Error, Result, Showing};
 use blockfile::CheckpointImage;
 use ftree::{SpillTree, Tree};
+use scan::{LogScan, scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wal::Replay;
-use workers::{Batch, Piece, Workers};
+use workers::{Batch, Workers};
+pub(crate) use workers::{Piece, each_needed};
 
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +45,8 @@ pub struct Recovered {
     pub log_bytes: u64,
     /// How long it took.
     pub micros: u64,
+    /// Commits are held back from now on, and were not before: a checkpoint has to say so.
+    pub(crate) is_new_member: bool,
 }
 
 /// Holes of the data file that are given back where the log finds no room.
@@ -74,6 +85,11 @@ struct Redo<'a> {
     first: bool,
     /// Some dictionaries were dropped and are still held.
     dropping: bool,
+    /// What of the log is void.
+    voids: Voids,
+    /// Where commits are held back, the newest that is visible, until one comes that is not.
+    visible: Option<Place>,
+    has_invisible: bool,
     done: Recovered,
 }
 
@@ -101,6 +117,26 @@ pub(crate) fn recover(
     environment.checkpoints.begin_after(&root);
     environment.directory.taken_below(root.next_dictionary);
     environment.live.taken_below(root.next_txn);
+    let showing = environment.options.showing;
+    let mut looked_at = LogScan::default();
+    if showing == Showing::Committed || root.member.is_some() || image.is_none() {
+        let member = root.member.clone();
+        let voids = member.as_ref().map_or(Vec::new(), |member| member.voids.clone());
+        let mut again = log.again();
+        if let Some(image) = image {
+            again.seek(image.lsn)?;
+        }
+        looked_at = scan(&mut again, member.map(|member| member.entry), voids)?;
+    }
+    let LogScan { entries, mut voids, committed, open, is_member } = looked_at;
+    let dropped = open.filter(|_| is_member && showing == Showing::Committed);
+    if environment.options.sizes.planted == Some(PlantedBug::IgnoresCuts) {
+        voids = Voids::default();
+    }
+    if let Some(from) = dropped {
+        voids.add(from, u64::MAX);
+    }
+    environment.snapshots.committed(committed);
     let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
     // A checkpoint holds nothing that may be overwritten. It is visible once it is complete again: memtables
     // that are sealed meanwhile say that they hold all that is visible.
@@ -124,6 +160,13 @@ pub(crate) fn recover(
         chunks: BTreeMap::new(),
         first: true,
         dropping: false,
+        voids,
+        visible: (showing == Showing::Committed && is_member).then_some(Place {
+            timestamp: root.timestamp,
+            time: root.time,
+            end: redo_from,
+        }),
+        has_invisible: false,
         done: Recovered::default(),
     };
     let mut end = 0;
@@ -150,12 +193,29 @@ pub(crate) fn recover(
     for (txn, positions) in std::mem::take(&mut redo.chunks) {
         environment.log.needed.lock().chunks_end(txn, positions[0], None);
     }
+    let all_visible = !redo.has_invisible;
+    let mut voids = std::mem::take(&mut redo.voids);
     drop(redo);
+    if showing == Showing::Committed && !is_member {
+        // It has shown every commit so far.
+        environment.snapshots.committed(newest);
+        done.is_new_member = true;
+    }
     environment.snapshots.start_at(newest);
-    {
+    if environment.snapshots.visible().get() < newest {
+        // Transactions on a snapshot may meet them.
+        environment.locks.not_remembered(newest);
+    }
+    let last = {
         let mut order = environment.commits.order.lock();
         (order.newest, order.time) = (newest, time);
-    }
+        order.entries = if is_member {
+            entries
+        } else {
+            Entries::behind(EntryId { index: 0, term: 0, timestamp: newest, time })
+        };
+        order.entries.last()
+    };
     if let Some(wal::TornTail { lsn, file, offset }) = log.torn_tail() {
         tracing::warn!(
             lsn,
@@ -173,9 +233,16 @@ pub(crate) fn recover(
         }
         started => started?,
     };
+    if let Some(from) = dropped {
+        let cut = Cut { index: last.index.saturating_add(1), timestamp: last.timestamp, from };
+        let end = wal.append(&[&records::cut_record(&cut)])?;
+        wal.sync_to(end)?;
+        voids.add(from, end);
+    }
     if let Some(history) = &environment.history {
         let place = Place { timestamp: newest, time, end: wal.next_lsn() };
-        history.start_at(place, history_from);
+        history.set_voids(voids);
+        history.start_at(place, history_from, all_visible);
     }
     environment.log.open(wal);
     environment.pruning.drop_invisible();
@@ -212,7 +279,13 @@ fn open_trees(
 impl Redo<'_> {
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<()> {
         let damaged = |e| Error::in_record(position, e);
+        let is_void = self.voids.has(position);
         match Record::decode(payload).map_err(damaged)? {
+            Record::Chunk { txn, .. } | Record::Commit { txn, .. } if is_void => {
+                self.saw_txn(txn);
+                Ok(())
+            }
+            _ if is_void => Ok(()),
             Record::Chunk { txn, number, .. } => {
                 self.saw_txn(txn);
                 self.chunk(position, txn, number)
@@ -221,9 +294,21 @@ impl Redo<'_> {
                 self.forget_chunks(txn, None);
                 Ok(())
             }
+            Record::Entry { .. } => Ok(()),
+            Record::Cut(cut) => {
+                // Those that were looked for are known; a log that was not looked at has none.
+                if self.voids.has(cut.from) {
+                    return Ok(());
+                }
+                let text = "a tail was overwritten: this is the log of a member of a set, and is to be \
+                            opened as one";
+                Err(Error::in_record(position, text))
+            }
             Record::Commit { txn, timestamp, chunks, history, operations } => {
                 self.saw_txn(txn);
+                let end = position.saturating_add(wal::format::frame_bytes(payload.len()) as u64);
                 self.place(position, chunks, history)?;
+                self.note_visible(timestamp, history, end);
                 self.commit(position, txn, timestamp, chunks, operations)
             }
         }
@@ -248,6 +333,26 @@ impl Redo<'_> {
             history.committed(&head, chunks, position);
         }
         Ok(())
+    }
+
+    /// Where commits are held back: what is visible is durable as well, the others are given.
+    fn note_visible(&mut self, timestamp: u64, head: Option<HistoryHead>, end: u64) {
+        let (Some(history), Some(head)) = (&self.environment.history, head) else { return };
+        let place = Place { timestamp, time: head.last_time(), end };
+        match self.visible {
+            Some(before) if timestamp <= self.environment.snapshots.committed_to() => {
+                let newer = timestamp >= before.timestamp;
+                self.visible = Some(if newer { place } else { Place { end, ..before } });
+            }
+            Some(before) => {
+                history.times().start_at(before);
+                history.times().given(place);
+                self.visible = None;
+                self.has_invisible = true;
+            }
+            None if self.has_invisible => history.times().given(place),
+            None => {}
+        }
     }
 
     /// Ids of transactions are not used again while the log may hold their chunks.
@@ -388,7 +493,7 @@ impl Redo<'_> {
         self.look_at(position, timestamp, operations)?;
         let piece = Piece { position, timestamp, operations: Vec::new() };
         let mut applied = 0;
-        workers::each_needed(self.environment, &piece, operations, |dictionary, key, message| {
+        each_needed(self.environment, &piece, operations, |dictionary, key, message| {
             applied += 1;
             Ok(spill.write(dictionary.id, key, message.value(), false)?)
         })?;

@@ -32,7 +32,7 @@ use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
 use crate::interrupt::MayWait;
 use crate::memory::WriteBudget;
-use crate::settings::{Background, Options};
+use crate::settings::{Background, Options, PlantedBug};
 use crate::snapshots::Snapshots;
 use crate::tuning::Tuning;
 use activity::ActivityMeter;
@@ -69,6 +69,7 @@ pub(crate) struct Scheduler {
     /// `cleanerPeriod` and `cleanerIterations`.
     cleaner: (Duration, u32),
     has_flushers: bool,
+    planted: Option<PlantedBug>,
     memory: Arc<Padded<WriteBudget>>,
     directory: Arc<Directory>,
     snapshots: Arc<Snapshots>,
@@ -106,6 +107,7 @@ impl Scheduler {
             cleaned: AtomicBool::new(false),
             cleaner: (parts.options.cleaner_period, parts.options.cleaner_iterations),
             has_flushers: parts.options.background == Background::Threads,
+            planted: parts.options.sizes.planted,
             memory: Arc::clone(parts.memory),
             directory: Arc::clone(parts.directory),
             snapshots: Arc::clone(parts.snapshots),

@@ -107,6 +107,20 @@ pub struct Sizes {
     /// Called in each commit between its record in the log and its writes in the trees: tests let
     /// it panic.
     pub before_publishing: Option<fn()>,
+    /// Tests plant a bug, to see it found.
+    pub planted: Option<PlantedBug>,
+}
+
+/// What would go wrong with the tail of a member's log.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlantedBug {
+    /// Memtables keep what was overwritten.
+    KeepsForgotten,
+    /// What is not visible goes to disk.
+    DrainsInvisible,
+    /// A start does not look for cuts.
+    IgnoresCuts,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.

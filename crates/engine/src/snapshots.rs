@@ -148,6 +148,28 @@ impl Snapshots {
         self.settle()
     }
 
+    /// Commits above `timestamp`, which are complete and not visible, have never been: it is the newest
+    /// complete one. Nobody publishes meanwhile, and nobody reads above.
+    pub(crate) fn forget_after(&self, timestamp: u64) {
+        let visible = self.visible().get();
+        assert!(visible <= timestamp, "what is visible stays: {visible}, not {timestamp}");
+        for slot in &self.ring {
+            // Else a commit that is given its number would count as complete before it is.
+            if slot.load(Ordering::SeqCst) > timestamp {
+                slot.store(0, Ordering::SeqCst);
+            }
+        }
+        self.complete.store(timestamp, Ordering::SeqCst);
+        if let Some(held_back) = &self.held_back {
+            held_back.overwrite(timestamp);
+        }
+    }
+
+    /// Up to here commits are said to be committed.
+    pub(crate) fn committed_to(&self) -> u64 {
+        self.held_back.as_ref().map_or(u64::MAX, |held_back| held_back.committed())
+    }
+
     fn settle(&self) -> bool {
         self.held_back.as_ref().is_some_and(|held_back| held_back.settle(self.complete()))
     }

@@ -124,6 +124,26 @@ impl Times {
         self.watchers.tell();
     }
 
+    /// Commits above that of `place`, which is in the log, are void: others may come.
+    pub(crate) fn forget_after(&self, place: Place) {
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.durable.timestamp <= place.timestamp, "what is durable stays");
+        let stay = inner.given.partition_point(|given| given.timestamp <= place.timestamp);
+        inner.given.truncate(stay);
+        // It may have stood for others only, where there are many.
+        let newest = inner.given.back().copied().unwrap_or(inner.durable);
+        if newest.timestamp < place.timestamp && newest.time < place.time {
+            inner.given.push_back(place);
+        }
+    }
+
+    /// Where a commit stands that is not durable, or the last that is; `None` where that is not known.
+    pub(crate) fn place_of(&self, timestamp: u64) -> Option<Place> {
+        let inner = self.inner.lock();
+        let known = inner.given.iter().chain(std::iter::once(&inner.durable));
+        known.copied().find(|place| place.timestamp == timestamp)
+    }
+
     /// The newest durable commit.
     pub(crate) fn durable(&self) -> Place {
         self.inner.lock().durable

@@ -413,7 +413,7 @@ fn show_log(log: &Log, view: &mut View) {
     };
     text.extend([format!(
         "  behind the checkpoint {}..{}: {} records, {}; {} commits{commits}, {} chunks, {} \
-         aborts; {} puts, {} deletes, {} creates, {} drops, {} reshapes\n",
+         aborts, {} entries, {} cuts; {} puts, {} deletes, {} creates, {} drops, {} reshapes\n",
         log.from,
         log.end,
         log.records,
@@ -421,6 +421,8 @@ fn show_log(log: &Log, view: &mut View) {
         log.commits,
         log.chunks,
         log.aborts,
+        log.entries,
+        log.cuts,
         log.puts,
         log.deletes,
         log.creates,
@@ -432,7 +434,8 @@ fn show_log(log: &Log, view: &mut View) {
         "from": log.from, "end": log.end, "whole": log.whole,
         "records": log.records, "payloadBytes": log.payload_bytes,
         "commits": log.commits, "firstCommit": log.first_commit, "lastCommit": log.last_commit,
-        "chunks": log.chunks, "aborts": log.aborts, "puts": log.puts, "deletes": log.deletes,
+        "chunks": log.chunks, "aborts": log.aborts,
+        "entries": log.entries, "cuts": log.cuts, "puts": log.puts, "deletes": log.deletes,
         "creates": log.creates, "drops": log.drops, "reshapes": log.reshapes,
     });
     view.add("log", "Log", &text, value);

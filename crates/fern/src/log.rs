@@ -33,6 +33,8 @@ pub(crate) struct Log {
     pub(crate) commits: u64,
     pub(crate) chunks: u64,
     pub(crate) aborts: u64,
+    pub(crate) entries: u64,
+    pub(crate) cuts: u64,
     pub(crate) puts: u64,
     pub(crate) deletes: u64,
     pub(crate) creates: u64,
@@ -184,6 +186,8 @@ impl Reader<'_> {
         match facts.kind {
             RecordKind::Abort => self.log.aborts += 1,
             RecordKind::Chunk { .. } => self.log.chunks += 1,
+            RecordKind::Entry { .. } => self.log.entries += 1,
+            RecordKind::Cut { .. } => self.log.cuts += 1,
             RecordKind::Commit { timestamp, .. } => {
                 self.log.commits += 1;
                 self.log.first_commit.get_or_insert(timestamp.0);
@@ -262,6 +266,13 @@ impl Order {
         match kind {
             RecordKind::Abort => {
                 self.open.remove(&txn);
+                None
+            }
+            RecordKind::Entry { .. } => None,
+            RecordKind::Cut { timestamp, .. } => {
+                // Others come under the same numbers.
+                self.newest = Some(timestamp.0);
+                self.open.clear();
                 None
             }
             RecordKind::Chunk { number } => {

@@ -21,6 +21,9 @@ const CHECK_PERIOD: Duration = Duration::from_millis(25);
 /// The longest sleep where nothing is asked, so that "for ever" does not overflow the clock.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
+/// The number of no dictionary.
+const EVERY_DICTIONARY: u64 = 0;
+
 /// Counters of ranges; a power of two.
 const RANGE_COUNTERS: usize = 64;
 
@@ -67,7 +70,8 @@ pub struct LockTable {
     ranges: [AtomicUsize; RANGE_COUNTERS],
     /// What shards have reported; without their `unreported` it may be below zero.
     bytes: Padded<AtomicI64>,
-    /// Newest commit of an escalated transaction per dictionary: its keys were not remembered.
+    /// Newest commit of an escalated transaction per dictionary: its keys were not remembered. Under
+    /// [`EVERY_DICTIONARY`], the newest of which nothing was.
     escalated: Mutex<BTreeMap<u64, u64>>,
     any_escalated: AtomicBool,
     pub(crate) counters: Counters,
@@ -610,6 +614,21 @@ impl LockTable {
         }
     }
 
+    /// The commits up to `ts` were made without this table: no request is told of their keys.
+    pub fn not_remembered(&self, ts: u64) {
+        self.remember_escalated(&BTreeSet::from([EVERY_DICTIONARY]), ts);
+    }
+
+    /// Forgets every remembered commit: what was committed under their numbers may be something else from
+    /// now on. Until snapshots are newer than all of them, requests are told that it had to forget.
+    pub fn forget_commits(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let freed = shard.forget(0, 0);
+            self.take_bytes(&mut shard, -(freed as i64));
+        }
+    }
+
     /// Forgets half of the remembered commits, oldest first: locks that are held come first.
     pub(crate) fn forget_half_of_commits(&self) {
         for shard in &self.shards {
@@ -658,10 +677,12 @@ impl LockTable {
     }
 
     fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {
-        if self.any_escalated.load(Ordering::SeqCst)
-            && let Some(ts) = self.escalated.lock().get(&dictionary)
-        {
-            granted.complete_since = granted.complete_since.max(*ts);
+        if self.any_escalated.load(Ordering::SeqCst) {
+            let escalated = self.escalated.lock();
+            for ts in [dictionary, EVERY_DICTIONARY].into_iter().filter_map(|id| escalated.get(&id))
+            {
+                granted.complete_since = granted.complete_since.max(*ts);
+            }
         }
         granted
     }

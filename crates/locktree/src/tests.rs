@@ -507,3 +507,27 @@ fn shared_ranges_escalate_to_a_shared_lock_on_the_dictionary() {
     a.release(None);
     assert_eq!(table.bytes(), 0);
 }
+
+#[test]
+fn commits_without_the_table_are_told_of_until_every_snapshot_is_newer() {
+    let table = table();
+    let since = |table: &Arc<LockTable>, txn| {
+        let mut owner = table.owner(txn);
+        table.acquire(&mut owner, 1, b"a", Mode::Exclusive, NOW).unwrap().complete_since
+    };
+    assert_eq!(since(&table, 1), 0);
+    table.not_remembered(9);
+    table.not_remembered(7);
+    assert_eq!(since(&table, 2), 9);
+    table.prune(8);
+    assert_eq!(since(&table, 3), 9);
+    table.prune(9);
+    assert_eq!(since(&table, 4), 0);
+    let mut owner = table.owner(5);
+    table.acquire(&mut owner, 1, b"b", Mode::Exclusive, NOW).unwrap();
+    owner.release(Some(20));
+    table.forget_commits();
+    let mut owner = table.owner(6);
+    let granted = table.acquire(&mut owner, 1, b"b", Mode::Exclusive, NOW).unwrap();
+    assert_eq!((granted.last_commit, granted.complete_since), (0, 20));
+}

@@ -84,6 +84,11 @@ impl Features {
         Self(1 << Feature::Crashes as u8 | 1 << Feature::History as u8)
     }
 
+    /// Nothing.
+    pub(crate) fn none() -> Self {
+        Self(0)
+    }
+
     /// Whether it is in.
     pub fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u8) != 0

@@ -11,7 +11,8 @@
 //! 5. A full disk refuses writes, reads go on, and writes come back once there is room.
 //! 6. The history is what was committed, in order, once; what a follower was shown is there after every
 //!    crash, and no commit's time changes.
-//! 7. The engine never panics, and the same seed is the same run, byte for byte.
+//! 7. Of a third of the seeds also what a member of a set promises: `member.rs`.
+//! 8. The engine never panics, and the same seed is the same run, byte for byte.
 //!
 //! ```text
 //!  seed ─► Features (which kinds of work and faults: a random subset each time)
@@ -28,6 +29,7 @@ mod faults;
 mod features;
 mod follower;
 mod history;
+mod member;
 mod model;
 mod reads;
 mod run;
@@ -35,6 +37,7 @@ mod setup;
 mod trace;
 mod world;
 
+pub use engine::PlantedBug;
 pub use features::{Feature, Features};
 pub use run::{Failure, Plan, Summary, run, shrink};
 pub use world::Tally;

@@ -96,6 +96,12 @@ impl Model {
         self.lives.keys().copied().filter(|id| self.exists(*id, at)).collect()
     }
 
+    /// The commits that wrote a key.
+    pub(crate) fn versions_of(&self, key: &Key) -> Vec<u64> {
+        let versions = self.versions.get(key).into_iter().flatten();
+        versions.map(|(ts, _)| *ts).collect()
+    }
+
     pub(crate) fn touched(&self, key: &Key) -> u64 {
         self.touched.get(key).copied().unwrap_or(0)
     }

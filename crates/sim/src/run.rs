@@ -1,7 +1,10 @@
 //! One seed from start to end, and the smallest set of features with which it still fails.
 
 use crate::features::{ALL, Features};
+use crate::member::MemberRun;
 use crate::world::{Tally, World};
+use engine::PlantedBug;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::Gen;
 
@@ -14,13 +17,24 @@ pub struct Plan {
     pub features: Option<Features>,
     /// So many of a million syncs do nothing and say they did: a planted bug, to see it found.
     pub lies_ppm: u32,
+    /// Only as a member of a set; without, a third of the seeds run as one too.
+    pub only_member: bool,
+    /// A bug in the engine of the member, to see it found.
+    pub planted: Option<PlantedBug>,
     /// Print every step.
     pub loud: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { steps: 1500, features: None, lies_ppm: 0, loud: false }
+        Self {
+            steps: 1500,
+            features: None,
+            lies_ppm: 0,
+            only_member: false,
+            planted: None,
+            loud: false,
+        }
     }
 }
 
@@ -46,6 +60,8 @@ pub struct Failure {
     pub tail: Vec<String>,
     /// Of every step so far.
     pub hash: u64,
+    /// It ran as a member of a set.
+    pub is_member: bool,
 }
 
 /// The features a seed chooses.
@@ -53,29 +69,61 @@ fn features_of(seed: u64) -> Features {
     Features::random(&mut Gen::new(seed ^ 0x6665_6174))
 }
 
-/// Runs one seed.
+/// Runs one seed, a third of them also as a member of a set.
 pub fn run(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
+    if plan.only_member {
+        return run_member(seed, plan);
+    }
+    let mut summary = run_alone(seed, plan)?;
+    if plan.features.is_none() && plan.lies_ppm == 0 && seed.is_multiple_of(3) {
+        let member = run_member(seed, plan)?;
+        summary.hash ^= member.hash.rotate_left(1);
+        summary.tally.add(&member.tally);
+    }
+    Ok(summary)
+}
+
+/// As a member of a set.
+fn run_member(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
+    let mut member = MemberRun::new(seed, plan.planted, plan.loud);
+    let what = match catch_unwind(AssertUnwindSafe(|| member.run(plan.steps))) {
+        Ok(Ok(())) => return Ok(Summary { hash: member.trace.hash(), tally: member.tally }),
+        Ok(Err(violation)) => format!("as a member: {violation:#}"),
+        Err(panic) => text_of(&*panic),
+    };
+    let (step, tail, hash) = (member.step, member.trace.tail(), member.trace.hash());
+    std::mem::forget(member);
+    Err(Box::new(Failure { what, step, features: Features::none(), tail, hash, is_member: true }))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without a text"))
+}
+
+fn run_alone(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
     let features = plan.features.unwrap_or_else(|| features_of(seed));
     let mut world = World::new(seed, features, plan.lies_ppm, plan.loud);
     let result = catch_unwind(AssertUnwindSafe(|| world.run(plan.steps)));
     let what = match result {
         Ok(Ok(())) => return Ok(Summary { hash: world.trace.hash(), tally: world.tally }),
         Ok(Err(violation)) => format!("{violation:#}"),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            format!("panic: {}", text.unwrap_or("without a text"))
-        }
+        Err(panic) => text_of(&*panic),
     };
     let (step, tail, hash) = (world.step, world.trace.tail(), world.trace.hash());
     // After a panic the engine's destructors may panic too, or wait for a lock that is held.
     std::mem::forget(world);
-    Err(Box::new(Failure { what, step, features, tail, hash }))
+    Err(Box::new(Failure { what, step, features, tail, hash, is_member: false }))
 }
 
 /// Takes away one feature after the other as long as the seed still fails, and all steps behind
 /// the failure.
 pub fn shrink(seed: u64, plan: &Plan, failure: Failure) -> (Plan, Failure) {
+    if failure.is_member {
+        let steps = failure.step.min(plan.steps);
+        return (Plan { only_member: true, loud: false, steps, ..*plan }, failure);
+    }
     let mut best = Plan { features: Some(failure.features), loud: false, ..*plan };
     best.steps = failure.step.min(plan.steps);
     let mut smallest = failure;

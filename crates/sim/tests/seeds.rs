@@ -1,7 +1,7 @@
 //! The simulator against itself: it repeats itself, and it finds what was planted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::{Features, Plan, run, shrink};
+use sim::{Features, Plan, PlantedBug, run, shrink};
 
 #[test]
 fn same_seed_is_the_same_run() {
@@ -10,6 +10,23 @@ fn same_seed_is_the_same_run() {
         assert_eq!(run(seed, &plan).unwrap(), run(seed, &plan).unwrap(), "seed {seed}");
     }
     assert_ne!(run(0, &plan).unwrap().hash, run(1, &plan).unwrap().hash);
+}
+
+/// Planted: each bug of a member that may not go unseen.
+#[test]
+fn bugs_of_a_member_are_found_out() {
+    let honest = Plan { steps: 600, only_member: true, ..Plan::default() };
+    let mut overwritten = 0;
+    for seed in 0..40 {
+        overwritten += run(seed, &honest).unwrap().tally.commits_lost_unsynced;
+    }
+    assert!(overwritten > 1000, "tails are overwritten");
+    for planted in
+        [PlantedBug::KeepsForgotten, PlantedBug::DrainsInvisible, PlantedBug::IgnoresCuts]
+    {
+        let plan = Plan { planted: Some(planted), ..honest };
+        assert!((0..40).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
+    }
 }
 
 /// Planted: one sync in ten does nothing. Some seed must lose what was acknowledged.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  0  8  "FERNROOT"
-//!  8  4  version, 3
+//!  8  4  version, 4 of a member whose commits may be overwritten, else 3
 //! 12  4  kind: 0 whole, 1 change
 //! 16  8  timestamp: dictionaries created or dropped up to here are as listed
 //! 24  8  end of the log that was synced before this was written
@@ -15,11 +15,13 @@
 //! 52  4  dictionaries that are gone; 0 in a whole one
 //! 56  8  time of the newest commit, or a later one that was told; 0 where there never was one
 //! 64  8  position from which on the log is history; 2^64 - 1 where none of it is
-//! 72     per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
+//! 72     in version 4: the newest entry that is visible: index u64 | term u64 | last timestamp u64
+//!        | last time u64; then the void parts of the log: count u32, each from u64 | to u64
+//!        per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
 //!        per gone one: id u64
 //! ```
 //!
-//! Version 2 lacks the two before the dictionaries, and is read.
+//! Version 2 lacks the two numbers before those, and is read.
 //!
 //! `flushed`: every commit up to it is in the image; newer ones may be too, and are in the log.
 //! `2^64 - 1` says every commit up to the timestamp of the newest change: so a dictionary nobody
@@ -27,12 +29,15 @@
 //! `docs/formats/checkpoint-root.md`.
 
 use crate::DictionaryOptions;
+use crate::entries::EntryId;
 use crate::records::{Input, Malformed, decode_options, encode_options};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 const MAGIC: &[u8; 8] = b"FERNROOT";
 const VERSION: u32 = 3;
+/// With what a member knows.
+const MEMBER_VERSION: u32 = 4;
 /// Without times.
 const VERSION_WITHOUT_TIME: u32 = 2;
 /// Nothing in the log is history.
@@ -62,8 +67,19 @@ pub(crate) struct CheckpointRoot {
     pub(crate) time: u64,
     /// From here on the log is history, if it is.
     pub(crate) history_from: Option<u64>,
+    /// Of a log that may have cuts.
+    pub(crate) member: Option<MemberRoot>,
     /// Ids ascending.
     pub(crate) dictionaries: Vec<DictionaryImage>,
+}
+
+/// What a member of a set knows of its log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MemberRoot {
+    /// The newest entry all of whose commits are visible.
+    pub(crate) entry: EntryId,
+    /// The parts of the log that are void.
+    pub(crate) voids: Vec<(u64, u64)>,
 }
 
 /// A hash of what the newest completed checkpoint holds of each dictionary.
@@ -118,7 +134,8 @@ impl CheckpointRoot {
         assert!(ascend, "the dictionaries of a root ascend");
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.member.is_some() { MEMBER_VERSION } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&kind.to_le_bytes());
         for number in [self.timestamp, self.log_end, self.next_dictionary, self.next_txn] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -129,6 +146,9 @@ impl CheckpointRoot {
         }
         for number in [self.time, self.history_from.unwrap_or(NO_HISTORY)] {
             out.extend_from_slice(&number.to_le_bytes());
+        }
+        if let Some(member) = &self.member {
+            member.encode(&mut out);
         }
         for dictionary in dictionaries {
             dictionary.encode(&mut out);
@@ -165,7 +185,7 @@ impl CheckpointRoot {
         }
         let word = |input: &mut Input<'_>| Ok::<_, Malformed>(u32::from_le_bytes(*input.array()?));
         let version = word(&mut input)?;
-        if version != VERSION && version != VERSION_WITHOUT_TIME {
+        if !(VERSION_WITHOUT_TIME..=MEMBER_VERSION).contains(&version) {
             return Err(Malformed("a version this program does not know"));
         }
         if word(&mut input)? != kind {
@@ -178,12 +198,16 @@ impl CheckpointRoot {
             next_txn: number(&mut input)?,
             time: 0,
             history_from: None,
+            member: None,
             dictionaries: Vec::new(),
         };
         let (count, gone_count) = (word(&mut input)?, word(&mut input)?);
-        if version == VERSION {
+        if version >= VERSION {
             root.time = number(&mut input)?;
             root.history_from = Some(number(&mut input)?).filter(|from| *from != NO_HISTORY);
+        }
+        if version == MEMBER_VERSION {
+            root.member = Some(MemberRoot::decode(&mut input)?);
         }
         for _ in 0..count {
             let (id, created, flushed) =
@@ -207,6 +231,38 @@ impl CheckpointRoot {
             return Err(Malformed("bytes behind its end"));
         }
         Ok((root, gone))
+    }
+}
+
+impl MemberRoot {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let EntryId { index, term, timestamp, time } = self.entry;
+        for number in [index, term, timestamp, time] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let count = u32::try_from(self.voids.len()).expect("fewer than 2^32 overwritten tails");
+        out.extend_from_slice(&count.to_le_bytes());
+        for (from, to) in &self.voids {
+            out.extend_from_slice(&from.to_le_bytes());
+            out.extend_from_slice(&to.to_le_bytes());
+        }
+    }
+
+    fn decode(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        let (index, term) = (number(input)?, number(input)?);
+        let (timestamp, time) = (number(input)?, number(input)?);
+        let entry = EntryId { index, term, timestamp, time };
+        let mut voids = Vec::new();
+        let mut behind = 0;
+        for _ in 0..u32::from_le_bytes(*input.array()?) {
+            let (from, to) = (number(input)?, number(input)?);
+            if from < behind || to <= from {
+                return Err(Malformed("void parts of the log do not ascend"));
+            }
+            behind = to;
+            voids.push((from, to));
+        }
+        Ok(Self { entry, voids })
     }
 }
 
@@ -238,8 +294,29 @@ mod tests {
             next_txn: 42,
             time: 7 << 32 | 3,
             history_from: Some(4000),
+            member: None,
             dictionaries: vec![dictionary(1, b"tree one"), dictionary(8, b"")],
         }
+    }
+
+    fn of_a_member() -> CheckpointRoot {
+        let entry = EntryId { index: 12, term: 3, timestamp: 90, time: 7 << 32 };
+        let voids = vec![(4100, 4200), (4200, 4500)];
+        CheckpointRoot { member: Some(MemberRoot { entry, voids }), ..sample() }
+    }
+
+    #[test]
+    fn golden_root_of_a_member_is_read_and_written_the_same() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let root = of_a_member();
+        let whole = testkit::golden(here, "checkpoint-root.v4.bin", &root.encode());
+        assert_eq!(CheckpointRoot::fold(&whole, &NONE), Ok(root));
+        // It is no member any more.
+        let change = later().encode_change(&CheckpointDigest::of(&sample()));
+        assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
+        let mut bytes = of_a_member().encode();
+        bytes[112..120].copy_from_slice(&5000_u64.to_le_bytes());
+        assert!(CheckpointRoot::fold(&bytes, &NONE).is_err(), "void parts that meet");
     }
 
     fn later() -> CheckpointRoot {
@@ -294,10 +371,15 @@ mod tests {
 
     #[test]
     fn root_with_one_byte_changed_is_refused_or_says_just_that() {
-        let whole = sample().encode();
+        for whole in [sample().encode(), of_a_member().encode()] {
+            check_each_byte(&whole);
+        }
+    }
+
+    fn check_each_byte(whole: &[u8]) {
         for at in 0..whole.len() {
             for to in 0..=u8::MAX {
-                let mut bytes = whole.clone();
+                let mut bytes = whole.to_vec();
                 bytes[at] = to;
                 if let Ok(root) = CheckpointRoot::fold(&bytes, &NONE) {
                     assert_eq!(root.encode(), bytes, "byte {at} set to {to}");

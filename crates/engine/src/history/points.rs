@@ -99,6 +99,13 @@ impl Points {
         }
     }
 
+    /// Commits from this position on are void.
+    pub(crate) fn forget_from(&mut self, position: u64) {
+        let stay = self.list.partition_point(|point| point.position < position);
+        self.list.truncate(stay);
+        drop(self.large.split_off(&position));
+    }
+
     /// The log begins at `position` now.
     pub(crate) fn forget(&mut self, position: u64) {
         let gone = self.list.partition_point(|point| point.position < position);

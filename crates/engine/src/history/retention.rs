@@ -181,6 +181,7 @@ impl History {
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { history: Some(head), .. } =
                 Record::decode(record.payload).map_err(damaged)?
+                && !self.is_void(record.lsn)
             {
                 last = Some(head.last_time());
             }

@@ -115,6 +115,9 @@ impl HistoryTail {
             };
             let Some(record) = record else { return Ok(None) };
             let position = record.lsn;
+            if history.is_void(position) {
+                continue;
+            }
             let damaged = |e| Error::in_record(position, e);
             match Record::decode(record.payload).map_err(damaged)? {
                 Record::Commit { txn, timestamp, chunks, history: Some(head), operations } => {
@@ -138,7 +141,10 @@ impl HistoryTail {
                 }
                 // Written while no history was kept.
                 Record::Commit { history: None, .. } => return Err(Error::HistoryLost),
-                Record::Chunk { .. } | Record::Abort { .. } => {}
+                Record::Chunk { .. }
+                | Record::Abort { .. }
+                | Record::Entry { .. }
+                | Record::Cut(_) => {}
             }
         }
         Ok(None)

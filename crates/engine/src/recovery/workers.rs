@@ -26,11 +26,11 @@ pub(super) struct Batch {
     pub(super) bytes: usize,
 }
 
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Of the record in the log.
-    pub(super) position: u64,
-    pub(super) timestamp: u64,
-    pub(super) operations: Vec<u8>,
+    pub(crate) position: u64,
+    pub(crate) timestamp: u64,
+    pub(crate) operations: Vec<u8>,
 }
 
 /// One of how many threads.
@@ -174,7 +174,7 @@ fn apply(environment: &Environment, batch: &Batch, share: Share) -> Result<u64> 
 }
 
 /// Every put and delete of a piece whose tree has not flushed it.
-pub(super) fn each_needed(
+pub(crate) fn each_needed(
     environment: &Environment,
     piece: &Piece,
     operations: &[u8],

@@ -70,6 +70,17 @@ impl Scheduler {
         self.queue.add(dictionary.id);
     }
 
+    /// Commits above `timestamp` have never been: the layers that are left are those of now.
+    pub(crate) fn forget_after(&self, timestamp: u64) {
+        self.held_layers.lock().retain(|(newest, _)| *newest <= timestamp);
+        for dictionary in self.directory.those(|dictionary| dictionary.tree.debt().sealed > 0) {
+            self.add_layer(&dictionary);
+        }
+        for dictionary in self.directory.all() {
+            self.memory.account(&dictionary);
+        }
+    }
+
     /// More is visible: layers that waited for that may be drained.
     pub(crate) fn became_visible(&self) {
         let visible = self.snapshots.visible().get();

@@ -12,6 +12,7 @@ use super::{Scheduler, TUNING, idle_work};
 use crate::Result;
 use crate::dictionary::{Dictionary, Found};
 use crate::error::Error;
+use crate::settings::PlantedBug;
 use ftree::{Effort, Progress, Work};
 use os::{Wait, Waits};
 use std::sync::atomic::Ordering;
@@ -171,7 +172,11 @@ impl Scheduler {
 
     /// One unit of a tree's work.
     pub(super) fn work_on(&self, dictionary: &Dictionary, effort: Effort) -> Result<Progress> {
-        let progress = dictionary.tree.work(&self.snapshots.visibility(), effort)?;
+        let mut visibility = self.snapshots.visibility();
+        if self.planted == Some(PlantedBug::DrainsInvisible) {
+            visibility = visibility.draining_to(u64::MAX);
+        }
+        let progress = dictionary.tree.work(&visibility, effort)?;
         self.counters.worked(progress);
         Ok(progress)
     }

@@ -115,7 +115,6 @@ impl HeldBack {
     }
 
     /// Commits above `timestamp` will never be seen.
-    #[cfg(test)]
     pub(super) fn overwrite(&self, timestamp: u64) {
         let mut waiters = self.waiters.lock();
         for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {

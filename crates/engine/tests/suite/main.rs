@@ -15,6 +15,7 @@ mod held_back;
 mod history;
 mod kept_states;
 mod large;
+mod members;
 mod model;
 mod serializable;
 mod sorter;

@@ -33,6 +33,9 @@ struct Arguments {
     /// Go on after a failure, up to so many.
     #[arg(long, default_value_t = 1)]
     failures: u64,
+    /// Only as members of a set.
+    #[arg(long)]
+    member: bool,
     /// A planted bug: so many of a million syncs do nothing.
     #[arg(long, default_value_t = 0)]
     lies_ppm: u32,
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let plan = Plan {
         steps: arguments.steps,
         lies_ppm: arguments.lies_ppm,
+        only_member: arguments.member,
         loud: arguments.trace,
         ..Plan::default()
     };
@@ -114,5 +118,9 @@ fn report(seed: u64, plan: &Plan, failure: sim::Failure) {
             println!("  {line}");
         }
     }
-    println!("again: cargo xtask sim --seed {seed} --steps {}", plan.steps.max(smaller.steps));
+    let member = if failure.is_member { " --member" } else { "" };
+    println!(
+        "again: cargo xtask sim --seed {seed} --steps {}{member}",
+        plan.steps.max(smaller.steps)
+    );
 }

@@ -1,0 +1,251 @@
+//! Appending a leader's entry: its records go into the log as they came, and its commits into the trees.
+//!
+//! Always true: all of an entry is checked before any of it is appended. Its commits are published in their
+//! order; that nobody else writes meanwhile is the caller's word.
+
+use crate::entries::{Entry, OpenEntry};
+use crate::environment::Environment;
+use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
+use crate::recovery::{Piece, each_needed};
+use crate::times::Place;
+use crate::{Error, Result};
+use ftree::Message;
+use wal::LiveReader;
+
+/// The records of an entry, one after the other.
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let record = self
+            .0
+            .split_first_chunk::<4>()
+            .and_then(|(len, rest)| rest.split_at_checked(u32::from_le_bytes(*len) as usize));
+        let Some((record, rest)) = record else {
+            self.0 = &[];
+            return Some(Err(wrong("a record ends behind the entry")));
+        };
+        self.0 = rest;
+        Some(Ok(record))
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::Corruption(format!("an entry that was sent: {what}").into())
+}
+
+impl Environment {
+    pub(super) fn append_entry(
+        &self,
+        head: &EntryHead,
+        configuration: &[u8],
+        records: &[u8],
+    ) -> Result<()> {
+        if !self.snapshots.holds_back() {
+            return Err(Error::InvalidOption("every complete commit is shown".to_owned()));
+        }
+        self.check_entry(head, configuration, records)?;
+        for record in Records(records) {
+            self.append_record(record?)?;
+        }
+        let record = records::entry_record(head, configuration);
+        let follows = self.commits.append_in_order(&[&record], |order, end, behind| {
+            let start = Some(order.open.start.unwrap_or(end));
+            order.open = OpenEntry::default();
+            self.after_fence(order, head.kind);
+            order.entries.push(Entry { head: *head, start, end, behind })
+        })?;
+        debug_assert!(follows, "that it follows was checked");
+        Ok(())
+    }
+
+    /// Fails where the entry does not follow what is there, or is not what its head says.
+    fn check_entry(&self, head: &EntryHead, configuration: &[u8], records: &[u8]) -> Result<()> {
+        let (last, newest, mut time, is_open) = {
+            let order = self.commits.order.lock();
+            (order.entries.last(), order.newest, order.time, order.open.start.is_some())
+        };
+        let follows = head.index == last.index.saturating_add(1) && head.term >= last.term;
+        if !follows || is_open || head.first_timestamp != newest.saturating_add(1) {
+            return Err(wrong("it does not follow what is there"));
+        }
+        let is_configuration = head.kind == EntryKind::Configuration;
+        if is_configuration == configuration.is_empty()
+            || configuration.len() > records::MAX_CONFIGURATION_BYTES
+        {
+            return Err(wrong("its configuration"));
+        }
+        if records.len() as u64 != head.bytes || crc32c::crc32c(records) != head.checksum {
+            return Err(wrong("its checksum"));
+        }
+        let mut timestamp = newest;
+        for record in Records(records) {
+            let malformed = |_| wrong("a record cannot be read");
+            let operations = match Record::decode(record?).map_err(malformed)? {
+                Record::Commit { timestamp: next, history: Some(place), operations, .. } => {
+                    if next != timestamp.saturating_add(1) || place.time <= time {
+                        return Err(wrong("a commit is out of order"));
+                    }
+                    (timestamp, time) = (next, place.last_time());
+                    operations
+                }
+                Record::Chunk { operations, .. } => operations,
+                Record::Abort { .. } => continue,
+                Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
+                    return Err(wrong("a record of another kind"));
+                }
+            };
+            for operation in Operations::new(operations) {
+                if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
+                    operation.map_err(malformed)?
+                {
+                    let shape = crate::options::validate(options);
+                    shape.map_err(|_| wrong("the shape of a dictionary"))?;
+                }
+            }
+        }
+        if timestamp != head.last_timestamp || time > head.last_time {
+            return Err(wrong("its last commit"));
+        }
+        Ok(())
+    }
+
+    fn append_record(&self, record: &[u8]) -> Result<()> {
+        let malformed = |_| wrong("a record cannot be read");
+        match Record::decode(record).map_err(malformed)? {
+            Record::Chunk { txn, number, .. } => {
+                self.live.taken_below(txn.saturating_add(1));
+                self.commits.append_in_order(&[record], |order, position, _| {
+                    order.open.append(position, &[record]);
+                    if number == 0 {
+                        self.log.needed.lock().chunk(txn, position);
+                        order.chunked.insert(txn, position);
+                    }
+                })
+            }
+            Record::Abort { txn } => {
+                self.commits.append_in_order(&[record], |order, position, _| {
+                    order.open.append(position, &[record]);
+                    if let Some(first) = order.chunked.remove(&txn) {
+                        self.log.needed.lock().chunks_end(txn, first, None);
+                    }
+                })
+            }
+            Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
+                self.live.taken_below(txn.saturating_add(1));
+                self.schedule.make_room(operations.len() as u64)?;
+                let first = self.commits.order.lock().chunked.remove(&txn);
+                let first = if chunks > 0 { first } else { None };
+                if chunks > 0 && first.is_none() {
+                    return Err(wrong("chunks of a commit are missing"));
+                }
+                let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
+                let own = records::commit_head(txn, timestamp, chunks, Some(history));
+                let pieces = [own.bytes(), operations];
+                let position = self.commits.append_in_order(&pieces, |order, position, end| {
+                    order.open.append(position, &[record]);
+                    order.newest = timestamp;
+                    order.time = history.last_time();
+                    if let Some(kept) = &self.history {
+                        kept.times().given(Place { timestamp, time: order.time, end });
+                        let next = kept.committed(&history, chunks, position);
+                        order.next_history_point = next;
+                    }
+                    let mut needed = self.log.needed.lock();
+                    order.next_point = needed.commit(timestamp, position);
+                    if let Some(first) = first {
+                        needed.chunks_end(txn, first, Some(timestamp));
+                    }
+                    position
+                })?;
+                if let Some(first) = first {
+                    self.apply_chunks((txn, chunks), timestamp, first, position)?;
+                }
+                self.apply(position, timestamp, operations)?;
+                self.publish(timestamp)
+            }
+            _ => Err(wrong("a record of another kind")),
+        }
+    }
+
+    /// The chunks of a large transaction, from the log.
+    fn apply_chunks(
+        &self,
+        (txn, chunks): (u64, u32),
+        timestamp: u64,
+        first: u64,
+        until: u64,
+    ) -> Result<()> {
+        self.log.sync_to(until)?;
+        let mut reader = LiveReader::at(first);
+        let mut found = 0;
+        while let Some(record) = reader.next_record(self.log.wal(), until)? {
+            let (lsn, payload) = (record.lsn, record.payload);
+            match Record::decode(payload).map_err(|e| Error::in_record(lsn, e))? {
+                Record::Chunk { txn: of, operations, .. } if of == txn => {
+                    found += 1;
+                    let operations = operations.to_vec();
+                    self.apply(lsn, timestamp, &operations)?;
+                }
+                _ => {}
+            }
+        }
+        if found == chunks { Ok(()) } else { Err(Error::in_record(until, "chunks are missing")) }
+    }
+
+    fn apply(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
+        for operation in Operations::new(operations) {
+            match operation.map_err(|e| Error::in_record(position, e))? {
+                Operation::Create { dictionary, options }
+                    if self.directory.find(dictionary).is_none() =>
+                {
+                    self.directory.create(dictionary, options, timestamp);
+                }
+                Operation::Reshape { dictionary, options } => {
+                    if let Some(found) = self.directory.find(dictionary) {
+                        let visible = self.snapshots.visible();
+                        self.directory.reshape_held_back(&found, options, timestamp, visible);
+                    }
+                }
+                Operation::Drop { dictionary } => {
+                    if let Some(found) = self.directory.find(dictionary) {
+                        found.drop_at(timestamp);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let piece = Piece { position, timestamp, operations: Vec::new() };
+        let mut written = Vec::new();
+        each_needed(self, &piece, operations, |dictionary, key, message: Message<'_>| {
+            if dictionary.tree.insert(key, timestamp, message) {
+                written.push(dictionary.id);
+            }
+            Ok(())
+        })?;
+        written.sort_unstable();
+        written.dedup();
+        for id in written {
+            if let Some(dictionary) = self.directory.find(id) {
+                self.schedule.account(&dictionary);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self, timestamp: u64) -> Result<()> {
+        // No lock was taken: who has one and does not see the commit yet has to look.
+        self.locks.not_remembered(timestamp);
+        if !self.snapshots.publish(timestamp) {
+            return Err(self.health.stop("an earlier commit was never published"));
+        }
+        self.commits.became_visible();
+        self.counters.commits.inc();
+        Ok(())
+    }
+}

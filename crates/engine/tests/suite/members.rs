@@ -1,0 +1,368 @@
+//! A member of a set: tails that are overwritten leave nothing, entries are the same on every member, and a
+//! start knows what of the log counts.
+
+use crate::held_back::{all, entries, latest, member, put};
+use crate::open;
+use engine::{
+    CommitState, Compression, DictionaryId, DictionaryOptions, Engine, EntryKind, Error, Options,
+    Showing, Timestamp, TxnOptions,
+};
+use os::Os;
+use os::sim::{SimOs, Survival};
+use std::collections::BTreeMap;
+use testkit::Gen;
+
+const ROOT: DictionaryId = DictionaryId::ROOT;
+
+fn newest(engine: &Engine) -> BTreeMap<String, String> {
+    all(&engine.begin_newest(latest()).snapshot())
+}
+
+fn seen(engine: &Engine) -> BTreeMap<String, String> {
+    all(&engine.snapshot())
+}
+
+fn fresh() -> (SimOs, Os, Engine) {
+    let sim = SimOs::new(9);
+    let os = sim.os();
+    let engine = open(&os, member()).unwrap();
+    (sim, os, engine)
+}
+
+/// Closes what is open as the next entry; says up to which commit it goes.
+fn close(engine: &Engine, term: u64, committed: u64) -> u64 {
+    let index = engine.entries().last.index + 1;
+    let head = engine.close_entry((term, index), EntryKind::Records, b"", committed).unwrap();
+    head.unwrap().last_timestamp
+}
+
+/// Sends all entries that one member has and the other lacks.
+fn send(from: &Engine, to: &Engine) {
+    for index in to.entries().last.index + 1..=from.entries().last.index {
+        let (head, configuration, records) = from.read_entry(index).unwrap();
+        to.append_entry(&head, &configuration, &records).unwrap();
+    }
+}
+
+/// The power goes, and nothing comes back that was not synced.
+fn restart(sim: &SimOs, engine: Engine, options: Options) -> (Os, Engine) {
+    let os = sim.reboot_with(Survival::Nothing);
+    drop(engine);
+    let engine = open(&os, options).unwrap();
+    (os, engine)
+}
+
+#[test]
+fn overwritten_tail_leaves_nothing() {
+    let (sim, _os, engine) = fresh();
+    put(&engine, "a", "1");
+    let base = close(&engine, 1, 0);
+    engine.committed(Timestamp(base)).unwrap();
+    let mut txn = engine.begin_newest(latest());
+    txn.put(ROOT, b"a", b"void").unwrap();
+    txn.put(ROOT, b"b", b"void").unwrap();
+    let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    let submitted = txn.submit().unwrap();
+    put(&engine, "c", "void");
+    let history = engine.history().unwrap();
+    let mut tail = history.read_after(0).unwrap();
+    engine.forget_after(Timestamp(base)).unwrap();
+    assert_eq!(submitted.state(), CommitState::Overwritten);
+    assert!(matches!(submitted.wait(), Err(Error::Overwritten)));
+    assert_eq!(newest(&engine), entries([("a", "1")]));
+    assert!(engine.dictionaries().iter().all(|(id, _)| *id != made));
+    // The number is given again, and carries the new value; nobody is in its way.
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"b", b"2").unwrap();
+    let again = txn.submit().unwrap();
+    assert_eq!(again.timestamp(), submitted.timestamp());
+    assert_eq!(newest(&engine), entries([("a", "1"), ("b", "2")]));
+    engine.committed(again.timestamp()).unwrap();
+    assert_eq!(again.state(), CommitState::Visible);
+    assert_eq!(seen(&engine), entries([("a", "1"), ("b", "2")]));
+    engine.sync().unwrap();
+    let mut told = Vec::new();
+    while let Some(commit) = tail.next().unwrap() {
+        told.push(commit.timestamp.0);
+    }
+    assert_eq!(told, [base, base + 1], "the history has no void commits");
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!(newest(&engine), entries([("a", "1")]), "no entry closes it: it is void");
+    engine.verify_all().unwrap();
+}
+
+#[test]
+fn commits_that_stay_without_an_entry_are_in_the_next_one() {
+    let (_sim, _os, engine) = fresh();
+    let mut txn = engine.begin_newest(latest());
+    for n in 0..20 {
+        txn.put(ROOT, format!("large {n}").as_bytes(), &[b'x'; 100]).unwrap();
+    }
+    let first = txn.submit().unwrap().timestamp();
+    put(&engine, "b", "void");
+    engine.forget_after(first).unwrap();
+    put(&engine, "b", "2");
+    close(&engine, 1, 0);
+    let (head, _, records) = engine.read_entry(1).unwrap();
+    assert_eq!((head.first_timestamp, head.last_timestamp), (1, 2));
+    let (_other_sim, _other_os, other) = fresh();
+    other.append_entry(&head, b"", &records).unwrap();
+    assert_eq!(newest(&other), newest(&engine));
+}
+
+#[test]
+fn what_is_visible_is_never_overwritten() {
+    let (_sim, _os, engine) = fresh();
+    let first = put(&engine, "a", "1");
+    let second = put(&engine, "a", "2");
+    engine.committed(Timestamp(second)).unwrap();
+    let forgotten = engine.forget_after(Timestamp(first));
+    assert!(matches!(forgotten, Err(Error::Stopped(_))), "{forgotten:?}");
+    assert_eq!(seen(&engine), entries([("a", "2")]));
+    assert!(matches!(engine.check_running(), Err(Error::Stopped(_))));
+    let shows_all = open(&SimOs::new(3).os(), crate::tiny()).unwrap();
+    assert!(matches!(shows_all.forget_after(Timestamp(0)), Err(Error::InvalidOption(_))));
+    let closed = shows_all.close_entry((1, 1), EntryKind::Fence, b"", 0);
+    assert!(matches!(closed, Err(Error::InvalidOption(_))));
+}
+
+#[test]
+fn dictionaries_are_as_they_were_before_the_tail() {
+    let (sim, _os, engine) = fresh();
+    let mut txn = engine.begin_newest(latest());
+    let kept = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.put(kept, b"k", b"v").unwrap();
+    let base = txn.submit().unwrap().timestamp();
+    close(&engine, 1, 1);
+    engine.committed(base).unwrap();
+    let mut txn = engine.begin_newest(latest());
+    let shape = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
+    txn.reshape_dictionary(kept, shape).unwrap();
+    txn.submit().unwrap().state();
+    engine.checkpoint().unwrap();
+    let mut txn = engine.begin_newest(latest());
+    txn.drop_dictionary(kept).unwrap();
+    txn.submit().unwrap().state();
+    assert!(!engine.dictionaries().iter().any(|(id, _)| *id == kept));
+    engine.cut(2).unwrap();
+    let there = engine.dictionaries().into_iter().find(|(id, _)| *id == kept);
+    assert_eq!(there.unwrap().1, DictionaryOptions::default());
+    assert_eq!(engine.snapshot().get(kept, b"k").unwrap().unwrap()[..], b"v"[..]);
+    let (_os, engine) = restart(&sim, engine, member());
+    let there = engine.dictionaries().into_iter().find(|(id, _)| *id == kept);
+    assert_eq!(there.unwrap().1, DictionaryOptions::default(), "the checkpoint does not know it");
+    assert_eq!(engine.snapshot().get(kept, b"k").unwrap().unwrap()[..], b"v"[..]);
+}
+
+#[test]
+fn followers_have_the_leaders_commits_and_entries() {
+    let (_sim, _os, leader) = fresh();
+    let (follower_sim, _follower_os, follower) = fresh();
+    let mut random = Gen::new(5);
+    leader.close_entry((1, 1), EntryKind::Fence, b"", 0).unwrap().unwrap();
+    let mut txn = leader.begin_newest(latest());
+    let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.put(made, b"k", b"v").unwrap();
+    txn.note(b"told").unwrap();
+    txn.submit().unwrap().state();
+    let head =
+        leader.close_entry((1, 2), EntryKind::Configuration, b"members", 1).unwrap().unwrap();
+    assert_eq!((head.first_timestamp, head.last_timestamp), (1, 1));
+    assert!(leader.close_entry((1, 3), EntryKind::Records, b"", 1).unwrap().is_none());
+    for _ in 0..40 {
+        let mut txn = leader.begin_newest(latest());
+        // Some are long enough for chunks, some for a spill.
+        for _ in 0..random.below(30) {
+            let key = format!("key {}", random.below(100));
+            txn.put(ROOT, key.as_bytes(), &random.value(60)).unwrap();
+        }
+        txn.put(ROOT, b"z", b"last").unwrap();
+        txn.submit().unwrap().state();
+        if random.one_in(3) {
+            close(&leader, 1, 2);
+        }
+        leader.step().unwrap();
+    }
+    put(&leader, "end", "v");
+    close(&leader, 2, 2);
+    send(&leader, &follower);
+    assert_eq!(follower.entries(), leader.entries());
+    let bytes = |engine: &Engine| {
+        let mut cursor = engine
+            .begin_newest(latest())
+            .cursor(ROOT, engine::KeyRange::all(), engine::Direction::Forward)
+            .unwrap();
+        let mut found = Vec::new();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            found.push((key.to_vec(), value.to_vec()));
+        }
+        found
+    };
+    assert_eq!(bytes(&leader), bytes(&follower));
+    assert_eq!(seen(&follower), entries([]), "nothing was said to be committed");
+    let last = follower.complete().timestamp();
+    follower.committed(last).unwrap();
+    leader.committed(last).unwrap();
+    for n in 1..=leader.entries().last.index {
+        assert_eq!(leader.read_entry(n).unwrap(), follower.read_entry(n).unwrap());
+    }
+    follower.sync().unwrap();
+    leader.sync().unwrap();
+    let times = |engine: &Engine| {
+        let mut tail = engine.history().unwrap().read_after(0).unwrap();
+        let mut found = Vec::new();
+        while let Some(commit) = tail.next().unwrap() {
+            let mut operations = commit.operations();
+            let mut count = 0;
+            while operations.next().unwrap().is_some() {
+                count += 1;
+            }
+            found.push((commit.timestamp, commit.time, commit.span, count));
+        }
+        found
+    };
+    assert_eq!(times(&leader), times(&follower));
+    assert_eq!(follower.snapshot().get(made, b"k").unwrap().unwrap()[..], b"v"[..]);
+    // Over a restart too; what is known to be committed is what the entries say.
+    let known = follower.entry(2).unwrap().timestamp;
+    let (_os, follower) = restart(&follower_sim, follower, member());
+    assert_eq!(follower.visible().timestamp().0, known);
+    assert_eq!(follower.entries(), leader.entries());
+    assert_eq!(bytes(&leader), bytes(&follower));
+    for n in 1..=leader.entries().last.index {
+        assert_eq!(leader.read_entry(n).unwrap(), follower.read_entry(n).unwrap());
+    }
+    follower.verify_all().unwrap();
+}
+
+#[test]
+fn entries_that_are_not_what_they_say_are_not_appended() {
+    let (_sim, _os, leader) = fresh();
+    let (_follower_sim, _follower_os, follower) = fresh();
+    put(&leader, "a", "1");
+    close(&leader, 1, 0);
+    put(&leader, "b", "2");
+    close(&leader, 1, 0);
+    let (head, configuration, records) = leader.read_entry(1).unwrap();
+    let (second, _, behind) = leader.read_entry(2).unwrap();
+    let refused = |head, configuration: &[u8], records: &[u8]| {
+        let appended = follower.append_entry(&head, configuration, records);
+        assert!(matches!(appended, Err(Error::Corruption(_))), "{appended:?}");
+        assert_eq!(follower.complete().timestamp(), Timestamp(0));
+    };
+    refused(second, &configuration, &behind);
+    refused(head, b"x", &records);
+    refused(head, &configuration, &behind);
+    for at in 0..records.len() {
+        let mut bad = records.clone();
+        bad[at] ^= 0x5A;
+        refused(head, &configuration, &bad);
+        // The same with a checksum that fits: some of it may be read, and never panics.
+        let checksum = crc32c::crc32c(&bad);
+        let (_other_sim, _other_os, other) = fresh();
+        let forged = engine::EntryHead { checksum, ..head };
+        let _either = other.append_entry(&forged, &configuration, &bad).is_ok();
+    }
+    follower.append_entry(&head, &configuration, &records).unwrap();
+    assert_eq!(newest(&follower), entries([("a", "1")]));
+    refused_again(&follower, head, &records);
+}
+
+fn refused_again(follower: &Engine, head: engine::EntryHead, records: &[u8]) {
+    let appended = follower.append_entry(&head, b"", records);
+    assert!(matches!(appended, Err(Error::Corruption(_))), "it is there already");
+}
+
+#[test]
+fn new_leaders_entries_take_the_place_of_a_tail() {
+    let (sim, _os, old) = fresh();
+    let (_new_sim, _new_os, new) = fresh();
+    put(&old, "a", "1");
+    close(&old, 1, 0);
+    send(&old, &new);
+    for n in 0..20 {
+        put(&old, "a", &format!("void {n}"));
+        put(&old, &format!("void {n}"), "void");
+        if n % 4 == 0 {
+            close(&old, 1, 1);
+        }
+        old.step().unwrap();
+    }
+    new.close_entry((2, 2), EntryKind::Fence, b"", 1).unwrap().unwrap();
+    put(&new, "b", "2");
+    close(&new, 2, 1);
+    put(&new, "c", "3");
+    close(&new, 2, 3);
+    assert!(old.append_entry(&new.read_entry(2).unwrap().0, b"", b"").is_err());
+    old.cut(2).unwrap();
+    send(&new, &old);
+    let expected = entries([("a", "1"), ("b", "2"), ("c", "3")]);
+    assert_eq!(newest(&old), expected);
+    assert_eq!(old.entries().last, new.entries().last);
+    old.committed(Timestamp(2)).unwrap();
+    old.sync().unwrap();
+    let (_os, old) = restart(&sim, old, member());
+    assert_eq!((newest(&old), seen(&old).len()), (expected.clone(), 2));
+    // What no entry closes goes with a start; what one does stays, though it may still be overwritten.
+    put(&old, "d", "void");
+    old.sync().unwrap();
+    let (_os, old) = restart(&sim, old, member());
+    assert_eq!(newest(&old), expected);
+    assert_eq!(put(&old, "d", "4"), 4, "the number is given again");
+    old.cut(5).unwrap();
+    old.committed(Timestamp(3)).unwrap();
+    old.checkpoint().unwrap();
+    let (os, old) = restart(&sim, old, member());
+    assert_eq!((newest(&old), old.entries().last), (expected.clone(), new.entries().last));
+    old.close().unwrap();
+    drop(old);
+    // Alone it shows all that is there, and the cuts count.
+    let alone = Options { showing: Showing::Complete, ..member() };
+    let old = open(&os, alone).unwrap();
+    assert_eq!(seen(&old), expected);
+    let history = old.history().unwrap();
+    let mut tail = history.read_after(history.oldest_time().unwrap()).unwrap();
+    let mut told = Vec::new();
+    while let Some(commit) = tail.next().unwrap() {
+        told.push(commit.timestamp.0);
+    }
+    assert_eq!(told, [1, 2, 3]);
+}
+
+#[test]
+fn cut_is_obeyed_by_a_server_that_shows_all() {
+    let (sim, _os, engine) = fresh();
+    put(&engine, "a", "1");
+    close(&engine, 1, 1);
+    for n in 0..50 {
+        put(&engine, "a", &format!("void {n}"));
+    }
+    close(&engine, 1, 1);
+    engine.cut(2).unwrap();
+    put(&engine, "a", "2");
+    engine.sync().unwrap();
+    let alone = Options { showing: Showing::Complete, ..member() };
+    let (_os, engine) = restart(&sim, engine, alone);
+    assert_eq!(seen(&engine), entries([("a", "2")]), "of a set of one all counts that is there");
+}
+
+#[test]
+fn set_of_one_that_becomes_a_member_keeps_all() {
+    let sim = SimOs::new(11);
+    let alone = Options { showing: Showing::Complete, ..member() };
+    let engine = open(&sim.os(), alone).unwrap();
+    for n in 0..30 {
+        put(&engine, &format!("key {n}"), "v");
+    }
+    engine.sync().unwrap();
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!(seen(&engine).len(), 30);
+    put(&engine, "void", "v");
+    engine.sync().unwrap();
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!(seen(&engine).len(), 30);
+    let next = put(&engine, "b", "v");
+    assert_eq!((next, close(&engine, 1, 1)), (31, 31));
+    let (head, _, _) = engine.read_entry(1).unwrap();
+    assert_eq!(head.first_timestamp, 31);
+}
