@@ -216,8 +216,10 @@ impl Checkpointer {
         self.state.log_end.store(log_end, Ordering::Relaxed);
         self.log.sync_to(log_end)?;
         self.note_quiet_moment(timestamp);
-        // Never behind what was synced: the next start has to find this position in the log.
-        let position = self.log.needed.lock().forget(flushed).min(log_end);
+        let (member, open_from) = self.member_at(timestamp);
+        // Never behind what was synced: the next start has to find this position in the log. Nor behind what
+        // a member's start has to find of entries.
+        let position = self.log.needed.lock().forget(flushed).min(log_end).min(open_from);
         let first = self.log.wal().first_lsn();
         debug_assert!(position >= first, "the log holds all that is needed of it");
         let visible = self.snapshots.visible().get();
@@ -229,7 +231,7 @@ impl Checkpointer {
             next_txn: self.live.next_id(),
             time: self.time(),
             history_from: self.history.as_ref().map(|history| history.floor()),
-            member: self.member_at(timestamp),
+            member,
             dictionaries: listed,
         };
         let finishing = clock.monotonic();
@@ -286,11 +288,17 @@ impl Checkpointer {
     }
 
     /// What is to be known of a log in which tails were, or may be, overwritten.
-    fn member_at(&self, timestamp: u64) -> Option<MemberRoot> {
-        let voids = self.history.as_ref()?.voids();
-        let is_member = self.snapshots.holds_back() || !voids.ranges().is_empty();
-        let entry = || self.order.lock().entries.last_up_to(timestamp);
-        is_member.then(|| MemberRoot { entry: entry(), voids: voids.ranges().to_vec() })
+    /// And where the records begin that the entry it names does not close.
+    fn member_at(&self, timestamp: u64) -> (Option<MemberRoot>, u64) {
+        let Some(history) = &self.history else { return (None, u64::MAX) };
+        let voids = history.voids().ranges().to_vec();
+        if !self.snapshots.holds_back() {
+            let entry = self.order.lock().entries.last();
+            return ((!voids.is_empty()).then_some(MemberRoot { entry, voids }), u64::MAX);
+        }
+        let order = self.order.lock();
+        let (entry, open_from) = order.entries.surely_committed(timestamp, &order.open);
+        (Some(MemberRoot { entry, voids }), open_from)
     }
 
     /// Keeps checkpoints from being written meanwhile.

@@ -151,6 +151,26 @@ impl Engine {
         self.environment().committed(timestamp.0)
     }
 
+    /// As [`Engine::committed`], of all commits up to the end of an entry; so checkpoints know that entries
+    /// without commits are committed as well.
+    ///
+    /// # Errors
+    /// The entry is not known, or the engine shows every complete commit.
+    pub fn committed_entry(&self, index: u64) -> Result<()> {
+        let id = {
+            let mut order = self.environment().commits.order.lock();
+            let id = order.entries.id_of(index);
+            if id.is_some() {
+                order.entries.commit(index);
+            }
+            id
+        };
+        let Some(id) = id else {
+            return Err(Error::InvalidOption(format!("entry {index} is not known")));
+        };
+        self.environment().committed(id.timestamp)
+    }
+
     /// Returns once readers see this commit: what a statement answers that has read it before they did.
     ///
     /// # Errors

@@ -67,11 +67,13 @@ pub(crate) struct Entries {
     /// The entry before those.
     before: EntryId,
     list: VecDeque<Entry>,
+    /// Entries up to here are known to be committed.
+    committed: u64,
 }
 
 impl Entries {
     pub(crate) fn behind(before: EntryId) -> Self {
-        Self { before, list: VecDeque::new() }
+        Self { before, list: VecDeque::new(), committed: before.index }
     }
 
     /// The last one.
@@ -106,6 +108,25 @@ impl Entries {
         last.map_or(self.before, |last| EntryId::from(&last.head))
     }
 
+    /// Entries up to this one are committed.
+    pub(crate) fn commit(&mut self, index: u64) {
+        self.committed = self.committed.max(index);
+    }
+
+    /// The newest entry that is surely committed where commits up to `timestamp` are: entries without
+    /// commits behind it need not be. And where the records begin that it does not close.
+    pub(crate) fn surely_committed(&self, timestamp: u64, open: &OpenEntry) -> (EntryId, u64) {
+        let behind = self.list.partition_point(|entry| entry.head.last_timestamp <= timestamp);
+        let has_commits = |head: &EntryHead| head.first_timestamp <= head.last_timestamp;
+        let is_sure =
+            |entry: &Entry| entry.head.index <= self.committed || has_commits(&entry.head);
+        let count = self.list.iter().take(behind).rposition(is_sure).map_or(0, |at| at + 1);
+        let last = count.checked_sub(1).and_then(|at| self.list.get(at));
+        let next = self.list.get(count).map(|next| next.start.unwrap_or(next.end));
+        let next = next.unwrap_or(u64::MAX).min(open.start.unwrap_or(u64::MAX));
+        (last.map_or(self.before, |last| EntryId::from(&last.head)), next)
+    }
+
     /// One more; false where it does not follow.
     pub(crate) fn push(&mut self, entry: Entry) -> bool {
         let last = self.last();
@@ -138,5 +159,70 @@ impl Entries {
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.list.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EntryKind;
+
+    fn entry(index: u64, (first, last): (u64, u64)) -> Entry {
+        let head = EntryHead {
+            index,
+            term: 1,
+            kind: EntryKind::Records,
+            first_timestamp: first,
+            last_timestamp: last,
+            last_time: last * 10,
+            committed: 0,
+            bytes: 0,
+            checksum: 0,
+        };
+        let start = index * 100;
+        Entry { head, start: Some(start), end: start + 50, behind: start + 60 }
+    }
+
+    fn entries() -> Entries {
+        let mut entries = Entries::behind(EntryId { index: 4, term: 1, timestamp: 40, time: 400 });
+        for (index, commits) in [(5, (41, 45)), (6, (46, 45)), (7, (46, 49)), (8, (50, 49))] {
+            assert!(entries.push(entry(index, commits)));
+        }
+        assert!(!entries.push(entry(10, (50, 52))), "one is missing");
+        assert!(!entries.push(entry(9, (46, 48))), "commits go back");
+        entries
+    }
+
+    #[test]
+    fn entries_without_commits_are_not_surely_committed() {
+        let none = OpenEntry::default();
+        let open = OpenEntry { start: Some(870), ..OpenEntry::default() };
+        for (committed, timestamp, open, index, next) in [
+            (0, 44, none, 4, 500),
+            (0, 45, none, 5, 600),
+            (6, 45, none, 6, 700),
+            (0, 49, none, 7, 800),
+            (7, 60, none, 7, 800),
+            (8, 49, none, 8, u64::MAX),
+            (8, 49, open, 8, 870),
+            // What is committed and not visible yet is in no checkpoint.
+            (8, 45, none, 6, 700),
+        ] {
+            let mut entries = entries();
+            entries.commit(committed);
+            let (sure, from) = entries.surely_committed(timestamp, &open);
+            assert_eq!((sure.index, from), (index, next), "{committed}, {timestamp}");
+        }
+    }
+
+    #[test]
+    fn entries_are_cut_and_trimmed() {
+        let mut entries = entries();
+        entries.cut(7);
+        assert_eq!((entries.last().index, entries.last().timestamp), (6, 45));
+        assert!(entries.get(7).is_none());
+        entries.trim(650);
+        assert_eq!((entries.before().index, entries.id_of(5).map(|id| id.index)), (5, Some(5)));
+        assert_eq!(entries.last_up_to(45).index, 6);
     }
 }

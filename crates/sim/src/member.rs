@@ -254,7 +254,11 @@ impl MemberRun {
         let committed = self.committed_ts();
         self.note(format!("committed up to {committed}"));
         let engine = self.engine()?;
-        engine.committed(Timestamp(committed))?;
+        if self.committed > 0 && self.random.one_in(2) {
+            engine.committed_entry(self.committed as u64)?;
+        } else {
+            engine.committed(Timestamp(committed))?;
+        }
         let visible = engine.visible().timestamp().0;
         ensure!(visible == committed, "{committed} is committed, {visible} is visible");
         ensure!(visible >= self.shown, "{visible} is visible, {} was", self.shown);
