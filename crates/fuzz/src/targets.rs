@@ -22,6 +22,7 @@ pub const ALL: &[Target] = &[
     storage::TRANSLATION,
     storage::LOG_FRAME,
     storage::LOG_SEGMENT,
+    storage::LOG_RECORD,
     tree::TREE_PAGE,
     tree::TREE_FILTER,
     tree::TREE_NODE,

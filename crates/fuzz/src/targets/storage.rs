@@ -166,3 +166,23 @@ pub(super) const LOG_SEGMENT: Target = Target {
         })
     },
 };
+
+/// A record of the log: commits, chunks, entries, cuts.
+pub(super) const LOG_RECORD: Target = Target {
+    name: "log-record",
+    corpus: || {
+        vec![
+            include_bytes!("../../../engine/tests/golden/commit-record.v2.bin").to_vec(),
+            include_bytes!("../../../engine/tests/golden/commit-record.v3.bin").to_vec(),
+            include_bytes!("../../../engine/tests/golden/entry-record.v3.bin").to_vec(),
+            include_bytes!("../../../engine/tests/golden/cut-record.v3.bin").to_vec(),
+        ]
+    },
+    start: || {
+        Box::new(|bytes| {
+            let _either = engine::format::read_record(bytes);
+            let puts = engine::format::root_puts(bytes);
+            assert!(puts.len() <= bytes.len(), "a put takes bytes");
+        })
+    },
+};
