@@ -16,7 +16,9 @@
 
 use crate::catalog::Catalog;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index, IndexState, Shared, clone_index, with_indexes};
+use crate::metadata::collection::{
+    Collection, Index, IndexState, Shared, clone_index, with_indexes,
+};
 use crate::metadata::counts::{self, Stripe};
 use crate::metadata::records;
 use engine::{DictionaryId, Direction, KeyRange, Snapshot, Timestamp};
@@ -221,14 +223,12 @@ fn next_version(
 ) -> Result<Arc<Collection>> {
     let mut indexes = Vec::with_capacity(read.indexes.len());
     for index in &read.indexes {
-        let known = old.and_then(|old| {
-            old.indexes.iter().find(|known| known.dictionary == index.dictionary)
-        });
+        let known = old
+            .and_then(|old| old.indexes.iter().find(|known| known.dictionary == index.dictionary));
         indexes.push(Arc::new(match known {
-            Some(known) => Index {
-                state: Arc::clone(&known.state),
-                ..clone_index(index, known.created)
-            },
+            Some(known) => {
+                Index { state: Arc::clone(&known.state), ..clone_index(index, known.created) }
+            }
             None => {
                 let key = records::multikey_key(index.dictionary);
                 let mask = state.get(DictionaryId::ROOT, &key).map_err(from_engine)?;

@@ -132,7 +132,11 @@ fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
         }
         Step::Insert(n, id, array) => {
             let value = if *array { bson::Bson::from(vec![*id, 7]) } else { (*id).into() };
-            insert(catalog, NAMES[*n], &doc! { "_id": *id, "f0": value.clone(), "f1": value, "f2": 1 })
+            insert(
+                catalog,
+                NAMES[*n],
+                &doc! { "_id": *id, "f0": value.clone(), "f1": value, "f2": 1 },
+            )
         }
         Step::Delete(n, id) => {
             let mut txn = catalog.begin(TxnKind::Statement);
@@ -170,7 +174,8 @@ fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
         }
         Step::Cap(n) => catalog.convert_to_capped(&ns(NAMES[*n]), 8192, &never),
         Step::Validate(n, level) => {
-            let change = doc! { "validator": { "f2": { "$gte": *level } }, "validationLevel": "off" };
+            let change =
+                doc! { "validator": { "f2": { "$gte": *level } }, "validationLevel": "off" };
             catalog.change_validation(&ns(NAMES[*n]), &raw(&change), &never)
         }
     }
@@ -203,7 +208,10 @@ fn what_outlives_the_metadata_is_kept() {
     pair.check();
     let renamed = pair.reader.collection(&ns("db.b")).unwrap();
     assert!(Arc::ptr_eq(&before.shared, &renamed.shared) && !before.is_dropped());
-    assert!(renamed.indexes[0].created > engine::Timestamp(0), "older snapshots do not have its entries");
+    assert!(
+        renamed.indexes[0].created > engine::Timestamp(0),
+        "older snapshots do not have its entries"
+    );
     pair.writer.drop_collection(&ns("db.b"), &never).unwrap();
     pair.check();
     assert!(before.is_dropped(), "who reads it is told");
