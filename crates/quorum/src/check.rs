@@ -74,9 +74,7 @@ fn judge(message: &Message, view: &View) -> Verdict {
             ensure(last.term <= *term && behind, "its log cannot be")
         }
         Body::ReadRequest(read) => ensure(read.member == *from, "it reads for somebody else"),
-        Body::ReadAnswer { read, .. } => {
-            ensure(read.member == view.me, "it answers somebody else")
-        }
+        Body::ReadAnswer { read, .. } => ensure(read.member == view.me, "it answers somebody else"),
         Body::Accepted { .. }
         | Body::Refused { .. }
         | Body::Vote { .. }

@@ -115,7 +115,9 @@ fn put_body(out: &mut Vec<u8>, body: &Body) {
         Body::Heartbeat { commit, read } | Body::HeartbeatAnswer { commit, read } => {
             put_u64(out, *commit);
             out.push(u8::from(read.is_some()));
-            read.iter().for_each(|read| put_read(out, *read));
+            if let Some(read) = read {
+                put_read(out, *read);
+            }
         }
         Body::CampaignNow => {}
         Body::ReadRequest(read) => put_read(out, *read),
@@ -216,7 +218,9 @@ fn put_configuration(out: &mut Vec<u8>, configuration: &Configuration) {
     let Configuration { voters, learners, outgoing, learners_next } = configuration;
     for set in [voters, learners, outgoing, learners_next] {
         put_u32(out, set.len());
-        set.iter().for_each(|member| put_u64(out, member.0));
+        for member in set {
+            put_u64(out, member.0);
+        }
     }
 }
 

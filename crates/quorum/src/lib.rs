@@ -15,8 +15,8 @@
 //!    reported synced by [`Node::persisted`].
 //! 3. What is held in memory is bounded: entries are descriptors without records, and are counted.
 
-pub mod codec;
 mod check;
+pub mod codec;
 mod entry;
 mod error;
 mod log;

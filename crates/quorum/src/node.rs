@@ -113,6 +113,7 @@ impl Node {
         let silent = slog::Logger::root(slog::Discard, slog::o!());
         let raft = RawNode::new(&config, log, &silent)
             .map_err(|_| Error::Start("raft refuses its settings"))?;
+        let mut random = random;
         let mut node = Self {
             timeout: timeouts::NEVER,
             drawn_for: (0, StateRole::Leader),
@@ -127,7 +128,8 @@ impl Node {
             installing: None,
             uncommitted: VecDeque::new(),
             uncommitted_bytes: 0,
-            reads: 0,
+            // Not from 1: answers to what was asked before a restart may still be on their way.
+            reads: random() >> 1,
             raft,
             settings,
             random,
@@ -447,7 +449,12 @@ impl Node {
             // tried it before it proposed it.
             let _unchanged = self.raft.apply_conf_change(&change_in(changes)).is_err();
         }
+        let before = self.raft.raft.raft_log.last_index();
         self.raft.advance_apply_to(last.index);
+        if self.leads() && self.raft.raft.raft_log.last_index() > before {
+            // Raft has appended the end of a change of members, and would send it with the next heartbeat.
+            self.raft.raft.bcast_append();
+        }
         while self.uncommitted.front().is_some_and(|(index, _)| *index <= last.index) {
             let bytes = self.uncommitted.pop_front().map_or(0, |(_, bytes)| bytes);
             self.uncommitted_bytes -= bytes;

@@ -38,7 +38,7 @@ impl Settings {
             max_in_flight: 64,
             max_message_bytes: 1 << 20,
             max_uncommitted_bytes: 64 << 20,
-            max_entries: 1 << 18,
+            max_entries: 1 << 16,
         }
     }
 }

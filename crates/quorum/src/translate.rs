@@ -142,9 +142,7 @@ pub(crate) fn read_out(bytes: &[u8]) -> Option<ReadId> {
 pub(crate) fn message_in(message: Message) -> RaftMessage {
     let Message { from, to, term, body } = message;
     let mut made = RaftMessage { from: from.0, to: to.0, term, ..RaftMessage::default() };
-    let read_entry = |read| {
-        vec![RaftEntry { data: read_in(read).into(), ..RaftEntry::default() }]
-    };
+    let read_entry = |read| vec![RaftEntry { data: read_in(read).into(), ..RaftEntry::default() }];
     let kind = match body {
         Body::Append { previous, commit, entries } => {
             (made.log_term, made.index, made.commit) = (previous.term, previous.index, commit);
@@ -244,7 +242,9 @@ pub(crate) fn message_out(message: &RaftMessage) -> Option<Message> {
         }
         MessageType::MsgTimeoutNow => Body::CampaignNow,
         MessageType::MsgReadIndex => Body::ReadRequest(of_read()?),
-        MessageType::MsgReadIndexResp => Body::ReadAnswer { read: of_read()?, index: message.index },
+        MessageType::MsgReadIndexResp => {
+            Body::ReadAnswer { read: of_read()?, index: message.index }
+        }
         MessageType::MsgSnapshot => Body::Snapshot(snapshot_out(message.get_snapshot())),
         _ => return None,
     };

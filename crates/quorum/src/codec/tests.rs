@@ -12,7 +12,8 @@ fn samples() -> Vec<Message> {
         Change { member: MemberId(5), standing: Standing::Learner },
         Change { member: MemberId(6), standing: Standing::Gone },
     ];
-    let records = Descriptor { last_ts: 77, last_time: 1 << 33, bytes: 4096, checksum: 0xdead_beef };
+    let records =
+        Descriptor { last_ts: 77, last_time: 1 << 33, bytes: 4096, checksum: 0xdead_beef };
     let contents = [
         Content::Fence,
         Content::Records(records),
@@ -104,12 +105,14 @@ fn reads() -> impl Strategy<Value = ReadId> {
 }
 
 fn contents() -> impl Strategy<Value = Content> {
-    let standings = prop_oneof![Just(Standing::Voter), Just(Standing::Learner), Just(Standing::Gone)];
+    let standings =
+        prop_oneof![Just(Standing::Voter), Just(Standing::Learner), Just(Standing::Gone)];
     let change = (any::<u64>(), standings)
         .prop_map(|(member, standing)| Change { member: MemberId(member), standing });
-    let records = any::<(u64, u64, u32, u32)>().prop_map(|(last_ts, last_time, bytes, checksum)| {
-        Content::Records(Descriptor { last_ts, last_time, bytes, checksum })
-    });
+    let records =
+        any::<(u64, u64, u32, u32)>().prop_map(|(last_ts, last_time, bytes, checksum)| {
+            Content::Records(Descriptor { last_ts, last_time, bytes, checksum })
+        });
     let document = prop::collection::vec(any::<u8>(), 0..50);
     let configuration = (prop::collection::vec(change, 0..5), document)
         .prop_map(|(changes, document)| Content::Configuration { changes, document });
@@ -117,25 +120,37 @@ fn contents() -> impl Strategy<Value = Content> {
 }
 
 fn bodies() -> impl Strategy<Value = Body> {
-    let entries = (positions(), contents())
-        .prop_map(|(at, content)| Entry { term: at.term, index: at.index, content });
-    let set = || prop::collection::btree_set(any::<u64>().prop_map(MemberId), 0..5);
-    let configuration = (set(), set(), set(), set()).prop_map(|(voters, learners, outgoing, next)| {
-        Configuration { voters, learners, outgoing, learners_next: next }
+    let entries = (positions(), contents()).prop_map(|(at, content)| Entry {
+        term: at.term,
+        index: at.index,
+        content,
     });
+    let set = || prop::collection::btree_set(any::<u64>().prop_map(MemberId), 0..5);
+    let configuration =
+        (set(), set(), set(), set()).prop_map(|(voters, learners, outgoing, next)| Configuration {
+            voters,
+            learners,
+            outgoing,
+            learners_next: next,
+        });
     let flags = any::<(bool, bool)>;
     prop_oneof![
-        (positions(), any::<u64>(), prop::collection::vec(entries, 0..6)).prop_map(
-            |(previous, commit, entries)| Body::Append { previous, commit, entries }
-        ),
+        (positions(), any::<u64>(), prop::collection::vec(entries, 0..6))
+            .prop_map(|(previous, commit, entries)| Body::Append { previous, commit, entries }),
         any::<(u64, u64)>().prop_map(|(index, commit)| Body::Accepted { index, commit }),
-        (any::<u64>(), positions(), any::<u64>())
-            .prop_map(|(index, hint, commit)| Body::Refused { index, hint, commit }),
+        (any::<u64>(), positions(), any::<u64>()).prop_map(|(index, hint, commit)| Body::Refused {
+            index,
+            hint,
+            commit
+        }),
         (flags(), positions(), positions()).prop_map(|((pre, transfer), last, commit)| {
             Body::VoteRequest { pre, transfer, last, commit }
         }),
-        (flags(), positions())
-            .prop_map(|((pre, granted), commit)| Body::Vote { pre, granted, commit }),
+        (flags(), positions()).prop_map(|((pre, granted), commit)| Body::Vote {
+            pre,
+            granted,
+            commit
+        }),
         (any::<u64>(), prop::option::of(reads()))
             .prop_map(|(commit, read)| Body::Heartbeat { commit, read }),
         (any::<u64>(), prop::option::of(reads()))

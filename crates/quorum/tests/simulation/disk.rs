@@ -79,8 +79,9 @@ impl Image {
                 self.applied = *index;
                 self.configuration = configuration.clone();
             }
+            Write::Compact(index) if *index <= self.base.index => {}
             Write::Compact(index) => {
-                for entry in self.entries.drain(..place(*index, self.base) + 1) {
+                for entry in self.entries.drain(..=place(*index, self.base)) {
                     self.base_chain = crate::world::link(self.base_chain, &entry);
                     self.base = entry.position();
                 }

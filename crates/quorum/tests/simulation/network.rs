@@ -38,7 +38,13 @@ impl Network {
     }
 
     /// Answers whether anything of it will arrive.
-    pub(crate) fn send(&mut self, from: MemberId, to: MemberId, bytes: &[u8], random: &mut Gen) -> bool {
+    pub(crate) fn send(
+        &mut self,
+        from: MemberId,
+        to: MemberId,
+        bytes: &[u8],
+        random: &mut Gen,
+    ) -> bool {
         let Weather { delay, loss, repeats, ordered } = self.weather;
         if self.cut.contains(&(from, to)) || (loss > 0 && random.one_in(loss)) {
             return false;
@@ -57,6 +63,12 @@ impl Network {
         true
     }
 
+    /// It lies in the socket's buffer of a member that does not read.
+    pub(crate) fn put_back(&mut self, from: MemberId, to: MemberId, bytes: Vec<u8>) {
+        self.sent += 1;
+        self.on_the_way.insert((self.now + 1, self.sent), (from, to, bytes));
+    }
+
     /// Time passes.
     pub(crate) fn advance(&mut self) {
         self.now += 1;
@@ -68,8 +80,11 @@ impl Network {
         Some(entry.remove())
     }
 
-    /// Those for somebody who is down.
-    pub(crate) fn drop_for(&mut self, member: MemberId) {
+    /// Takes away what is on its way to somebody who is down; answers from whom it came.
+    pub(crate) fn drop_for(&mut self, member: MemberId) -> BTreeSet<MemberId> {
+        let gone = self.on_the_way.values().filter(|(_, to, _)| *to == member);
+        let senders = gone.map(|(from, _, _)| *from).collect();
         self.on_the_way.retain(|_, (_, to, _)| *to != member);
+        senders
     }
 }
