@@ -57,6 +57,6 @@ fn found(planted: Planted, most: u64) {
 #[test]
 fn planted_bugs_are_found() {
     for planted in [Planted::VoteNotSynced, Planted::AcknowledgedBeforeSync, Planted::CutIgnored] {
-        found(planted, 1000);
+        found(planted, 300);
     }
 }

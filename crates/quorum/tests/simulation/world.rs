@@ -387,6 +387,7 @@ impl World {
         let at = self.random.below(self.members.len() as u64) as usize;
         match self.random.below(120) {
             0 | 1 => self.crash(at),
+            71..=80 if self.planted == Planted::VoteNotSynced => self.crash(at),
             2 => self.members[at].paused_until = self.now + self.random.below(60),
             3 => {
                 let other = self.random.below(self.members.len() as u64) + 1;
@@ -425,7 +426,9 @@ impl World {
         member.disk.crash(&mut self.random);
         member.syncing.clear();
         (member.writes, member.hard, member.synced) = (0, 0, 0);
-        member.down_until = self.now + self.random.below(80);
+        // A vote is given twice by who comes back at once.
+        let longest = if self.planted == Planted::VoteNotSynced { 3 } else { 80 };
+        member.down_until = self.now + self.random.below(longest);
         for sender in self.network.drop_for(id) {
             self.report_snapshot(sender, id, false);
         }
