@@ -179,12 +179,71 @@ def an_oplog_is_replayed():
         validate(orders)
 
 
+def writes(server, number, stop):
+    """A client's load: inserts, updates, deletes, transactions over two collections."""
+    with server.client() as client:
+        shop, n = client.shop, 0
+        while not stop.is_set():
+            n += 1
+            some = shop[f"c{n % 3}"]
+            some.insert_one({"_id": f"{number}-{n}", "a": [1, 2, 3], "d": {"e": n}})
+            some.update_one({"_id": f"{number}-{n}"}, {"$set": {"d.e": n + 1, "z": "q"}, "$push": {"a": n}})
+            if n % 3 == 0:
+                some.delete_one({"_id": f"{number}-{n - 3}"})
+            if n % 5 == 0:
+                def both(session, n=n):
+                    shop.c1.insert_one({"_id": f"t{number}-{n}"}, session=session)
+                    shop.c2.update_one({"_id": 7}, {"$inc": {"n": 1}}, session=session)
+
+                with client.start_session() as session:
+                    session.with_transaction(both)
+            if n == 200:
+                shop.command("createIndexes", f"c{number}", indexes=[{"key": {"d.e": 1}, "name": "e"}])
+
+
+def at_time(client, collection, time):
+    """Every document as it was then."""
+    reply = client.shop.command({"find": collection, "sort": {"_id": 1}, "batchSize": 100_000, "singleBatch": True,
+                                 "readConcern": {"level": "snapshot", "atClusterTime": time}})
+    return reply["cursor"]["firstBatch"]
+
+
+def a_dump_of_a_set_under_load_ends_at_one_time():
+    """mongodump --oplog, mongorestore --oplogReplay: equal to the source at the last entry of the dump."""
+    member = ("--replSet", "rs", "--replSetAutoInitiate", "--setParameter", "minSnapshotHistoryWindowInSeconds=300")
+    with tempfile.TemporaryDirectory() as folder, Fernd(*member) as one, Fernd() as other:
+        with one.client() as client, other.client() as there:
+            for name in ("c0", "c1", "c2"):
+                client.shop[name].insert_many([{"_id": i, "n": 0, "text": "x" * 500} for i in range(5000)])
+            stop = threading.Event()
+            threads = [threading.Thread(target=writes, args=(one, number, stop)) for number in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.5)
+            dump(one, folder, "--oplog")
+            stop.set()
+            for thread in threads:
+                thread.join()
+            with open(os.path.join(folder, "oplog.bson"), "rb") as file:
+                entries = list(bson.decode_file_iter(file))
+            assert len(entries) > 1, "the load went on during the dump"
+            restore(other, folder, "--oplogReplay")
+            differs = 0
+            for name in ("c0", "c1", "c2"):
+                then = at_time(client, name, entries[-1]["ts"])
+                assert then == list(there.shop[name].find(sort=[("_id", 1)])), name
+                differs += then != list(client.shop[name].find(sort=[("_id", 1)]))
+                validate(there.shop[name])
+            print(f"  {len(entries)} entries; {differs} of 3 collections went on to change after them")
+
+
 def main():
     if not shutil.which("go"):
         print("mongo-tools: not run, there is no Go to build them with")
         return
     tests = [mongostat_counts_what_was_done, mongotop_names_the_collection]
-    carried = [a_dump_with_users_restores, collections_keep_their_uuids, an_oplog_is_replayed]
+    carried = [a_dump_with_users_restores, collections_keep_their_uuids, an_oplog_is_replayed,
+               a_dump_of_a_set_under_load_ends_at_one_time]
     for name in ("mongostat", "mongotop", "mongodump", "mongorestore"):
         built(name)
     for test in carried:

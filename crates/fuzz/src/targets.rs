@@ -3,6 +3,7 @@
 use crate::Target;
 
 mod changes;
+mod consensus;
 mod indexes;
 mod language;
 mod network;
@@ -29,6 +30,8 @@ pub const ALL: &[Target] = &[
     changes::NOTES,
     changes::TOKEN,
     changes::DIFF,
+    consensus::RAFT_MESSAGE,
+    consensus::RAFT_STATE,
 ];
 
 /// The target of that name.

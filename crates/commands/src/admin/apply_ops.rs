@@ -3,7 +3,9 @@
 //! Each entry is by itself, as in MongoDB 8: one that changes documents and fails is told of in
 //! `results` and the others go on; one that changes collections and fails is the last. Applying an
 //! entry twice gives what applying it once gives, so an insert of what is there replaces it, and a
-//! delete of what is gone is done.
+//! delete of what is gone is done. So is the update of a document that is not there, where the entry has
+//! its time (`ts`), and with that comes from a history: a dump that was taken during the history has the
+//! document as it was later, when it was deleted. Without a time an entry is a wish, and has failed.
 //!
 //! Always true: an entry that names a UUID (`ui`) is applied to the collection that has it, or not
 //! at all.
@@ -41,6 +43,8 @@ struct Entry<'a> {
     uuid: Option<Uuid>,
     /// `b`: an update that makes what it does not find.
     upsert: bool,
+    /// It has a time: it is of a history.
+    is_of_history: bool,
 }
 
 /// What was done so far.
@@ -155,6 +159,7 @@ impl<'a> Entry<'a> {
     fn parse(entry: &'a RawDocument) -> Result<Self> {
         let (mut kind, mut namespace, mut object) = (None, None, None);
         let (mut criteria, mut uuid, mut upsert) = (None, None, false);
+        let mut is_of_history = false;
         for element in entry {
             let (name, value) = element?;
             let field = Field { place: "applyOps", name: name.as_str(), value };
@@ -165,7 +170,8 @@ impl<'a> Entry<'a> {
                 "o2" if !matches!(value, RawBsonRef::Null) => criteria = Some(field.document()?),
                 "ui" => uuid = Some(uuid_of(&field)?),
                 "b" => upsert = field.bool()?,
-                // Times, terms, sessions: of where the entry comes from.
+                "ts" => is_of_history = true,
+                // Terms, wall clocks, sessions: of where the entry comes from.
                 _ => {}
             }
         }
@@ -184,7 +190,7 @@ impl<'a> Entry<'a> {
             None if kind == "n" => RawDocument::from_bytes(EMPTY)?,
             None => return Err(missing("o")),
         };
-        Ok(Self { kind, namespace, object, criteria, uuid, upsert })
+        Ok(Self { kind, namespace, object, criteria, uuid, upsert, is_of_history })
     }
 
     /// The command of an entry that is one.
@@ -287,7 +293,8 @@ fn update(context: &Context<'_>, namespace: &Namespace, entry: &Entry<'_>) -> Re
         },
     };
     let statement = UpdateStatement { upsert: entry.upsert, update, is_delta, ..blank(&id) };
-    change(context, namespace, statement).map(|found| found == Some(1))
+    let found = change(context, namespace, statement)?;
+    Ok(found == Some(1) || found == Some(0) && entry.is_of_history)
 }
 
 /// The operators of `{$v: 1, $set: ..., $unset: ...}`.

@@ -7,7 +7,7 @@ use bson::raw::RawDocumentBuf;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use serverstate::ServerState;
-use serverstate::replication::config::{Config, replica_set_id};
+use serverstate::replication::config::{Config, change, replica_set_id};
 use serverstate::replication::{ReplicaSetOptions, Role};
 use std::sync::Arc;
 
@@ -72,6 +72,7 @@ fn initiate(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         _ => return Err(fields[0].wrong_type("object")),
     };
     check_port(context, &config)?;
+    config.check_supported()?;
     service.replication.initiate(config, &service.catalog, &service.os)?;
     service.topology_changed();
     Ok(())
@@ -90,19 +91,21 @@ fn with_id(given: &bson::RawDocument, service: &ServerState) -> Result<RawDocume
     Ok(RawDocumentBuf::try_from(&given)?)
 }
 
-/// The member must be this node. Names differ from place to place, so the port alone tells.
+/// One member must be this node.
 fn check_port(context: &Context<'_>, config: &Config) -> Result<()> {
     let own = context.service.info.port;
-    let port = config.host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    if port == Some(own) {
+    if config.at_port(own).is_some() {
         return Ok(());
     }
+    let hosts: Vec<&str> = config.members.iter().map(|member| member.host.as_str()).collect();
     Err(Error::new(
         Code::NODE_NOT_FOUND,
         format!(
             "No host described in new configuration with {{version: {}}} for replica set {} maps \
-             to this node: {} does not name port {own}",
-            config.version, config.set, config.host
+             to this node: none of {} names port {own}",
+            config.version,
+            config.set,
+            hosts.join(", ")
         ),
     ))
 }
@@ -117,12 +120,6 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let service = context.service;
-    let mut config = Config::parse(&before.set, fields[0].document()?)?;
-    check_port(context, &config)?;
-    if force {
-        config.version = config.version.max(before.version + 1);
-        config.document.insert("version", config.version);
-    }
     let role = service.replication.role(&service.os);
     if role != Role::Primary && !force {
         return Err(Error::new(
@@ -130,22 +127,14 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "New config cannot be installed: this node is not primary",
         ));
     }
-    let incompatible =
-        |text: String| Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text);
-    if config.version <= before.version {
-        return Err(incompatible(format!(
-            "New replica set configuration version must be greater than old, but {} is not \
-             greater than {} for replica set {}",
-            config.version, before.version, before.set
-        )));
+    let mut config = Config::parse(&before.set, fields[0].document()?)?;
+    if force {
+        config.set_version(config.version.max(before.version.saturating_add(1)));
     }
-    if config.member_id != before.member_id {
-        return Err(incompatible("the only member must keep its _id".to_owned()));
-    }
-    let id = before.document.get_document("settings").ok().and_then(|s| s.get("replicaSetId"));
-    if let (Some(id), Ok(settings)) = (id, config.document.get_document_mut("settings")) {
-        settings.insert("replicaSetId", id.clone());
-    }
+    change::check(&before, &config, force)?;
+    check_port(context, &config)?;
+    config.check_supported()?;
+    config.keep_identity_of(&before);
     service.replication.reconfigure(config, &service.catalog)?;
     service.topology_changed();
     Ok(())

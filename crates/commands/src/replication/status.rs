@@ -8,6 +8,7 @@ use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
 use serverstate::ServerState;
+use serverstate::replication::config::member::{List, Member};
 use serverstate::replication::{Role, op_time};
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let service = context.service;
+    let own = config.own(service.info.port)?;
     let replication = &service.replication;
     let role = replication.role(&service.os);
     let (state, name) = if role == Role::Primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
@@ -32,8 +34,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let wall = DateTime::from_millis(i64::from(now.time) * 1000);
     let elected = DateTime::from_millis(replication.elected_ms());
     let mut member = doc! {
-        "_id": config.member_id,
-        "name": &config.host,
+        "_id": own.id,
+        "name": &own.host,
         "health": 1.0,
         "state": state,
         "stateStr": name,
@@ -53,10 +55,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     member.extend(doc! {
         "configVersion": config.version,
-        "configTerm": config.document.get_i32("term").unwrap_or(1),
+        "configTerm": config.term,
         "self": true,
         "lastHeartbeatMessage": "",
     });
+    let writable = config.voters().filter(|member| !member.arbiter_only).count();
     let status = doc! {
         "set": &config.set,
         "date": DateTime::from_millis(service.os.clock.wall_ms()),
@@ -64,11 +67,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "term": term,
         "syncSourceHost": "",
         "syncSourceId": -1,
-        "heartbeatIntervalMillis": 2000_i64,
-        "majorityVoteCount": 1,
-        "writeMajorityCount": 1,
-        "votingMembersCount": 1,
-        "writableVotingMembersCount": 1,
+        "heartbeatIntervalMillis": config.settings.heartbeat_interval.as_millis() as i64,
+        "majorityVoteCount": config.majority() as i32,
+        "writeMajorityCount": config.majority().min(writable) as i32,
+        "votingMembersCount": config.voters().count() as i32,
+        "writableVotingMembersCount": writable as i32,
         "optimes": {
             "lastCommittedOpTime": time.clone(),
             "lastCommittedWallTime": wall,
@@ -83,9 +86,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "lastElectionReason": "electionTimeout",
             "lastElectionDate": elected,
             "electionTerm": term,
-            "numVotesNeeded": 1,
-            "priorityAtElection": 1.0,
-            "electionTimeoutMillis": 10_000_i64,
+            "numVotesNeeded": config.majority() as i32,
+            "priorityAtElection": own.priority,
+            "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
         },
         "members": [member],
     };
@@ -97,7 +100,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_field: &str) {
     let replication = &service.replication;
     let role = replication.role(&service.os);
-    let Some(config) = replication.config() else {
+    let config = replication.config();
+    let own = config.as_ref().and_then(|config| config.own(service.info.port).ok());
+    let (Some(config), Some(own)) = (&config, own) else {
         reply.bool(primary_field, role == Role::Standalone);
         if role != Role::Standalone {
             reply.bool("secondary", false);
@@ -106,20 +111,35 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
         }
         return;
     };
-    let hosts = reply.begin_array("hosts");
-    reply.element_str(0, &config.host);
-    reply.end(hosts);
+    for (name, list) in
+        [("hosts", List::Hosts), ("passives", List::Passives), ("arbiters", List::Arbiters)]
+    {
+        let listed: Vec<&Member> = config.members.iter().filter(|m| m.list() == list).collect();
+        if !listed.is_empty() {
+            let array = reply.begin_array(name);
+            for (at, member) in listed.into_iter().enumerate() {
+                reply.element_str(at, &member.host);
+            }
+            reply.end(array);
+        }
+    }
     reply.str("setName", &config.set);
     reply.i32("setVersion", config.version);
     reply.bool(primary_field, role == Role::Primary);
     reply.bool("secondary", role != Role::Primary);
     if role == Role::Primary {
-        reply.str("primary", &config.host);
+        reply.str("primary", &own.host);
     }
-    if !config.tags.is_empty() {
-        reply.bson("tags", &Bson::Document(config.tags.clone()));
+    if own.priority == 0.0 {
+        reply.bool("passive", true);
     }
-    reply.str("me", &config.host);
+    if own.hidden {
+        reply.bool("hidden", true);
+    }
+    if !own.tags.is_empty() {
+        reply.bson("tags", &Bson::Document(own.tags_document()));
+    }
+    reply.str("me", &own.host);
     if role == Role::Primary {
         reply.object_id("electionId", replication.election_id());
     }

@@ -74,14 +74,17 @@ pub(crate) fn fails(concern: &WriteConcern<'_>, replication: &Replication) -> bo
 }
 
 fn unsatisfied(concern: &WriteConcern<'_>, replication: &Replication) -> Option<(Code, String)> {
-    if concern.nodes > 1 {
+    let config = replication.config();
+    // Before there is a set there is one node.
+    let holders = config.as_ref().map_or(1, |config| config.data_bearing().count() as i64);
+    if concern.nodes > holders {
         let text = "Not enough data-bearing nodes".to_owned();
         return Some((Code::UNSATISFIABLE_WRITE_CONCERN, text));
     }
-    let mode = concern.mode?;
-    let config = replication.config()?;
-    // A mode that the configuration has was checked to be one the member satisfies.
-    if config.modes.contains_key(mode) {
+    let (mode, config) = (concern.mode?, config?);
+    let everybody: Vec<_> = config.data_bearing().collect();
+    // A mode that the configuration has was checked to be one that all members satisfy together.
+    if config.modes.is_reached(mode, &everybody).is_some() {
         return None;
     }
     Some((

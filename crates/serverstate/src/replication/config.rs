@@ -1,12 +1,33 @@
-//! A replica set's configuration document, checked and completed.
+//! A replica set's configuration: read from its document, checked as a whole, and completed.
 //!
-//! Always true of a [`Config`]: it has exactly one member, which votes and can be primary; every
-//! field MongoDB's `rs.conf()` shows is there.
+//! Always true of a [`Config`]:
+//! 1. Its members have different numbers and hosts; one to fifty of them, of which one to seven vote;
+//!    at least one can be primary.
+//! 2. Its document has every field that `rs.conf()` shows, and reads as the same configuration again.
+//! 3. Each of its write concern modes can be reached when all members that hold data have a write.
+//!
+//! What may become of it is in [`change`]. What this server can be a part of so far is in
+//! [`Config::check_supported`]: everything else here is about sets of any size.
+
+pub mod change;
+mod fields;
+pub mod member;
+pub mod modes;
+pub mod settings;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use errors::{Code, Error, Result};
+use fields::{Fields, invalid};
+use member::Member;
+use modes::Modes;
 use os::Os;
+use settings::Settings;
+
+/// How many members a set has at most.
+pub const MOST_MEMBERS: usize = 50;
+/// How many of them vote at most.
+pub const MOST_VOTERS: usize = 7;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -17,41 +38,15 @@ pub struct Config {
     pub set: String,
     /// Grows with each change.
     pub version: i32,
-    /// `host:port` of the one member.
-    pub host: String,
-    /// Its number in the set.
-    pub member_id: i32,
-    /// The member's tags.
-    pub tags: Document,
+    /// Of which term's primary it is.
+    pub term: i64,
+    /// In the order of the document.
+    pub members: Vec<Member>,
+    /// `settings`, completed.
+    pub settings: Settings,
     /// `settings.getLastErrorModes`.
-    pub modes: Document,
+    pub modes: Modes,
 }
-
-const MEMBER_FIELDS: [&str; 11] = [
-    "_id",
-    "host",
-    "arbiterOnly",
-    "buildIndexes",
-    "hidden",
-    "priority",
-    "tags",
-    "secondaryDelaySecs",
-    "slaveDelay",
-    "votes",
-    "newlyAdded",
-];
-
-const FIELDS: [&str; 9] = [
-    "_id",
-    "version",
-    "term",
-    "protocolVersion",
-    "members",
-    "settings",
-    "writeConcernMajorityJournalDefault",
-    "configsvr",
-    "secondaryDelaySecs",
-];
 
 impl Config {
     /// The configuration of a set of this node alone.
@@ -64,150 +59,145 @@ impl Config {
     /// Checks a configuration for the set called `set` and fills in what it leaves out.
     pub fn parse(set: &str, given: &RawDocument) -> Result<Self> {
         let given = Document::try_from(given)?;
-        if let Some(name) = given.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-            return Err(Error::location(
-                40415,
-                format!("BSON field 'ReplSetConfig.{name}' is an unknown field."),
-            ));
+        let mut fields = Fields::new("ReplSetConfig", &given);
+        let name = fields.text("_id")?.ok_or_else(|| fields.missing("_id"))?;
+        if name != set {
+            return Err(invalid(format!(
+                "Rejecting initiate with a set name that differs from command line set name, \
+                 initiate set name: {name}, command line set name: {set}"
+            )));
         }
-        match given.get("_id") {
-            Some(Bson::String(name)) if name == set => {}
-            Some(Bson::String(name)) => {
-                return Err(invalid(format!(
-                    "Rejecting initiate with a set name that differs from command line set name, \
-                     initiate set name: {name}, command line set name: {set}"
-                )));
-            }
-            Some(_) => return Err(Error::type_mismatch("the _id of a set is its name, a string")),
-            None => return Err(dispatch::fields::missing("ReplSetConfig", "_id")),
+        let version = fields.whole("version", 1, i64::from(i32::MAX))?.unwrap_or(1);
+        let term = fields.whole("term", -1, i64::MAX)?.unwrap_or(1);
+        fields.whole("protocolVersion", 1, 1)?;
+        let journal = fields.flag("writeConcernMajorityJournalDefault")?.unwrap_or(true);
+        if fields.flag("configsvr")?.unwrap_or(false) {
+            return Err(invalid("a config server is not supported"));
         }
-        if given.get_bool("configsvr").unwrap_or(false) {
-            return Err(invalid("a config server is not supported".to_owned()));
-        }
-        let version = match given.get("version") {
-            None => 1,
-            Some(value) => whole(value)
-                .filter(|version| *version >= 1)
-                .ok_or_else(|| invalid("version must be at least 1".to_owned()))?,
-        };
-        if given.get("protocolVersion").is_some_and(|version| whole(version) != Some(1)) {
-            return Err(invalid("Only protocolVersion 1 is supported".to_owned()));
-        }
-        let member = one_member(&given)?;
-        let settings = match given.get("settings") {
-            None => Document::new(),
-            Some(Bson::Document(settings)) => settings.clone(),
-            Some(_) => return Err(Error::type_mismatch("settings must be an object")),
-        };
-        let modes = settings.get_document("getLastErrorModes").cloned().unwrap_or_default();
-        let tags = member.get_document("tags").cloned().unwrap_or_default();
-        check_modes(&modes, &tags)?;
-        let host = member.get_str("host").unwrap_or_default().to_owned();
-        let member_id = member.get("_id").and_then(whole).unwrap_or(0);
+        let members = members(&mut fields)?;
+        let settings = Settings::parse(&fields.document("settings")?.unwrap_or_default())?;
+        fields.end()?;
+        let modes = Modes::parse(&settings.modes, &members)?;
+        let shown: Vec<Bson> =
+            members.iter().map(|member| Bson::Document(member.document())).collect();
         let document = doc! {
             "_id": set,
-            "version": version,
-            "term": given.get("term").and_then(whole).unwrap_or(1),
-            "members": [member],
+            "version": i32::try_from(version).unwrap_or(i32::MAX),
+            "term": i32::try_from(term).map_or(Bson::Int64(term), Bson::Int32),
+            "members": shown,
             "protocolVersion": 1_i64,
-            "writeConcernMajorityJournalDefault":
-                given.get_bool("writeConcernMajorityJournalDefault").unwrap_or(true),
-            "settings": full_settings(&settings),
+            "writeConcernMajorityJournalDefault": journal,
+            "settings": settings.document(),
         };
-        let set = set.to_owned();
-        Ok(Self { document, set, version, host, member_id, tags, modes })
+        let version = i32::try_from(version).unwrap_or(i32::MAX);
+        Ok(Self { document, set: set.to_owned(), version, term, members, settings, modes })
     }
-}
 
-fn one_member(given: &Document) -> Result<Document> {
-    let members = match given.get("members") {
-        Some(Bson::Array(members)) => members,
-        Some(_) => return Err(Error::type_mismatch("members must be an array")),
-        None => return Err(dispatch::fields::missing("ReplSetConfig", "members")),
-    };
-    let [Bson::Document(member)] = &members[..] else {
-        return Err(invalid(format!(
-            "a replica set of this server has exactly one member so far, not {}",
-            members.len()
-        )));
-    };
-    if let Some(name) = member.keys().find(|name| !MEMBER_FIELDS.contains(&name.as_str())) {
-        return Err(Error::location(
-            40415,
-            format!("BSON field 'MemberConfig.{name}' is an unknown field."),
-        ));
+    /// Refuses what this server cannot be a part of yet.
+    pub fn check_supported(&self) -> Result<()> {
+        if self.members.len() != 1 {
+            return Err(invalid(format!(
+                "a replica set of this server has exactly one member so far, not {}",
+                self.members.len()
+            )));
+        }
+        Ok(())
     }
-    let Some(Bson::String(host)) = member.get("host") else {
-        return Err(dispatch::fields::missing("MemberConfig", "host"));
-    };
-    let host = if host.contains(':') { host.clone() } else { format!("{host}:27017") };
-    let id = member.get("_id").map_or(Some(0), whole).filter(|id| (0..=255).contains(id));
-    let id = id.ok_or_else(|| invalid("_id field value of a member is out of range".to_owned()))?;
-    let is = |name: &str| member.get(name).is_some_and(|value| number(value) != Some(0.0));
-    for never in ["arbiterOnly", "hidden", "secondaryDelaySecs", "slaveDelay"] {
-        let set = match member.get(never) {
-            Some(Bson::Boolean(set)) => *set,
-            None => false,
-            Some(_) => is(never),
-        };
-        if set {
-            return Err(invalid(format!("the only member of a set cannot have {never}")));
+
+    /// The members that vote.
+    pub fn voters(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.votes)
+    }
+
+    /// The members that hold data: all but arbiters.
+    pub fn data_bearing(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| !member.arbiter_only)
+    }
+
+    /// How many votes elect.
+    pub fn majority(&self) -> usize {
+        self.voters().count() / 2 + 1
+    }
+
+    /// The member at this port: names differ from place to place, so the port alone tells this node.
+    pub fn at_port(&self, port: u16) -> Option<&Member> {
+        self.members.iter().find(|member| member.port() == Some(port))
+    }
+
+    /// What this node is, at its port. A node that was started at another port than the one it was
+    /// configured with is the first member, which is the only one so far.
+    pub fn own(&self, port: u16) -> Result<&Member> {
+        self.at_port(port).or(self.members.first()).ok_or_else(|| {
+            invalid("Our replica set config is invalid or we are not a member of it")
+        })
+    }
+
+    /// Sets the version, in the document too.
+    pub fn set_version(&mut self, version: i32) {
+        self.version = version;
+        self.document.insert("version", version);
+    }
+
+    /// Takes the set's identity over from the configuration before this one.
+    pub fn keep_identity_of(&mut self, before: &Self) {
+        if let Some(id) = before.settings.replica_set_id {
+            self.settings.replica_set_id = Some(id);
+            self.document.insert("settings", self.settings.document());
         }
     }
-    let priority = member.get("priority").map_or(Some(1.0), number).unwrap_or(0.0);
-    let votes = member.get("votes").map_or(Some(1.0), number).unwrap_or(0.0);
-    if priority <= 0.0 || (votes - 1.0).abs() > f64::EPSILON {
-        return Err(invalid(
-            "Replica set configuration must contain at least one non-arbiter member with \
-             priority > 0"
-                .to_owned(),
-        ));
-    }
-    Ok(doc! {
-        "_id": id,
-        "host": host,
-        "arbiterOnly": false,
-        "buildIndexes": true,
-        "hidden": false,
-        "priority": priority,
-        "tags": member.get_document("tags").cloned().unwrap_or_default(),
-        "secondaryDelaySecs": 0_i64,
-        "votes": 1,
-    })
 }
 
-/// A mode counts distinct values of tags; the one member has one value of each tag it has.
-fn check_modes(modes: &Document, tags: &Document) -> Result<()> {
-    for (name, wanted) in modes {
-        let Bson::Document(wanted) = wanted else {
-            return Err(Error::type_mismatch(format!("mode {name} must be an object")));
+/// The members, each checked, and what must be true of all of them together.
+fn members(fields: &mut Fields<'_>) -> Result<Vec<Member>> {
+    let given = fields.array("members")?.ok_or_else(|| fields.missing("members"))?;
+    if given.is_empty() || given.len() > MOST_MEMBERS {
+        return Err(invalid(format!(
+            "Replica set configuration contains {} members, but must have at least 1 and no more \
+             than {MOST_MEMBERS}",
+            given.len()
+        )));
+    }
+    let mut members: Vec<Member> = Vec::with_capacity(given.len());
+    for value in given {
+        let Bson::Document(value) = value else {
+            return Err(invalid("each of members must be an object"));
         };
-        for (tag, count) in wanted {
-            let count = whole(count).unwrap_or(0);
-            if count < 1 || count > i32::from(tags.contains_key(tag)) {
-                return Err(Error::new(
-                    Code::UNSATISFIABLE_WRITE_CONCERN,
-                    format!("write concern mode {name} cannot be satisfied by this set"),
-                ));
+        let member = Member::parse(value)?;
+        for other in &members {
+            if other.id == member.id {
+                return Err(invalid(format!("Found two members with the same _id: {}", member.id)));
+            }
+            if other.host == member.host {
+                return Err(invalid(format!(
+                    "Found two members with the same host field: {}",
+                    member.host
+                )));
             }
         }
+        members.push(member);
     }
-    Ok(())
-}
-
-fn full_settings(given: &Document) -> Document {
-    let mut settings = doc! {
-        "chainingAllowed": true,
-        "heartbeatIntervalMillis": 2000,
-        "heartbeatTimeoutSecs": 10,
-        "electionTimeoutMillis": 10_000,
-        "catchUpTimeoutMillis": -1,
-        "catchUpTakeoverDelayMillis": 30_000,
-        "getLastErrorModes": {},
-        "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
-    };
-    settings.extend(given.clone());
-    settings
+    let local = members.iter().filter(|member| member.is_local()).count();
+    if local != 0 && local != members.len() {
+        return Err(invalid(format!(
+            "Either all host names in a replica set configuration must be localhost references, or \
+             none must be; found {local} out of {}",
+            members.len()
+        )));
+    }
+    let voters = members.iter().filter(|member| member.votes).count();
+    if voters == 0 || voters > MOST_VOTERS {
+        return Err(invalid(format!(
+            "Replica set configuration contains {voters} voting members, but must be between 1 and \
+             {MOST_VOTERS}"
+        )));
+    }
+    if !members.iter().any(Member::is_electable) {
+        return Err(invalid(
+            "Replica set configuration must contain at least one non-arbiter member with \
+             priority > 0",
+        ));
+    }
+    Ok(members)
 }
 
 /// Names a set for good.
@@ -217,37 +207,38 @@ pub fn replica_set_id(os: &Os) -> bson::oid::ObjectId {
     bson::oid::ObjectId::from_bytes(id)
 }
 
-fn number(value: &Bson) -> Option<f64> {
-    match value {
-        Bson::Int32(number) => Some(f64::from(*number)),
-        Bson::Int64(number) => Some(*number as f64),
-        Bson::Double(number) => Some(*number),
-        Bson::Boolean(set) => Some(f64::from(u8::from(*set))),
-        _ => None,
-    }
-}
-
-fn whole(value: &Bson) -> Option<i32> {
-    let number = number(value).filter(|number| number.fract() == 0.0)?;
-    (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number).then_some(number as i32)
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(Code::INVALID_REPLICA_SET_CONFIG, message)
+/// The refusal of a change that the set cannot go through.
+fn incompatible(message: impl Into<String>) -> Error {
+    Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, message.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(given: &Document) -> Result<Config> {
+    pub(super) fn parse(given: &Document) -> Result<Config> {
         Config::parse("rs", &RawDocumentBuf::try_from(given).unwrap())
+    }
+
+    /// A set of members at `a:1`, `b:2`, … with these fields besides.
+    pub(super) fn set_of(extras: &[Document]) -> Document {
+        let members: Vec<Document> = extras
+            .iter()
+            .zip("abcdefghijklmnopqrstuvwxyz".chars().cycle())
+            .enumerate()
+            .map(|(n, (extra, letter))| {
+                let mut member = doc! { "_id": n as i32, "host": format!("{letter}:{}", n + 1) };
+                member.extend(extra.clone());
+                member
+            })
+            .collect();
+        doc! { "_id": "rs", "members": members }
     }
 
     #[test]
     fn a_short_configuration_is_completed() {
         let config = parse(&doc! { "_id": "rs", "members": [{ "_id": 0, "host": "a" }] }).unwrap();
-        assert_eq!((config.host.as_str(), config.version), ("a:27017", 1));
+        assert_eq!((config.members[0].host.as_str(), config.version), ("a:27017", 1));
         let shown = config.document.get_document("settings").unwrap();
         assert_eq!(shown.get_i32("electionTimeoutMillis").ok(), Some(10_000));
         let again = RawDocumentBuf::try_from(&config.document).unwrap();
@@ -255,31 +246,115 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_cannot_be_is_refused() {
-        let member = |extra: Document| {
-            let mut member = doc! { "_id": 0, "host": "a:1" };
-            member.extend(extra);
-            doc! { "_id": "rs", "members": [member] }
+    fn a_set_of_many_kinds_reads_as_itself() {
+        let mut given = set_of(&[
+            doc! { "priority": 2.5, "tags": { "dc": "east" } },
+            doc! { "priority": 0, "hidden": true, "secondaryDelaySecs": 3600 },
+            doc! { "arbiterOnly": true },
+            doc! { "votes": 0, "priority": 0, "buildIndexes": false, "tags": { "dc": "west" } },
+        ]);
+        given.insert("settings", doc! { "getLastErrorModes": { "two": { "dc": 2 } } });
+        let config = parse(&given).unwrap();
+        assert_eq!((config.voters().count(), config.majority()), (3, 2));
+        assert_eq!(config.data_bearing().count(), 3);
+        let hosts: Vec<_> = config.members.iter().map(|member| member.list()).collect();
+        assert_eq!(
+            hosts,
+            [
+                member::List::Hosts,
+                member::List::Nowhere,
+                member::List::Arbiters,
+                member::List::Passives
+            ]
+        );
+        assert!(config.members[2].priority == 0.0, "an arbiter's priority is 0");
+        let again = RawDocumentBuf::try_from(&config.document).unwrap();
+        assert_eq!(Config::parse("rs", &again).unwrap().document, config.document);
+        assert_eq!(config.check_supported().unwrap_err().code().0, 93);
+    }
+
+    #[test]
+    fn what_no_set_can_be_is_refused() {
+        let one = |extra: Document| set_of(&[extra]);
+        let second = |extra: Document| set_of(&[doc! {}, extra]);
+        let mut with = set_of(&[doc! {}]);
+        let mut and = |name: &str, value: Bson| {
+            let mut given = with.clone();
+            given.insert(name, value);
+            given
         };
-        for (given, code) in [
-            (doc! { "_id": "other", "members": [{ "_id": 0, "host": "a:1" }] }, 93),
-            (doc! { "_id": "rs", "members": [] }, 93),
+        let cases = vec![
+            (doc! { "foo": "bar" }, "_id"),
+            (doc! { "_id": "other", "members": [{ "_id": 0, "host": "a:1" }] }, "differs"),
+            (doc! { "_id": 7, "members": [] }, "_id"),
+            (doc! { "_id": "rs", "members": [] }, "0 members"),
+            (doc! { "_id": "rs" }, "members"),
+            (doc! { "_id": "rs", "members": 1 }, "members"),
+            (doc! { "_id": "rs", "members": [1] }, "object"),
+            (doc! { "_id": "rs", "members": [{ "_id": 0 }] }, "host"),
+            (doc! { "_id": "rs", "members": [{ "host": "a" }] }, "_id"),
+            (set_of(&vec![doc! {}; 51]), "51 members"),
+            (set_of(&vec![doc! {}; 8]), "8 voting"),
+            (second(doc! { "_id": 0 }), "same _id"),
+            (second(doc! { "host": "a:1" }), "same host"),
+            (second(doc! { "host": "localhost:9" }), "localhost"),
+            (second(doc! { "host": "127.0.0.1:9" }), "localhost"),
+            (one(doc! { "host": "" }), "host"),
+            (one(doc! { "host": "mongodb://host/?replicaSet=rs" }), "host"),
+            (one(doc! { "host": "a:99999" }), "host"),
+            (one(doc! { "_id": 256 }), "_id"),
+            (one(doc! { "_id": -1 }), "_id"),
+            (one(doc! { "_id": 0.5 }), "_id"),
+            (one(doc! { "foo": 0 }), "foo"),
+            (one(doc! { "horizons": { "x": "y:1" } }), "horizons"),
+            (one(doc! { "arbiterOnly": true }), "non-arbiter"),
+            (one(doc! { "priority": 0 }), "priority > 0"),
+            (one(doc! { "priority": -1 }), "priority"),
+            (one(doc! { "priority": 1001 }), "priority"),
+            (one(doc! { "priority": f64::NAN }), "priority"),
+            (one(doc! { "priority": "high" }), "priority"),
+            (one(doc! { "hidden": "yes" }), "hidden"),
+            (one(doc! { "votes": 0 }), "non-voting"),
+            (one(doc! { "votes": 2 }), "votes"),
+            (set_of(&[doc! { "votes": 0, "priority": 0 }]), "0 voting"),
+            (second(doc! { "hidden": true }), "hidden=true"),
+            (second(doc! { "buildIndexes": false }), "buildIndexes=false"),
+            (second(doc! { "secondaryDelaySecs": 1 }), "secondaryDelaySecs"),
+            (second(doc! { "secondaryDelaySecs": -1, "priority": 0 }), "secondaryDelaySecs"),
             (
-                doc! { "_id": "rs", "members": [{ "_id": 0, "host": "a" }, { "_id": 1, "host": "b" }] },
-                93,
+                second(doc! { "slaveDelay": 1, "secondaryDelaySecs": 2, "priority": 0 }),
+                "slaveDelay",
             ),
-            (doc! { "_id": "rs" }, 40414),
-            (doc! { "_id": "rs", "members": 1 }, 14),
-            (doc! { "_id": "rs", "members": [{ "_id": 0 }] }, 40414),
-            (doc! { "_id": "rs", "members": [], "foo": 1 }, 40415),
-            (member(doc! { "arbiterOnly": true }), 93),
-            (member(doc! { "priority": 0 }), 93),
-            (member(doc! { "votes": 0 }), 93),
-            (member(doc! { "_id": 256 }), 93),
-            (member(doc! { "foo": 0 }), 40415),
-        ] {
+            (second(doc! { "arbiterOnly": true, "votes": 0 }), "must vote"),
+            (second(doc! { "arbiterOnly": true, "priority": 2 }), "rbiter"),
+            (second(doc! { "arbiterOnly": true, "tags": { "a": "b" } }), "tags"),
+            (one(doc! { "tags": { "a": 1 } }), "tags"),
+            (one(doc! { "tags": 1 }), "tags"),
+            (and("version", Bson::Int32(0)), "version"),
+            (and("version", Bson::Int64(1 << 31)), "version"),
+            (and("version", Bson::String("1".to_owned())), "version"),
+            (and("protocolVersion", Bson::Int32(0)), "protocolVersion"),
+            (and("configsvr", Bson::Boolean(true)), "config server"),
+            (and("foo", Bson::Int32(1)), "foo"),
+            (and("settings", Bson::Int32(1)), "settings"),
+            (and("settings", doc! { "foo": 1 }.into()), "foo"),
+            (and("settings", doc! { "electionTimeoutMillis": 0 }.into()), "electionTimeoutMillis"),
+            (and("settings", doc! { "heartbeatTimeoutSecs": -1 }.into()), "heartbeatTimeoutSecs"),
+            (and("settings", doc! { "catchUpTimeoutMillis": -2 }.into()), "catchUpTimeoutMillis"),
+            (and("settings", doc! { "replicaSetId": "x" }.into()), "replicaSetId"),
+            (
+                and("settings", doc! { "getLastErrorDefaults": { "w": 2 } }.into()),
+                "getLastErrorDefaults",
+            ),
+            (and("settings", doc! { "getLastErrorModes": { "m": 1 } }.into()), "m"),
+            (and("settings", doc! { "getLastErrorModes": { "m": { "dc": 0 } } }.into()), "m"),
+            (and("settings", doc! { "getLastErrorModes": { "m": { "dc": 1 } } }.into()), "m"),
+        ];
+        with.clear();
+        for (given, named) in cases {
             let error = parse(&given).unwrap_err();
-            assert_eq!(error.code().0, code, "{given}: {error}");
+            assert_eq!(error.code().0, 93, "{given}: {error}");
+            assert!(error.message().contains(named), "{given}: {error}");
         }
     }
 }

@@ -1,0 +1,53 @@
+//! What members say to each other of the log, and the file in which one keeps its promises.
+
+use crate::Target;
+use quorum::state::{BLOCK_BYTES, MemberState};
+use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position, ReadId, codec};
+
+/// A message between members.
+pub(super) const RAFT_MESSAGE: Target = Target {
+    name: "raft-message",
+    corpus: || {
+        let previous = Position { term: 2, index: 7 };
+        let read = ReadId { member: MemberId(2), number: 4 };
+        let configuration = Content::Configuration { changes: Vec::new(), document: vec![7; 9] };
+        let contents = [Content::Fence, Content::Records(Descriptor::default()), configuration];
+        let entries = (8..).zip(contents);
+        let entries = entries.map(|(index, content)| Entry { term: 2, index, content }).collect();
+        let bodies = [
+            Body::Append { previous, commit: 5, entries },
+            Body::VoteRequest { pre: true, transfer: false, last: previous, commit: previous },
+            Body::Heartbeat { commit: 5, read: Some(read) },
+        ];
+        let message = |body| Message { from: MemberId(1), to: MemberId(2), term: 3, body };
+        bodies.into_iter().map(|body| codec::encode(&message(body))).collect()
+    },
+    start: || {
+        Box::new(|bytes| {
+            if let Ok(message) = codec::decode(bytes) {
+                assert_eq!(codec::encode(&message), bytes, "a message has one form");
+            }
+        })
+    },
+};
+
+/// The two blocks of a member's state.
+pub(super) const RAFT_STATE: Target = Target {
+    name: "raft-state",
+    corpus: || {
+        let state =
+            MemberState { term: 9, vote: Some(MemberId(3)), ..MemberState::new(MemberId(1)) };
+        let block = state.encode().expect("its name is short");
+        vec![[block, block].concat()]
+    },
+    start: || {
+        Box::new(|bytes| {
+            let (first, second) = bytes.split_at(bytes.len().min(BLOCK_BYTES));
+            if let Ok(found) = MemberState::read(first, second) {
+                let block = found.state.encode().expect("what is read can be written");
+                let again = MemberState::read(&block, &block).expect("and read again");
+                assert_eq!(again.state, found.state, "a state is read as it was written");
+            }
+        })
+    },
+};
