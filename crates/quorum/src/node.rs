@@ -80,7 +80,7 @@ impl Node {
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Self> {
         verify_start(&settings, &start)?;
-        let Start { mut hard_state, commit_hint, base, entries, applied, configuration } = start;
+        let Start { mut hard_state, commit, base, entries, applied, configuration } = start;
         let last = base.index + entries.len() as u64;
         let newest = entries.last().map_or(base.term, |entry| entry.term);
         if newest > hard_state.term {
@@ -91,7 +91,7 @@ impl Node {
         let known = RaftHardState {
             term: hard_state.term,
             vote: hard_state.vote.unwrap_or_default().0,
-            commit: commit_hint.min(last).max(applied),
+            commit: commit.min(last).max(applied),
             ..RaftHardState::default()
         };
         let mut log = MemoryLog::new(base, known, configuration_in(&configuration));
@@ -507,6 +507,11 @@ impl Node {
         self.raft.raft.state == StateRole::Leader
     }
 
+    /// To whom this leader hands over.
+    pub fn handing_over_to(&self) -> Option<MemberId> {
+        self.raft.raft.lead_transferee.map(MemberId)
+    }
+
     /// The last entry.
     pub fn last(&self) -> Position {
         let log = &self.raft.raft.raft_log;
@@ -554,10 +559,11 @@ impl Node {
             applied: self.applied(),
             first: self.raft.store().base().index + 1,
             last: self.last(),
+            synced: raft.raft_log.persisted,
             configuration: self.configuration(),
             peers,
             uncommitted_bytes: self.uncommitted_bytes,
-            handing_over_to: raft.lead_transferee.map(MemberId),
+            handing_over_to: self.handing_over_to(),
         }
     }
 

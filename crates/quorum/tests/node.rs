@@ -397,7 +397,7 @@ fn a_start_that_contradicts_itself_is_refused() {
         Node::new(settings, begin, Box::new(|| 0)).err()
     };
     assert_eq!(check(&|_, _| {}), None);
-    assert_eq!(check(&|s, _| s.commit_hint = 99), None, "it is a hint");
+    assert_eq!(check(&|s, _| s.commit = 99), None, "the log may have been cut by a crash");
     let refused = |change: &dyn Fn(&mut Start, &mut Settings)| {
         assert!(matches!(check(change), Some(Error::Start(_))));
     };
