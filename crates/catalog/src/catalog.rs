@@ -82,7 +82,7 @@ impl Catalog {
                         unfinished.push(DictionaryId(u64::from_be_bytes(dictionary)));
                     }
                 }
-                Some(b'm') => {
+                Some(&records::MULTIKEY_PREFIX) => {
                     if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
                         masks.insert(u64::from_be_bytes(dictionary), records::read_multikey(value));
                     }

@@ -13,6 +13,7 @@ mod catalog;
 mod data;
 mod ddl;
 mod failure;
+mod follow;
 mod metadata;
 mod shape;
 
@@ -33,6 +34,7 @@ pub use ddl::reindex::{ReindexProgress, Reindexed};
 pub use ddl::sweep::TEMPORARY_PREFIX;
 pub use ddl::validate::ValidateReport;
 pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
+pub use follow::{Changes, Follower};
 pub use metadata::cap::Cap;
 pub use metadata::collection::{Collection, Index, IndexUse};
 pub use metadata::namespace::{Namespace, check_database};

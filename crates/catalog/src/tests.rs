@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod follow;
+
 fn open(engine: &Engine) -> Arc<Catalog> {
     let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
     Catalog::open(engine.clone(), options).unwrap()

@@ -64,9 +64,9 @@ pub struct KeyMaker {
     /// The part that is two values of an entry, a path and what stands there; `paths` leaves it out.
     wildcard: Option<Wildcard>,
     /// The parts that are terms and scores.
-    text: Option<TextKeys>,
+    text: Option<Box<TextKeys>>,
     /// What the parts hold, where some hold geometry.
-    geo: Option<geo::GeoParts>,
+    geo: Option<Box<geo::GeoParts>>,
     /// The collation of the parts.
     collation: Option<Collation>,
     /// The collation in `_id`.
@@ -208,8 +208,8 @@ impl KeyMaker {
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
             wildcard: spec.wildcard.clone(),
-            text: spec.text.as_ref().map(TextKeys::new),
-            geo: geo::GeoParts::of(spec),
+            text: spec.text.as_ref().map(|text| Box::new(TextKeys::new(text))),
+            geo: geo::GeoParts::of(spec).map(Box::new),
             partial: spec.partial.as_ref().map(|partial| Box::new(partial.filter.clone())),
             collation: spec.collation.clone(),
             id_collation,

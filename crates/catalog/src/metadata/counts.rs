@@ -56,6 +56,23 @@ impl Counts {
         free.stripes.push(stripe);
     }
 
+    /// Takes in a stripe as another member's commit left it.
+    pub(crate) fn replace(&self, stripe: Stripe) {
+        let mut free = self.free.lock();
+        let before = match free.stripes.iter_mut().find(|free| free.number == stripe.number) {
+            Some(known) => std::mem::replace(known, stripe),
+            None => {
+                free.next_number = free.next_number.max(stripe.number.saturating_add(1));
+                free.stripes.push(stripe);
+                Stripe::default()
+            }
+        };
+        drop(free);
+        let documents = stripe.documents.wrapping_sub(before.documents);
+        self.documents.fetch_add(documents, Ordering::AcqRel);
+        self.bytes.fetch_add(stripe.bytes.wrapping_sub(before.bytes), Ordering::AcqRel);
+    }
+
     /// Lends a stripe to a commit; a new one where all are lent.
     pub(crate) fn borrow(&self) -> Stripe {
         let mut free = self.free.lock();

@@ -24,6 +24,12 @@ impl DdlLock {
         DdlGuard(self.0.lock())
     }
 
+    /// Another member gave this number to a collection.
+    pub(crate) fn passed(&self, number: u64) {
+        let mut next = self.0.lock();
+        *next = (*next).max(number.saturating_add(1));
+    }
+
     /// A number that no collection has had.
     pub(crate) fn new_number(&self) -> u64 {
         DdlGuard(self.0.lock()).new_number()

@@ -245,6 +245,11 @@ impl CollectionOptions {
         }
     }
 
+    /// As an opening reads them from their record: in the order in which they are shown then, too.
+    fn as_read_again(&self) -> Result<Self> {
+        Self::parse(&self.shown)
+    }
+
     /// The same options with another life of documents, or another pace of measurements, as
     /// `collMod` gives them.
     pub(crate) fn with_layout(
@@ -278,7 +283,7 @@ impl CollectionOptions {
             }
         }
         options.show_layout();
-        Ok(options)
+        options.as_read_again()
     }
 
     /// The name of the order of `_id` among the indexes.
@@ -318,7 +323,7 @@ impl CollectionOptions {
             }
         }
         options.show_images();
-        Ok(options)
+        options.as_read_again()
     }
 
     fn show_collation(&mut self) {
@@ -333,7 +338,7 @@ impl CollectionOptions {
         let mut options = self.clone();
         options.storage = StorageOptions::parse(change)?.or(self.storage);
         options.shown = indexkeys::reshaped(&self.shown, change)?;
-        Ok(options)
+        options.as_read_again()
     }
 
     /// The same options with another cap.
@@ -348,7 +353,7 @@ impl CollectionOptions {
                 options.shown.append(name, value);
             }
         }
-        Ok(options)
+        options.as_read_again()
     }
 
     /// The same options of a view with another source or pipeline, as `collMod` gives them.
@@ -369,7 +374,7 @@ impl CollectionOptions {
             }
         }
         options.view = Some(View { on, pipeline });
-        Ok(options)
+        options.as_read_again()
     }
 
     /// The same options with others of validation, as `collMod` gives them.
@@ -388,7 +393,7 @@ impl CollectionOptions {
             }
         }
         options.validation.show(&mut options.shown);
-        Ok(options)
+        options.as_read_again()
     }
 }
 

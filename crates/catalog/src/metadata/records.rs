@@ -34,6 +34,8 @@ const SHARED_IDS_VERSION: u32 = 4;
 /// Key prefix of the collections.
 pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
 
+/// Key prefix of the multikey masks.
+pub(crate) const MULTIKEY_PREFIX: u8 = b'm';
 /// Key prefix of the markers of unfinished index builds.
 pub(crate) const BUILDING_PREFIX: u8 = b'b';
 
@@ -46,7 +48,7 @@ pub(crate) fn namespace_key(namespace: &Namespace) -> Vec<u8> {
 
 /// The key of an index's multikey mask.
 pub(crate) fn multikey_key(dictionary: DictionaryId) -> [u8; 9] {
-    let mut key = [b'm'; 9];
+    let mut key = [MULTIKEY_PREFIX; 9];
     key[1..].copy_from_slice(&dictionary.0.to_be_bytes());
     key
 }

@@ -1,0 +1,253 @@
+//! A catalog that follows another one's commits, against one that is opened anew.
+
+use super::*;
+use crate::data::txn::TxnKind;
+use engine::{HistoryOperation, HistoryOptions, HistoryTail};
+use std::time::Duration;
+
+/// Two catalogs over one engine: what the first writes, the second reads from the history.
+struct Pair {
+    engine: Engine,
+    writer: Arc<Catalog>,
+    reader: Arc<Catalog>,
+    follower: Follower,
+    tail: HistoryTail,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let kept = HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
+        let engine = Engine::temporary_with(|options| options.history = Some(kept));
+        let writer = open(&engine);
+        let reader = open(&engine);
+        engine.sync().unwrap();
+        let history = engine.history().unwrap();
+        let tail = history.read_after(history.durable_time()).unwrap();
+        let follower = Follower::new(&reader);
+        Self { engine, writer, reader, follower, tail }
+    }
+
+    /// Takes over what was written; says how many commits changed names.
+    fn catch_up(&mut self) -> usize {
+        self.engine.sync().unwrap();
+        let mut changed = 0;
+        while let Some(commit) = self.tail.next().unwrap() {
+            let mut changes = Changes::default();
+            let mut operations = commit.operations();
+            while let Some(operation) = operations.next().unwrap() {
+                let (dictionary, key, value) = match operation {
+                    HistoryOperation::Put { dictionary, key, value } => {
+                        (dictionary, key, Some(value))
+                    }
+                    HistoryOperation::Delete { dictionary, key } => (dictionary, key, None),
+                    HistoryOperation::Note { .. } => continue,
+                };
+                self.follower.read(&mut changes, dictionary, key, value).unwrap();
+            }
+            changed += usize::from(changes.changes_names());
+            self.follower.before_visible(&changes);
+            self.follower.after_visible(changes, commit.timestamp).unwrap();
+        }
+        changed
+    }
+
+    fn check(&mut self) {
+        self.catch_up();
+        assert_eq!(shown(&self.reader), shown(&open(&self.engine)));
+        assert_eq!(shown(&self.reader), shown(&self.writer));
+    }
+}
+
+/// Everything that a catalog knows, but for what only clients of one server make (statistics, locks).
+fn shown(catalog: &Catalog) -> Vec<String> {
+    let namespaces = catalog.namespaces.read();
+    let show = |(name, collection): (&String, &Arc<Collection>)| {
+        let indexes: Vec<_> = collection
+            .indexes
+            .iter()
+            .map(|index| (&index.spec.shown, index.dictionary, index.multikey_parts()))
+            .collect();
+        let counts = (collection.count(), collection.data_size());
+        format!(
+            "{name} {} {} {} {:?} {:?} {:?} {indexes:?} {counts:?}",
+            collection.namespace,
+            collection.uuid,
+            collection.number,
+            collection.options.shown,
+            collection.primary,
+            collection.order
+        )
+    };
+    namespaces.iter().map(show).collect()
+}
+
+const NAMES: [&str; 4] = ["db.a", "db.b", "db.c", "other.a"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Create(usize, u8),
+    Insert(usize, i32, bool),
+    Delete(usize, i32),
+    Build(usize, u8),
+    DropIndexes(usize, u8),
+    Hide(usize, u8, bool),
+    Rename(usize, usize, bool),
+    Drop(usize),
+    DropDatabase(bool),
+    Cap(usize),
+    Validate(usize, i32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = 0..NAMES.len();
+    let step = prop_oneof![
+        3 => (name.clone(), 0_u8..4).prop_map(|(n, kind)| Step::Create(n, kind)),
+        8 => (name.clone(), 0..20, any::<bool>()).prop_map(|(n, id, array)| Step::Insert(n, id, array)),
+        3 => (name.clone(), 0..20).prop_map(|(n, id)| Step::Delete(n, id)),
+        4 => (name.clone(), 0_u8..3).prop_map(|(n, which)| Step::Build(n, which)),
+        1 => (name.clone(), 0_u8..4).prop_map(|(n, which)| Step::DropIndexes(n, which)),
+        2 => (name.clone(), 0_u8..3, any::<bool>()).prop_map(|(n, which, on)| Step::Hide(n, which, on)),
+        3 => (name.clone(), name.clone(), any::<bool>()).prop_map(|(a, b, over)| Step::Rename(a, b, over)),
+        2 => name.clone().prop_map(Step::Drop),
+        1 => any::<bool>().prop_map(Step::DropDatabase),
+        1 => name.clone().prop_map(Step::Cap),
+        2 => (name, 0..5).prop_map(|(n, level)| Step::Validate(n, level)),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+/// Does a step; one that cannot be done is none.
+fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
+    let index_name = |which: u8| format!("i{which}");
+    match step {
+        Step::Create(n, kind) => {
+            let options = match kind {
+                0 => doc! {},
+                1 => doc! { "capped": true, "size": 4096 },
+                2 => doc! { "viewOn": "a", "pipeline": [] },
+                _ => doc! { "collation": { "locale": "en" } },
+            };
+            let options = CollectionOptions::parse(&raw(&options))?;
+            catalog.create_collection(&ns(NAMES[*n]), &options, &never).map(drop)
+        }
+        Step::Insert(n, id, array) => {
+            let value = if *array { bson::Bson::from(vec![*id, 7]) } else { (*id).into() };
+            insert(
+                catalog,
+                NAMES[*n],
+                &doc! { "_id": *id, "f0": value.clone(), "f1": value, "f2": 1 },
+            )
+        }
+        Step::Delete(n, id) => {
+            let mut txn = catalog.begin(TxnKind::Statement);
+            if let Some(collection) = txn.open_for_write(&ns(NAMES[*n]))? {
+                let key = id_key(RawBsonRef::Int32(*id), collection.collation())?;
+                if let Some(document) = txn.get_for_update(&collection, &key)? {
+                    let document = RawDocument::from_bytes(&document[..])?;
+                    txn.delete_document(&collection, &key, document)?;
+                }
+            }
+            txn.commit().map(drop)
+        }
+        Step::Build(n, which) => {
+            let key = doc! { format!("f{which}"): 1 };
+            build(catalog, NAMES[*n], &doc! { "key": key, "name": index_name(*which) }).map(drop)
+        }
+        Step::DropIndexes(n, which) => {
+            let name = index_name(*which);
+            let selector = if *which < 3 { IndexSelector::Name(&name) } else { IndexSelector::All };
+            catalog.drop_indexes(&ns(NAMES[*n]), &[selector], &never).map(drop)
+        }
+        Step::Hide(n, which, on) => {
+            let change = IndexChange { hidden: Some(*on), ..IndexChange::default() };
+            let name = index_name(*which);
+            catalog
+                .change_index(&ns(NAMES[*n]), IndexSelector::Name(&name), change, &never)
+                .map(drop)
+        }
+        Step::Rename(from, to, over) => {
+            catalog.rename_collection(&ns(NAMES[*from]), &ns(NAMES[*to]), *over, &never)
+        }
+        Step::Drop(n) => catalog.drop_collection(&ns(NAMES[*n]), &never).map(drop),
+        Step::DropDatabase(other) => {
+            catalog.drop_database(if *other { "other" } else { "db" }, &never).map(drop)
+        }
+        Step::Cap(n) => catalog.convert_to_capped(&ns(NAMES[*n]), 8192, &never),
+        Step::Validate(n, level) => {
+            let change =
+                doc! { "validator": { "f2": { "$gte": *level } }, "validationLevel": "off" };
+            catalog.change_validation(&ns(NAMES[*n]), &raw(&change), &never)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn who_follows_knows_what_an_opening_reads(steps in steps(), every in 1_usize..5) {
+        let mut pair = Pair::new();
+        for (at, step) in steps.iter().enumerate() {
+            let _may_fail = run(&pair.writer, step);
+            if at % every == 0 {
+                pair.check();
+            }
+        }
+        pair.check();
+    }
+}
+
+#[test]
+fn what_outlives_the_metadata_is_kept() {
+    let mut pair = Pair::new();
+    insert(&pair.writer, "db.a", &doc! { "_id": 1, "f0": 1 }).unwrap();
+    pair.check();
+    let before = pair.reader.collection(&ns("db.a")).unwrap();
+    build(&pair.writer, "db.a", &doc! { "key": { "f0": 1 }, "name": "i0" }).unwrap();
+    pair.writer.rename_collection(&ns("db.a"), &ns("db.b"), false, &never).unwrap();
+    pair.check();
+    let renamed = pair.reader.collection(&ns("db.b")).unwrap();
+    assert!(Arc::ptr_eq(&before.shared, &renamed.shared) && !before.is_dropped());
+    assert!(
+        renamed.indexes[0].created > engine::Timestamp(0),
+        "older snapshots do not have its entries"
+    );
+    pair.writer.drop_collection(&ns("db.b"), &never).unwrap();
+    pair.check();
+    assert!(before.is_dropped(), "who reads it is told");
+    // A name that is taken again is another collection.
+    insert(&pair.writer, "db.b", &doc! { "_id": 1 }).unwrap();
+    pair.check();
+    assert!(!pair.reader.collection(&ns("db.b")).unwrap().is_dropped());
+}
+
+#[test]
+fn marks_come_before_documents_and_arrivals_after_them() {
+    let mut pair = Pair::new();
+    build(&pair.writer, "db.a", &doc! { "key": { "f0": 1 }, "name": "i0" }).unwrap();
+    let capped = CollectionOptions::parse(&raw(&doc! { "capped": true, "size": 4096 })).unwrap();
+    pair.writer.create_collection(&ns("db.c"), &capped, &never).unwrap();
+    pair.check();
+    let state = Arc::clone(&pair.reader.collection(&ns("db.a")).unwrap().indexes[0].state);
+    insert(&pair.writer, "db.a", &doc! { "_id": 1, "f0": [1, 2] }).unwrap();
+    pair.engine.sync().unwrap();
+    let mut marked = false;
+    while let Some(commit) = pair.tail.next().unwrap() {
+        let mut changes = Changes::default();
+        let mut operations = commit.operations();
+        while let Some(operation) = operations.next().unwrap() {
+            if let HistoryOperation::Put { dictionary, key, value } = operation {
+                pair.follower.read(&mut changes, dictionary, key, Some(value)).unwrap();
+            }
+        }
+        pair.follower.before_visible(&changes);
+        marked |= state.observed.load(std::sync::atomic::Ordering::Acquire) != 0;
+        pair.follower.after_visible(changes, commit.timestamp).unwrap();
+    }
+    assert!(marked);
+    let tailed = pair.reader.collection(&ns("db.c")).unwrap();
+    let seen = tailed.commits_seen();
+    insert(&pair.writer, "db.c", &doc! { "_id": 1 }).unwrap();
+    pair.catch_up();
+    assert!(tailed.commits_seen() > seen, "who waits at the end is woken");
+}
