@@ -425,15 +425,23 @@ impl Node {
         Some(ready)
     }
 
-    /// Keeps back what must not go before a write is synced, and answers what may go. A leader's
-    /// messages promise nothing of its log, but all that a leader says stands on its own vote.
+    /// Keeps back what must not go before a write is synced, and answers what may go. What a leader
+    /// says promises nothing of its log but stands on its own vote; so does the answer to a heartbeat,
+    /// which must not wait for a slow disk, or the leader would take this member for gone.
     fn hold(&mut self, messages: Vec<Message>) -> Vec<Message> {
-        let needs = if self.leads() { self.hard_written } else { self.written };
-        if needs <= self.synced || messages.is_empty() {
-            return messages;
+        let leads = self.leads();
+        let of_term =
+            |message: &Message| leads || matches!(message.body, Body::HeartbeatAnswer { .. });
+        let (of_term, of_log): (Vec<_>, Vec<_>) = messages.into_iter().partition(of_term);
+        let mut go = Vec::new();
+        for (needs, messages) in [(self.hard_written, of_term), (self.written, of_log)] {
+            if needs <= self.synced {
+                go.extend(messages);
+            } else if !messages.is_empty() {
+                self.held.push_back((needs, messages));
+            }
         }
-        self.held.push_back((needs, messages));
-        Vec::new()
+        go
     }
 
     /// Changes of members count from when they are decided.

@@ -346,8 +346,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         self.reported_ms = Some(now_ms);
         let status = self.node.status();
-        let matched = status.peers.iter().map(|peer| peer.matched);
-        self.node.compact_to(policy::forgets(status.applied, matched));
+        if self.leads {
+            // The others keep what the bound allows: whoever leads next sends from its memory.
+            let matched = status.peers.iter().map(|peer| peer.matched);
+            self.node.compact_to(policy::forgets(status.applied, matched));
+        }
         let members = status.configuration.members();
         self.reports.retain(|member, _| members.contains(member));
         let last = match &self.applied.content {
