@@ -173,7 +173,7 @@ impl Follower {
                 None => None,
                 Some(read) => {
                     let old = known(&read);
-                    Some(next_version(read, old.as_deref(), &state, committed)?)
+                    Some(next_version(&read, old.as_deref(), &state, committed)?)
                 }
             };
             now.push((key, collection));
@@ -216,7 +216,7 @@ fn set_mask(state: &IndexState, mask: u32) {
 
 /// The collection as it was read, with what the version before it has. What is new of it is in `state`.
 fn next_version(
-    read: Collection,
+    read: &Collection,
     old: Option<&Collection>,
     state: &Snapshot,
     committed: Timestamp,
@@ -225,19 +225,16 @@ fn next_version(
     for index in &read.indexes {
         let known = old
             .and_then(|old| old.indexes.iter().find(|known| known.dictionary == index.dictionary));
-        indexes.push(Arc::new(match known {
-            Some(known) => {
-                Index { state: Arc::clone(&known.state), ..clone_index(index, known.created) }
-            }
-            None => {
-                let key = records::multikey_key(index.dictionary);
-                let mask = state.get(DictionaryId::ROOT, &key).map_err(from_engine)?;
-                set_mask(&index.state, mask.map_or(0, |mask| records::read_multikey(&mask)));
-                clone_index(index, committed)
-            }
+        indexes.push(Arc::new(if let Some(known) = known {
+            Index { state: Arc::clone(&known.state), ..clone_index(index, known.created) }
+        } else {
+            let key = records::multikey_key(index.dictionary);
+            let mask = state.get(DictionaryId::ROOT, &key).map_err(from_engine)?;
+            set_mask(&index.state, mask.map_or(0, |mask| records::read_multikey(&mask)));
+            clone_index(index, committed)
         }));
     }
-    let mut collection = with_indexes(&read, indexes);
+    let mut collection = with_indexes(read, indexes);
     match old {
         Some(old) => collection.shared = Arc::clone(&old.shared),
         None => load_counts(&collection, state)?,

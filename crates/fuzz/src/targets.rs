@@ -32,6 +32,7 @@ pub const ALL: &[Target] = &[
     changes::DIFF,
     consensus::RAFT_MESSAGE,
     consensus::RAFT_STATE,
+    consensus::REPLICA_FRAME,
 ];
 
 /// The target of that name.

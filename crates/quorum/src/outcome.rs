@@ -35,7 +35,7 @@ impl Settings {
             heartbeat_ticks: 5,
             rank: 0,
             electable: true,
-            max_in_flight: 64,
+            max_in_flight: 16,
             max_message_bytes: 1 << 20,
             max_uncommitted_bytes: 64 << 20,
             max_entries: 1 << 16,
@@ -48,8 +48,8 @@ impl Settings {
 pub struct Start {
     /// The newest term that was synced.
     pub hard_state: HardState,
-    /// What was known to be committed. A hint: what was applied counts as well.
-    pub commit_hint: u64,
+    /// The commit index that was written with the last synced entries ([`Ready::commit`]), or more.
+    pub commit: u64,
     /// The entry before `entries`.
     pub base: Position,
     /// The entries that are on disk, without gaps.
@@ -122,7 +122,9 @@ pub struct Ready {
     pub send: Vec<Message>,
     /// Entries that are decided now, each once and in order.
     pub committed: Vec<Entry>,
-    /// The commit index as far as it is known, for the hint on disk.
+    /// The commit index. It is written with `entries` and synced with them: who has an entry that was
+    /// appended behind a change of members must know for ever that the change is decided. A member
+    /// that forgot it could be elected by the members before the change, beside a leader of those after it.
     pub commit: u64,
     /// Reads that may begin.
     pub reads: Vec<ReadPoint>,
@@ -171,6 +173,8 @@ pub struct Status {
     pub first: u64,
     /// The last entry.
     pub last: Position,
+    /// The last entry that is synced here.
+    pub synced: u64,
     /// The members.
     pub configuration: Configuration,
     /// On a leader: the others and itself, by id.

@@ -115,7 +115,7 @@ fn node(seed: u64) -> Node {
     let entry = |index| Entry { term: 1 + index / 3, index, content: Content::Fence };
     let begin = Start {
         hard_state: HardState { term: 3, vote: None },
-        commit_hint: 3,
+        commit: 3,
         base: Position { term: 1, index: 1 },
         entries: (2..7).map(entry).collect(),
         applied: 2,

@@ -56,7 +56,12 @@ fn found(planted: Planted, most: u64) {
 
 #[test]
 fn planted_bugs_are_found() {
-    for planted in [Planted::VoteNotSynced, Planted::AcknowledgedBeforeSync, Planted::CutIgnored] {
+    for planted in [
+        Planted::VoteNotSynced,
+        Planted::AcknowledgedBeforeSync,
+        Planted::CutIgnored,
+        Planted::CommitForgotten,
+    ] {
         found(planted, 300);
     }
 }

@@ -59,13 +59,13 @@ impl Counts {
     /// Takes in a stripe as another member's commit left it.
     pub(crate) fn replace(&self, stripe: Stripe) {
         let mut free = self.free.lock();
-        let before = match free.stripes.iter_mut().find(|free| free.number == stripe.number) {
-            Some(known) => std::mem::replace(known, stripe),
-            None => {
-                free.next_number = free.next_number.max(stripe.number.saturating_add(1));
-                free.stripes.push(stripe);
-                Stripe::default()
-            }
+        let known = free.stripes.iter_mut().find(|known| known.number == stripe.number);
+        let before = if let Some(known) = known {
+            std::mem::replace(known, stripe)
+        } else {
+            free.next_number = free.next_number.max(stripe.number.saturating_add(1));
+            free.stripes.push(stripe);
+            Stripe::default()
         };
         drop(free);
         let documents = stripe.documents.wrapping_sub(before.documents);

@@ -3,6 +3,7 @@
 use crate::Target;
 use quorum::state::{BLOCK_BYTES, MemberState};
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position, ReadId, codec};
+use replica::{Frame, MemberReport};
 
 /// A message between members.
 pub(super) const RAFT_MESSAGE: Target = Target {
@@ -26,6 +27,29 @@ pub(super) const RAFT_MESSAGE: Target = Target {
         Box::new(|bytes| {
             if let Ok(message) = codec::decode(bytes) {
                 assert_eq!(codec::encode(&message), bytes, "a message has one form");
+            }
+        })
+    },
+};
+
+/// A frame of a link.
+pub(super) const REPLICA_FRAME: Target = Target {
+    name: "replica-frame",
+    corpus: || {
+        let payload = b"records".to_vec();
+        let records = Descriptor { bytes: 7, ..Descriptor::default() };
+        let entries = vec![Entry { term: 2, index: 8, content: Content::Records(records) }];
+        let previous = Position { term: 2, index: 7 };
+        let body = Body::Append { previous, commit: 5, entries };
+        let message = Message { from: MemberId(1), to: MemberId(2), term: 3, body };
+        let report = MemberReport { from: MemberId(1), term: 3, ..MemberReport::default() };
+        let append = Frame::Consensus { message, payloads: vec![payload] };
+        vec![append.encode(), Frame::Report(report).encode()]
+    },
+    start: || {
+        Box::new(|bytes| {
+            if let Ok(frame) = Frame::decode(bytes) {
+                assert_eq!(frame.encode(), bytes, "a frame has one form");
             }
         })
     },

@@ -10,6 +10,8 @@ pub(crate) enum Write {
     /// The log from this index on is void.
     Cut(u64),
     Append(Entry),
+    /// What is known to be committed; goes with the entries behind it.
+    Commit(u64),
     /// The log begins anew.
     Restart(Snapshot),
     /// Entries were applied up to here, and the configuration is that.
@@ -25,6 +27,7 @@ pub(crate) struct Image {
     pub(crate) base: Position,
     pub(crate) base_chain: u64,
     pub(crate) entries: Vec<Entry>,
+    pub(crate) commit: u64,
     pub(crate) applied: u64,
     pub(crate) configuration: Configuration,
 }
@@ -38,6 +41,7 @@ impl Image {
             base: Position { term: known, index: known },
             base_chain: 0,
             entries: Vec::new(),
+            commit: known,
             applied: known,
             configuration,
         }
@@ -46,7 +50,7 @@ impl Image {
     pub(crate) fn start(&self) -> Start {
         Start {
             hard_state: self.hard,
-            commit_hint: self.applied,
+            commit: self.commit,
             base: self.base,
             entries: self.entries.clone(),
             applied: self.applied,
@@ -73,8 +77,10 @@ impl Image {
                 self.base_chain = u64::from_le_bytes(snapshot.data[..].try_into().unwrap());
                 self.entries.clear();
                 self.applied = snapshot.position.index;
+                self.commit = snapshot.position.index;
                 self.configuration = snapshot.configuration.clone();
             }
+            Write::Commit(index) => self.commit = *index,
             Write::Applied(index, configuration) => {
                 self.applied = *index;
                 self.configuration = configuration.clone();

@@ -26,6 +26,7 @@ pub(crate) enum Planted {
     VoteNotSynced,
     AcknowledgedBeforeSync,
     CutIgnored,
+    CommitForgotten,
 }
 
 pub(crate) type Check = Result<(), String>;
@@ -76,6 +77,9 @@ pub(crate) struct World {
     committed: BTreeMap<u64, (u64, u64)>,
     proposed: u64,
     calm: bool,
+    /// What was applied is on disk; else a start applies the whole log again, as far as that says what is
+    /// decided.
+    keeps_applied: bool,
     pub(crate) changes_done: u64,
     pub(crate) snapshots_done: u64,
     pub(crate) reads_done: u64,
@@ -126,6 +130,7 @@ impl World {
             committed: BTreeMap::from([(1, (0, 1))]),
             proposed: 0,
             calm: false,
+            keeps_applied: planted != Planted::CommitForgotten && random.one_in(2),
             changes_done: 0,
             snapshots_done: 0,
             reads_done: 0,
@@ -306,6 +311,9 @@ impl World {
         }
         // A lone voter that elected itself has told nobody of its term yet, and may lead it again.
         let told = member.hard <= member.synced || !member.node.as_ref().is_some_and(Node::leads);
+        if !ready.entries.is_empty() && self.planted != Planted::CommitForgotten {
+            member.disk.write(number, Write::Commit(ready.commit));
+        }
         for entry in &ready.entries {
             let before = member.chain.get(&(entry.index - 1));
             let before = *before.ok_or_else(|| format!("{} is behind a gap", entry.index))?;
@@ -355,7 +363,7 @@ impl World {
                 self.changes_done += 1;
             }
         }
-        if !ready.committed.is_empty() {
+        if self.keeps_applied && !ready.committed.is_empty() {
             let write = Write::Applied(member.applied, node.configuration());
             member.disk.write(member.writes, write);
         }

@@ -1,0 +1,324 @@
+//! What goes over a link: a message of consensus with the payloads of its entries, or what a member says
+//! of itself.
+//!
+//! ```text
+//! frame     version u8, 1 │ kind u8 │ body
+//! 1 consensus   length u32 │ message, as raft-messages.md │ count u32 │ payload …      payload: length u32 │ bytes
+//! 2 report      from u64 │ term u64 │ applied u64 │ synced u64 │ last ts u64 │ last time u64 │ wall ms i64 │ flags u8
+//! ```
+//!
+//! Little-endian, read to its end. Payloads stand in the order of the message's entries, one for each.
+//! A frame has at most [`MAX_FRAME`] bytes; the link that carries it has its own head with length
+//! and checksum.
+//!
+//! On the wire: `docs/formats/replica-frames.md`.
+
+use quorum::{Body, Content, MemberId, Message, codec};
+
+use crate::error::{Error, Result};
+
+/// The version this program writes.
+pub(crate) const VERSION: u8 = 1;
+/// Bytes of a frame at most: an entry with one of the largest records, and some room.
+pub const MAX_FRAME: usize = 64 << 20;
+/// Bytes of the payload of an entry that is no records.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A message, and of an append the payload of each entry.
+    Consensus {
+        /// The message.
+        message: Message,
+        /// One for each of its entries.
+        payloads: Vec<Vec<u8>>,
+    },
+    /// What a member says of itself, once in a while.
+    Report(MemberReport),
+}
+
+/// What a member says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberReport {
+    /// Who.
+    pub from: MemberId,
+    /// Its term.
+    pub term: u64,
+    /// The last entry that it shows.
+    pub applied: u64,
+    /// The last entry that is safe with it.
+    pub synced: u64,
+    /// The last timestamp and time that it shows.
+    pub last_ts: u64,
+    /// See there.
+    pub last_time: u64,
+    /// Its clock, milliseconds since 1970.
+    pub wall_ms: i64,
+    /// It acknowledges nothing any more.
+    pub stopped: bool,
+}
+
+const CONSENSUS: u8 = 1;
+const REPORT: u8 = 2;
+
+impl Frame {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Consensus { message, payloads } => {
+                let message = codec::encode(message);
+                let bytes: usize = payloads.iter().map(|payload| payload.len() + 4).sum();
+                let mut out = Vec::with_capacity(10 + message.len() + bytes);
+                out.extend_from_slice(&[VERSION, CONSENSUS]);
+                put_bytes(&mut out, &message);
+                put_length(&mut out, payloads.len());
+                for payload in payloads {
+                    put_bytes(&mut out, payload);
+                }
+                out
+            }
+            Self::Report(report) => {
+                let mut out = vec![VERSION, REPORT];
+                let numbers = [
+                    report.from.0,
+                    report.term,
+                    report.applied,
+                    report.synced,
+                    report.last_ts,
+                    report.last_time,
+                    report.wall_ms.cast_unsigned(),
+                ];
+                for number in numbers {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                out.push(u8::from(report.stopped));
+                out
+            }
+        }
+    }
+
+    /// A frame from its bytes. What its payloads are is not looked at: [`Frame::check_payloads`].
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() > MAX_FRAME {
+            return Err(malformed("it is too long"));
+        }
+        let mut input = Input(bytes);
+        let version = input.u8()?;
+        if version != VERSION {
+            return Err(Error::Version { found: version, known: VERSION });
+        }
+        let frame = match input.u8()? {
+            CONSENSUS => {
+                let message = codec::decode(input.bytes()?)?;
+                let count = input.length()?;
+                let entries = match &message.body {
+                    Body::Append { entries, .. } => entries.len(),
+                    _ => 0,
+                };
+                if count != entries {
+                    return Err(malformed("it has a payload for each of its entries"));
+                }
+                let payload = |_| input.bytes().map(<[u8]>::to_vec);
+                let payloads = (0..count).map(payload).collect::<Result<_>>()?;
+                Self::Consensus { message, payloads }
+            }
+            REPORT => Self::Report(MemberReport {
+                from: MemberId(input.u64()?),
+                term: input.u64()?,
+                applied: input.u64()?,
+                synced: input.u64()?,
+                last_ts: input.u64()?,
+                last_time: input.u64()?,
+                wall_ms: input.u64()?.cast_signed(),
+                stopped: match input.u8()? {
+                    flag @ 0..=1 => flag == 1,
+                    _ => return Err(malformed("unknown flags")),
+                },
+            }),
+            _ => return Err(malformed("an unknown kind")),
+        };
+        if input.0.is_empty() { Ok(frame) } else { Err(malformed("bytes behind its end")) }
+    }
+
+    /// Who it says it is from.
+    pub fn from(&self) -> MemberId {
+        match self {
+            Self::Consensus { message, .. } => message.from,
+            Self::Report(report) => report.from,
+        }
+    }
+
+    /// Whether the payloads are those that the entries describe.
+    pub(crate) fn check_payloads(message: &Message, payloads: &[Vec<u8>]) -> Result<()> {
+        let Body::Append { entries, .. } = &message.body else { return Ok(()) };
+        for (entry, payload) in entries.iter().zip(payloads) {
+            let wrong = |what| Error::Records { from: message.from, at: entry.position(), what };
+            match &entry.content {
+                Content::Records(records) => {
+                    if payload.len() as u64 != u64::from(records.bytes) {
+                        return Err(wrong("their length"));
+                    }
+                    if crc32c::crc32c(payload) != records.checksum {
+                        return Err(wrong("their checksum"));
+                    }
+                }
+                _ if payload.len() > MAX_PAYLOAD => return Err(wrong("they are too long")),
+                _ => {}
+            }
+        }
+        if entries.len() == payloads.len() {
+            Ok(())
+        } else {
+            Err(malformed("it has a payload for each of its entries"))
+        }
+    }
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    let length = u32::try_from(length).expect("frames are far below");
+    out.extend_from_slice(&length.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_length(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn malformed(what: &'static str) -> Error {
+    Error::Malformed { what }
+}
+
+/// What is left to read.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk().ok_or(malformed("it ends too early"))?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8> {
+        self.fixed::<1>().map(|[byte]| byte)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.fixed().map(u64::from_le_bytes)
+    }
+
+    fn length(&mut self) -> Result<usize> {
+        self.fixed().map(|bytes| u32::from_le_bytes(bytes) as usize)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8]> {
+        let length = self.length()?;
+        let (head, tail) = self.0.split_at_checked(length).ok_or(malformed("it ends too early"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use quorum::{Descriptor, Entry, Position};
+
+    fn append(payloads: &[&[u8]]) -> Frame {
+        let describe = |bytes: &[u8]| Descriptor {
+            last_ts: 7,
+            last_time: 8,
+            bytes: bytes.len() as u32,
+            checksum: crc32c::crc32c(bytes),
+        };
+        let entry = |(index, bytes): (u64, &&[u8])| Entry {
+            term: 3,
+            index,
+            content: Content::Records(describe(bytes)),
+        };
+        let entries = (5..).zip(payloads).map(entry).collect();
+        let previous = Position { term: 2, index: 4 };
+        let body = Body::Append { previous, commit: 3, entries };
+        let message = Message { from: MemberId(1), to: MemberId(2), term: 3, body };
+        let payloads = payloads.iter().map(|payload| payload.to_vec()).collect();
+        Frame::Consensus { message, payloads }
+    }
+
+    fn report() -> MemberReport {
+        MemberReport {
+            from: MemberId(1),
+            term: 3,
+            applied: 9,
+            synced: 10,
+            last_ts: 70,
+            last_time: 1 << 33,
+            wall_ms: -5,
+            stopped: true,
+        }
+    }
+
+    #[test]
+    fn frames_are_read_as_they_were_written_and_their_bytes_are_those_of_before() {
+        let frames = [append(&[b"one", b"", b"three"]), append(&[]), Frame::Report(report())];
+        let mut all = Vec::new();
+        for frame in frames {
+            let bytes = frame.encode();
+            assert_eq!(Frame::decode(&bytes).unwrap(), frame);
+            for length in 0..bytes.len() {
+                assert!(Frame::decode(&bytes[..length]).is_err());
+            }
+            put_bytes(&mut all, &bytes);
+        }
+        testkit::golden(env!("CARGO_MANIFEST_DIR"), "replica-frames.v1.bin", &all);
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        let whole = append(&[b"one"]).encode();
+        let check = |at: usize, byte: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            Frame::decode(&bytes).map_err(|error| error.to_string())
+        };
+        assert!(check(0, 2).unwrap_err().contains("version 2"));
+        assert!(check(1, 9).is_err());
+        let mut longer = whole.clone();
+        longer.push(0);
+        assert!(Frame::decode(&longer).is_err());
+        let Frame::Consensus { message, .. } = append(&[b"one"]) else { unreachable!() };
+        let lacking = Frame::Consensus { message, payloads: Vec::new() };
+        assert!(Frame::decode(&lacking.encode()).is_err());
+    }
+
+    #[test]
+    fn payloads_are_those_that_their_entries_describe() {
+        let check = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+            let Frame::Consensus { message, mut payloads } = append(&[b"one", b"two"]) else {
+                unreachable!()
+            };
+            change(&mut payloads);
+            Frame::check_payloads(&message, &payloads).map_err(|error| error.to_string())
+        };
+        assert!(check(&|_| {}).is_ok());
+        assert!(check(&|p| p[1][2] ^= 1).unwrap_err().ends_with("their checksum"));
+        assert!(check(&|p| p[0].push(0)).unwrap_err().ends_with("their length"));
+        assert!(check(&|p| drop(p.pop())).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_can_be_read_is_written_with_the_same_bytes(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..4),
+            (place, byte) in any::<(u16, u8)>(),
+        ) {
+            let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+            let mut bytes = append(&payloads).encode();
+            let place = usize::from(place) % bytes.len();
+            bytes[place] ^= byte;
+            if let Ok(frame) = Frame::decode(&bytes) {
+                prop_assert_eq!(frame.encode(), bytes);
+            }
+        }
+    }
+}

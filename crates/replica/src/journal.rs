@@ -1,0 +1,72 @@
+//! The seam to the log and to the engine above it.
+//!
+//! Records come into a leader's journal from its clients, in the order of their timestamps, and are *open*
+//! until an entry is made of them: [`Journal::gather`] says what is open, consensus gives the entry its
+//! place, [`Journal::close`] writes it behind its records. On the other members entry and records come
+//! together, by [`Journal::append`].
+//!
+//! An entry's *payload* is what must go to the other members beside it: of records their raw bytes, of
+//! other entries whatever the journal wrote with them (a time, for instance).
+
+use quorum::{Configuration, Descriptor, Entry, Position};
+
+use crate::error::Result;
+
+/// What a journal holds at a start.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    /// The entry before `entries`.
+    pub base: Position,
+    /// The entries, in order, as they stand after all cuts.
+    pub entries: Vec<Entry>,
+    /// The commit index that stands with the last entry, or more.
+    pub commit: u64,
+    /// The last entry that was applied for good.
+    pub applied: u64,
+    /// The configuration as of `applied`.
+    pub configuration: Configuration,
+}
+
+/// The log of a member.
+pub trait Journal {
+    /// What is there. Called once, first.
+    fn open(&mut self) -> Result<Opened>;
+
+    /// Describes open records, in their order, `most` bytes of them and one at least; `None` where none
+    /// is open. What was gathered stays open until it is closed, and the next call goes on behind it.
+    fn gather(&mut self, most: u64) -> Option<Descriptor>;
+
+    /// Forgets what was gathered and not closed: the next call of `gather` begins with it again.
+    fn ungather(&mut self);
+
+    /// Bytes of records that are open and not gathered.
+    fn open_bytes(&self) -> u64;
+
+    /// Writes an entry that this member made itself. Of records those that were gathered first and are
+    /// not closed. The commit index is written with it, and a start must find it again: see
+    /// [`quorum::Ready::commit`].
+    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()>;
+
+    /// Writes an entry of another member, with its payload, which was checked against it, and the
+    /// commit index.
+    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()>;
+
+    /// Entries from `index` on, and all open records, are void: the next entry has that index.
+    fn cut(&mut self, index: u64) -> Result<()>;
+
+    /// Open records are void: this member leads no more.
+    fn discard_open(&mut self) -> Result<()>;
+
+    /// The payload of an entry; `None` where that entry is not there (any more).
+    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>>;
+
+    /// Begins to sync all that was written so far, as number `number`; numbers ascend.
+    fn begin_sync(&mut self, number: u64) -> Result<()>;
+
+    /// The newest number that is synced, and with it all before it.
+    fn synced(&mut self) -> Result<u64>;
+
+    /// These entries are decided: apply and show them. In order, each once, and none is empty.
+    /// `configuration` is that which counts behind the last of them.
+    fn committed(&mut self, entries: &[Entry], configuration: &Configuration) -> Result<()>;
+}

@@ -1,0 +1,379 @@
+//! A journal in memory, with a disk's faults: what is not synced can go, a sync can fail. For tests and
+//! simulations of what stands above the seam.
+//!
+//! It is written as the real one: a list of lines to which everything is appended, records, entries
+//! behind their records, and cuts. What it holds follows from reading the lines from the first on.
+//! Nothing is ever taken out of the list but by a crash.
+
+use std::collections::VecDeque;
+
+use quorum::state::MemberState;
+use quorum::{Configuration, Content, Descriptor, Entry, HardState, Position};
+
+use crate::error::{Error, Result};
+use crate::journal::{Journal, Opened};
+use crate::state_file::Promises;
+
+/// One commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its timestamp.
+    pub ts: u64,
+    /// What it did.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Line {
+    Record(Record),
+    /// An entry of the last open records, in their order, as many as it describes; or of none, and
+    /// then with a payload of its own; and the commit index.
+    Entry(Entry, Vec<u8>, u64),
+    /// Entries from this index on are void, and all open records.
+    Cut(u64),
+    /// Open records are void.
+    DiscardOpen,
+}
+
+/// What the lines say.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    entries: Vec<(Entry, Vec<u8>)>,
+    open: VecDeque<Record>,
+    commit: u64,
+}
+
+/// What a journal does wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Syncs fail: the disk is broken.
+    FailsSyncs,
+    /// A bug: a sync is reported before anything is safe.
+    LiesAboutSyncs,
+    /// A bug: cuts are not written.
+    ForgetsCuts,
+    /// A bug: a start does not find the commit index.
+    ForgetsCommits,
+}
+
+/// The journal.
+#[derive(Clone, Debug)]
+pub struct MemoryJournal {
+    base: Position,
+    configuration: Configuration,
+    lines: Vec<Line>,
+    /// So many lines are safe.
+    safe: usize,
+    held: Held,
+    /// So many open records are gathered, by entry.
+    gathered: VecDeque<usize>,
+    /// Syncs that were begun: number and lines.
+    syncing: VecDeque<(u64, usize)>,
+    synced: u64,
+    shown: Vec<Record>,
+    shown_to: u64,
+    /// What it does wrong.
+    pub fault: Fault,
+    /// Syncs end when [`MemoryJournal::finish_syncs`] says so, not at once.
+    pub slow: bool,
+}
+
+impl MemoryJournal {
+    /// An empty journal behind `base`.
+    pub fn new(base: Position, configuration: Configuration) -> Self {
+        Self {
+            base,
+            configuration,
+            lines: Vec::new(),
+            safe: 0,
+            held: Held::default(),
+            gathered: VecDeque::new(),
+            syncing: VecDeque::new(),
+            synced: 0,
+            shown: Vec::new(),
+            shown_to: base.index,
+            fault: Fault::None,
+            slow: false,
+        }
+    }
+
+    /// A client's record; answers its timestamp. Only while the member is writable.
+    pub fn commit(&mut self, bytes: Vec<u8>) -> u64 {
+        let of_entries = self.entries().filter_map(|entry| match &entry.content {
+            Content::Records(records) => Some(records.last_ts),
+            _ => None,
+        });
+        let before = self.held.open.back().map(|record| record.ts);
+        let ts = before.unwrap_or_else(|| of_entries.max().unwrap_or(0)) + 1;
+        let record = Record { ts, bytes };
+        self.held.open.push_back(record.clone());
+        self.lines.push(Line::Record(record));
+        ts
+    }
+
+    /// What is decided, in order.
+    pub fn shown(&self) -> &[Record] {
+        &self.shown
+    }
+
+    /// The entries that stand.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.held.entries.iter().map(|(entry, _)| entry)
+    }
+
+    /// The records of all entries that stand.
+    pub fn records(&self) -> Vec<Record> {
+        let of_entry = |(entry, payload): &(Entry, Vec<u8>)| match &entry.content {
+            Content::Records(_) => decode(payload).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        self.held.entries.iter().flat_map(of_entry).collect()
+    }
+
+    /// Records that belong to no entry.
+    pub fn open_records(&self) -> usize {
+        self.held.open.len()
+    }
+
+    /// The oldest `most` syncs that were begun end.
+    pub fn finish_syncs(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some((number, lines)) = self.syncing.pop_front() else { return };
+            self.safe = self.safe.max(lines);
+            self.synced = number;
+        }
+    }
+
+    /// The power goes: what was synced stays, and of the lines behind it as many as `kept` says.
+    pub fn crash(&mut self, kept: impl FnOnce(usize) -> usize) {
+        let behind = self.lines.len() - self.safe;
+        self.lines.truncate(self.safe + kept(behind).min(behind));
+        self.safe = self.lines.len();
+        self.syncing.clear();
+        self.synced = 0;
+        self.gathered.clear();
+        self.shown.clear();
+        self.shown_to = self.base.index;
+    }
+
+    /// Reads the lines from the first on.
+    fn read(&self) -> Result<Held> {
+        let mut held = Held::default();
+        for line in &self.lines {
+            match line {
+                Line::Record(record) => held.open.push_back(record.clone()),
+                Line::Entry(entry, payload, commit) => {
+                    held.close(entry, payload)?;
+                    held.commit = held.commit.max(*commit);
+                }
+                Line::Cut(index) => held.cut(*index, self.base),
+                Line::DiscardOpen => held.open.clear(),
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Held {
+    /// Makes an entry of the first open records.
+    fn close(&mut self, entry: &Entry, payload: &[u8]) -> Result<()> {
+        let Content::Records(records) = &entry.content else {
+            self.entries.push((entry.clone(), payload.to_vec()));
+            return Ok(());
+        };
+        let mut payload = Vec::new();
+        while payload.len() < records.bytes as usize {
+            let record = self.open.pop_front().ok_or_else(|| damaged("an entry lacks records"))?;
+            encode(&mut payload, &record);
+        }
+        if crc32c::crc32c(&payload) != records.checksum {
+            return Err(damaged("an entry's records are not its own"));
+        }
+        self.entries.push((entry.clone(), payload));
+        Ok(())
+    }
+
+    fn cut(&mut self, index: u64, base: Position) {
+        self.entries.truncate(index.saturating_sub(base.index + 1) as usize);
+        self.open.clear();
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn open(&mut self) -> Result<Opened> {
+        self.held = self.read()?;
+        // What belonged to no entry when the power went is nobody's.
+        self.discard_open()?;
+        Ok(Opened {
+            base: self.base,
+            entries: self.entries().cloned().collect(),
+            commit: if self.fault == Fault::ForgetsCommits { 0 } else { self.held.commit },
+            applied: self.base.index,
+            configuration: self.configuration.clone(),
+        })
+    }
+
+    fn gather(&mut self, most: u64) -> Option<Descriptor> {
+        let from: usize = self.gathered.iter().sum();
+        let mut payload = Vec::new();
+        let (mut count, mut last_ts) = (0, 0);
+        for record in self.held.open.iter().skip(from) {
+            if count > 0 && payload.len() as u64 + record.bytes.len() as u64 + 12 > most {
+                break;
+            }
+            encode(&mut payload, record);
+            (count, last_ts) = (count + 1, record.ts);
+        }
+        if count == 0 {
+            return None;
+        }
+        self.gathered.push_back(count);
+        let checksum = crc32c::crc32c(&payload);
+        Some(Descriptor { last_ts, last_time: last_ts, bytes: payload.len() as u32, checksum })
+    }
+
+    fn ungather(&mut self) {
+        self.gathered.clear();
+    }
+
+    fn open_bytes(&self) -> u64 {
+        let from: usize = self.gathered.iter().sum();
+        self.held.open.iter().skip(from).map(|record| record.bytes.len() as u64 + 12).sum()
+    }
+
+    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+        if matches!(entry.content, Content::Records(_)) {
+            self.gathered.pop_front().ok_or_else(|| damaged("an entry of nothing is closed"))?;
+        }
+        let payload = format!("time of {:?}", entry.position()).into_bytes();
+        self.held.close(entry, &payload)?;
+        self.lines.push(Line::Entry(entry.clone(), payload, commit));
+        Ok(())
+    }
+
+    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+        if !self.held.open.is_empty() {
+            return Err(damaged("open records lie before another member's"));
+        }
+        if matches!(entry.content, Content::Records(_)) {
+            let records = decode(payload).ok_or_else(|| damaged("a payload is no records"))?;
+            for record in records {
+                self.held.open.push_back(record.clone());
+                self.lines.push(Line::Record(record));
+            }
+        }
+        self.held.close(entry, payload)?;
+        self.lines.push(Line::Entry(entry.clone(), payload.to_vec(), commit));
+        Ok(())
+    }
+
+    fn cut(&mut self, index: u64) -> Result<()> {
+        if index <= self.shown_to {
+            return Err(damaged("what is shown is cut off"));
+        }
+        self.held.cut(index, self.base);
+        self.gathered.clear();
+        if self.fault != Fault::ForgetsCuts {
+            self.lines.push(Line::Cut(index));
+        }
+        Ok(())
+    }
+
+    fn discard_open(&mut self) -> Result<()> {
+        self.gathered.clear();
+        if !self.held.open.is_empty() {
+            self.held.open.clear();
+            self.lines.push(Line::DiscardOpen);
+        }
+        Ok(())
+    }
+
+    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+        let place = at.index.checked_sub(self.base.index + 1).map(|place| place as usize);
+        let found = place.and_then(|place| self.held.entries.get(place));
+        let found = found.filter(|(entry, _)| entry.position() == at);
+        Ok(found.map(|(_, payload)| payload.clone()))
+    }
+
+    fn begin_sync(&mut self, number: u64) -> Result<()> {
+        self.syncing.push_back((number, self.lines.len()));
+        Ok(())
+    }
+
+    fn synced(&mut self) -> Result<u64> {
+        if self.fault == Fault::FailsSyncs {
+            return Err(Error::Journal("a sync failed".to_owned()));
+        }
+        if !self.slow {
+            self.finish_syncs(usize::MAX);
+        }
+        if self.fault == Fault::LiesAboutSyncs {
+            return Ok(self.syncing.back().map_or(self.synced, |(number, _)| *number));
+        }
+        Ok(self.synced)
+    }
+
+    fn committed(&mut self, entries: &[Entry], _configuration: &Configuration) -> Result<()> {
+        for entry in entries {
+            if entry.index != self.shown_to + 1 {
+                return Err(damaged("entries are applied out of order"));
+            }
+            let payload = self.payload(entry.position())?;
+            let payload = payload.ok_or_else(|| damaged("what is decided is not there"))?;
+            if matches!(entry.content, Content::Records(_)) {
+                self.shown.extend(decode(&payload).unwrap_or_default());
+            }
+            self.shown_to = entry.index;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(what: &'static str) -> Error {
+    Error::Journal(what.to_owned())
+}
+
+fn encode(out: &mut Vec<u8>, record: &Record) {
+    out.extend_from_slice(&record.ts.to_le_bytes());
+    out.extend_from_slice(&(record.bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(&record.bytes);
+}
+
+fn decode(mut payload: &[u8]) -> Option<Vec<Record>> {
+    let mut records = Vec::new();
+    while !payload.is_empty() {
+        let (ts, rest) = payload.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        records.push(Record { ts: u64::from_le_bytes(*ts), bytes: bytes.to_vec() });
+        payload = rest;
+    }
+    Some(records)
+}
+
+/// Term and vote in memory; always safe.
+#[derive(Clone, Debug)]
+pub struct MemoryPromises(MemberState);
+
+impl MemoryPromises {
+    /// Of that state.
+    pub fn new(state: MemberState) -> Self {
+        Self(state)
+    }
+}
+
+impl Promises for MemoryPromises {
+    fn state(&self) -> &MemberState {
+        &self.0
+    }
+
+    fn keep(&mut self, hard: HardState, commit: u64) -> Result<()> {
+        (self.0.term, self.0.vote) = (hard.term, hard.vote);
+        self.0.commit_hint = self.0.commit_hint.max(commit);
+        self.0.generation += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,476 @@
+//! A member at work: what comes in goes to consensus, what consensus says is written, sent and applied.
+//!
+//! | From | What happens |
+//! |---|---|
+//! | time | ticks of consensus; a report to the others |
+//! | the journal: synced | consensus is told, and what it kept back is sent |
+//! | the journal: open records | of a leader: an entry is proposed |
+//! | a frame | its payloads are checked, its message goes to consensus |
+//! | consensus: entries | own ones are closed, others appended with their payloads; a sync begins |
+//! | consensus: committed | the journal applies them |
+//! | consensus: another role | open records are void; a new leader waits for its first entry |
+//!
+//! Always true: between two calls consensus has nothing to say, and no payload waits for its entry.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use quorum::{
+    Body, Change, Configuration, Content, Entry, MemberId, Message, Node, Position, ReadId,
+    ReadPoint, Ready, RoleNow, Settings, Start, Status,
+};
+
+use crate::error::{Error, Result};
+use crate::frame::{Frame, MAX_FRAME, MemberReport};
+use crate::journal::Journal;
+use crate::links::Links;
+use crate::policy::{self, MAX_ENTRY_BYTES};
+use crate::state_file::Promises;
+
+/// How a member behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Consensus.
+    pub settings: Settings,
+    /// Milliseconds of a tick.
+    pub tick_ms: u64,
+    /// Between two reports to the others.
+    pub report_ms: u64,
+}
+
+impl Options {
+    /// The design's: ticks of 50 ms, a report every two seconds.
+    pub fn new(id: MemberId) -> Self {
+        Self { settings: Settings::new(id), tick_ms: 50, report_ms: 2000 }
+    }
+}
+
+/// What the layers above must hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Another role, leader or term.
+    Role(RoleNow),
+    /// This member leads, and what the leaders before it had decided is applied: it takes writes.
+    Writable,
+    /// A read may begin.
+    Read(ReadPoint),
+}
+
+/// Payloads in one frame: what a frame holds, less room for the message.
+const MAX_PAYLOADS: u64 = (MAX_FRAME as u64) - (8 << 20);
+/// Entries that one step proposes at most, so that frames are looked at between.
+const ENTRIES_A_STEP: usize = 16;
+
+/// One member.
+pub struct Replica<J, L, P> {
+    node: Node,
+    journal: J,
+    links: L,
+    promises: P,
+    id: MemberId,
+    tick_ms: u64,
+    report_ms: u64,
+    ticked_ms: Option<u64>,
+    reported_ms: Option<u64>,
+    /// Syncs that were begun.
+    syncing: VecDeque<u64>,
+    /// The payloads of the frame at hand.
+    arriving: BTreeMap<Position, Vec<u8>>,
+    /// The term that this member leads or led last.
+    led: u64,
+    leads: bool,
+    writable: bool,
+    applied: Entry,
+    reports: BTreeMap<MemberId, MemberReport>,
+    events: Vec<Event>,
+    stopped: Option<String>,
+}
+
+impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
+    /// A member over what its disk holds. `random` is asked for election timeouts.
+    pub fn new(
+        options: Options,
+        mut journal: J,
+        links: L,
+        promises: P,
+        random: Box<dyn FnMut() -> u64 + Send>,
+    ) -> Result<Self> {
+        let Options { settings, tick_ms, report_ms } = options;
+        let id = settings.id;
+        if promises.state().member != id {
+            return Err(Error::State("it is of another member".to_owned()));
+        }
+        let opened = journal.open()?;
+        let (term, applied) = (opened.base.term, opened.applied);
+        let start = Start {
+            hard_state: quorum::HardState {
+                term: promises.state().term,
+                vote: promises.state().vote,
+            },
+            commit: opened.commit.max(promises.state().commit_hint),
+            base: opened.base,
+            entries: opened.entries,
+            applied,
+            configuration: opened.configuration,
+        };
+        Ok(Self {
+            node: Node::new(settings, start, random)?,
+            journal,
+            links,
+            promises,
+            id,
+            tick_ms: tick_ms.max(1),
+            report_ms,
+            ticked_ms: None,
+            reported_ms: None,
+            syncing: VecDeque::new(),
+            arriving: BTreeMap::new(),
+            led: 0,
+            leads: false,
+            writable: false,
+            applied: Entry { term, index: applied, content: Content::Fence },
+            reports: BTreeMap::new(),
+            events: Vec::new(),
+            stopped: None,
+        })
+    }
+
+    /// All work that is due. Answers whether there was any; where not, it can wait until the next tick,
+    /// the next frame or the next sync. Times are milliseconds of a clock that never goes back, and of
+    /// the day.
+    pub fn step(&mut self, now_ms: u64, wall_ms: i64) -> Result<bool> {
+        if self.stopped.is_some() {
+            // The others are told.
+            self.report(now_ms, wall_ms);
+        }
+        self.guarded(|replica| {
+            let mut done = replica.pass_time(now_ms)?;
+            done |= replica.look_at_syncs()?;
+            done |= replica.propose_what_is_open()?;
+            done |= replica.report(now_ms, wall_ms);
+            Ok(done)
+        })
+    }
+
+    /// A frame has come over the link of `link`. An error of the frame says that it was not acted on, and
+    /// that the link is to be closed.
+    pub fn receive(&mut self, link: MemberId, frame: Frame) -> Result<()> {
+        if let Some(cause) = &self.stopped {
+            return Err(Error::Stopped(cause.clone()));
+        }
+        let says = frame.from();
+        if says != link {
+            return Err(Error::WrongLink { from: link, says });
+        }
+        let (message, payloads) = match frame {
+            Frame::Report(report) => {
+                if self.node.configuration().members().contains(&link) {
+                    self.reports.insert(link, report);
+                }
+                return Ok(());
+            }
+            Frame::Consensus { message, payloads } => (message, payloads),
+        };
+        if matches!(message.body, Body::Snapshot(_)) {
+            return Err(Error::NoSnapshots { from: link });
+        }
+        Frame::check_payloads(&message, &payloads)?;
+        if let Body::Append { entries, .. } = &message.body {
+            let places = entries.iter().map(Entry::position);
+            self.arriving = places.zip(payloads).collect();
+        }
+        let received = self.node.receive(message);
+        let worked = self.guarded(Self::work);
+        self.arriving.clear();
+        received?;
+        worked
+    }
+
+    /// The port of that member is closed: its process is gone.
+    pub fn link_refused(&mut self, peer: MemberId) -> Result<()> {
+        self.node.link_refused(peer);
+        self.guarded(Self::work)
+    }
+
+    /// What was sent to that member is lost, all or in part.
+    pub fn link_lost(&mut self, peer: MemberId) -> Result<()> {
+        self.node.unreachable(peer);
+        self.guarded(Self::work)
+    }
+
+    /// Proposes a configuration; [`quorum::Node::propose_configuration`] says when that can be.
+    pub fn propose_configuration(
+        &mut self,
+        changes: Vec<Change>,
+        document: Vec<u8>,
+    ) -> Result<Position> {
+        let at = self.node.propose_configuration(changes, document)?;
+        self.guarded(Self::work)?;
+        Ok(at)
+    }
+
+    /// Hands over to that member.
+    pub fn transfer_to(&mut self, member: MemberId) -> Result<()> {
+        self.node.transfer_to(member)?;
+        self.guarded(Self::work)
+    }
+
+    /// Campaigns at once, where the others would vote for it.
+    pub fn campaign_now(&mut self) -> Result<()> {
+        self.node.campaign_now()?;
+        self.guarded(Self::work)
+    }
+
+    /// Asks from where on a read is up to date; an [`Event::Read`] answers.
+    pub fn read_index(&mut self) -> Result<ReadId> {
+        let read = self.node.read_index()?;
+        self.guarded(Self::work)?;
+        Ok(read)
+    }
+
+    /// Whether and how early this member campaigns.
+    pub fn set_priority(&mut self, electable: bool, rank: u32) {
+        self.node.set_priority(electable, rank);
+    }
+
+    /// Whether clients' records may come into the journal: this member leads, has applied what the
+    /// leaders before it decided, and is not handing over.
+    pub fn is_writable(&self) -> bool {
+        self.writable && self.stopped.is_none() && self.node.handing_over_to().is_none()
+    }
+
+    /// What happened since it was asked last.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// What the others last said of themselves.
+    pub fn reports(&self) -> &BTreeMap<MemberId, MemberReport> {
+        &self.reports
+    }
+
+    /// The state of consensus.
+    pub fn status(&self) -> Status {
+        self.node.status()
+    }
+
+    /// Who the members are.
+    pub fn configuration(&self) -> Configuration {
+        self.node.configuration()
+    }
+
+    /// Why this member has stopped.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    /// The journal.
+    pub fn journal(&mut self) -> &mut J {
+        &mut self.journal
+    }
+
+    /// The links.
+    pub fn links(&mut self) -> &mut L {
+        &mut self.links
+    }
+
+    /// Takes the member apart.
+    pub fn into_parts(self) -> (J, L, P) {
+        (self.journal, self.links, self.promises)
+    }
+
+    /// After an error of the disk nothing is acknowledged any more.
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if let Some(cause) = &self.stopped {
+            return Err(Error::Stopped(cause.clone()));
+        }
+        let done = work(self);
+        if let Err(error) = &done {
+            self.stopped = Some(error.to_string());
+            self.writable = false;
+        }
+        done
+    }
+
+    fn pass_time(&mut self, now_ms: u64) -> Result<bool> {
+        let since = *self.ticked_ms.get_or_insert(now_ms);
+        let elapsed = now_ms.saturating_sub(since);
+        let ticks = policy::ticks(elapsed, self.tick_ms);
+        if ticks == 0 {
+            return Ok(false);
+        }
+        // The rest of a tick is not lost, the rest of a pause is.
+        self.ticked_ms = Some(now_ms - elapsed % self.tick_ms);
+        for _ in 0..ticks {
+            self.node.tick();
+            self.work()?;
+        }
+        Ok(true)
+    }
+
+    fn look_at_syncs(&mut self) -> Result<bool> {
+        if self.syncing.is_empty() {
+            return Ok(false);
+        }
+        let synced = self.journal.synced()?;
+        let due = self.syncing.iter().take_while(|number| **number <= synced).count();
+        let Some(newest) = self.syncing.drain(..due).next_back() else { return Ok(false) };
+        let messages = self.node.persisted(newest);
+        self.send(messages)?;
+        self.work()?;
+        Ok(true)
+    }
+
+    fn propose_what_is_open(&mut self) -> Result<bool> {
+        let mut done = false;
+        for _ in 0..ENTRIES_A_STEP {
+            let open = self.journal.open_bytes();
+            if !self.writable || !policy::closes(open, self.syncing.len()) {
+                break;
+            }
+            let Some(records) = self.journal.gather(MAX_ENTRY_BYTES) else { break };
+            if self.node.propose(records).is_err() {
+                // It takes nothing now: too much is under way, or it hands over.
+                self.journal.ungather();
+                break;
+            }
+            self.work()?;
+            done = true;
+        }
+        Ok(done)
+    }
+
+    fn report(&mut self, now_ms: u64, wall_ms: i64) -> bool {
+        let due = self.reported_ms.is_none_or(|at| now_ms.saturating_sub(at) >= self.report_ms);
+        if !due {
+            return false;
+        }
+        self.reported_ms = Some(now_ms);
+        let status = self.node.status();
+        if self.leads {
+            // The others keep what the bound allows: whoever leads next sends from its memory.
+            let matched = status.peers.iter().map(|peer| peer.matched);
+            self.node.compact_to(policy::forgets(status.applied, matched));
+        }
+        let members = status.configuration.members();
+        self.reports.retain(|member, _| members.contains(member));
+        let last = match &self.applied.content {
+            Content::Records(records) => (records.last_ts, records.last_time),
+            _ => (0, 0),
+        };
+        let report = MemberReport {
+            from: self.id,
+            term: status.now.term,
+            applied: self.applied.index,
+            synced: status.synced,
+            last_ts: last.0,
+            last_time: last.1,
+            wall_ms,
+            stopped: self.stopped.is_some(),
+        };
+        for member in members.into_iter().filter(|member| *member != self.id) {
+            self.links.send(member, Frame::Report(report));
+        }
+        true
+    }
+
+    /// Does what consensus says until it says nothing more.
+    fn work(&mut self) -> Result<()> {
+        while let Some(ready) = self.node.ready() {
+            self.take_role(&ready)?;
+            self.write(&ready)?;
+            self.send(ready.send)?;
+            self.apply(&ready.committed)?;
+            self.events.extend(ready.reads.into_iter().map(Event::Read));
+        }
+        Ok(())
+    }
+
+    fn take_role(&mut self, ready: &Ready) -> Result<()> {
+        let Some(now) = ready.role else { return Ok(()) };
+        let leads = now.leader == Some(self.id);
+        if self.leads || leads {
+            // What was open belongs to no entry, and never will.
+            self.journal.discard_open()?;
+            self.writable = false;
+        }
+        self.leads = leads;
+        if leads {
+            self.led = now.term;
+        }
+        self.events.push(Event::Role(now));
+        Ok(())
+    }
+
+    fn write(&mut self, ready: &Ready) -> Result<()> {
+        if let Some(hard) = ready.hard_state {
+            self.promises.keep(hard, ready.commit)?;
+        }
+        if let Some(index) = ready.cut {
+            self.journal.cut(index)?;
+        }
+        for entry in &ready.entries {
+            match self.arriving.remove(&entry.position()) {
+                Some(payload) => self.journal.append(entry, &payload, ready.commit)?,
+                None if entry.term == self.led => self.journal.close(entry, ready.commit)?,
+                None => {
+                    let what = format!("the records of {:?} did not come", entry.position());
+                    return Err(Error::Journal(what));
+                }
+            }
+        }
+        if let Some(number) = ready.persist {
+            self.journal.begin_sync(number)?;
+            self.syncing.push_back(number);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, messages: Vec<Message>) -> Result<()> {
+        for message in messages {
+            let to = message.to;
+            match self.with_payloads(message)? {
+                Some(frame) => self.links.send(to, frame),
+                // The log has been cut since, or reaches less far back than consensus thinks.
+                None => self.node.unreachable(to),
+            }
+        }
+        Ok(())
+    }
+
+    /// The message with what belongs to its entries; as many of those as fit into a frame.
+    fn with_payloads(&self, mut message: Message) -> Result<Option<Frame>> {
+        let mut payloads = Vec::new();
+        if let Body::Append { entries, .. } = &mut message.body {
+            let mut bytes = 0;
+            for entry in entries.iter() {
+                let Some(payload) = self.journal.payload(entry.position())? else { break };
+                bytes += payload.len() as u64;
+                if bytes > MAX_PAYLOADS && !payloads.is_empty() {
+                    break;
+                }
+                payloads.push(payload);
+            }
+            if payloads.is_empty() && !entries.is_empty() {
+                return Ok(None);
+            }
+            entries.truncate(payloads.len());
+        }
+        Ok(Some(Frame::Consensus { message, payloads }))
+    }
+
+    fn apply(&mut self, committed: &[Entry]) -> Result<()> {
+        let Some(last) = committed.last() else { return Ok(()) };
+        self.journal.committed(committed, &self.node.configuration())?;
+        if let Some(records) =
+            committed.iter().rev().find(|entry| matches!(entry.content, Content::Records(_)))
+        {
+            self.applied.content = records.content.clone();
+        }
+        (self.applied.term, self.applied.index) = (last.term, last.index);
+        if self.leads && !self.writable && last.term == self.led {
+            self.writable = true;
+            self.events.push(Event::Writable);
+        }
+        Ok(())
+    }
+}

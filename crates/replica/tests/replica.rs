@@ -1,0 +1,243 @@
+//! The rules of a replica, each on a set of three over journals in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use quorum::state::MemberState;
+use quorum::{
+    Body, Configuration, Content, Descriptor, Entry, MemberId, Message, Position, Settings,
+    Snapshot,
+};
+use replica::memory::{Fault, MemoryJournal, MemoryPromises};
+use replica::{Error, Event, Frame, Links, Options, Replica};
+use testkit::Gen;
+
+#[derive(Default)]
+struct Outbox(Vec<(MemberId, Frame)>);
+
+impl Links for Outbox {
+    fn send(&mut self, to: MemberId, frame: Frame) {
+        self.0.push((to, frame));
+    }
+}
+
+type Tested = Replica<MemoryJournal, Outbox, MemoryPromises>;
+
+fn id(member: u64) -> MemberId {
+    MemberId(member)
+}
+
+fn voters() -> Configuration {
+    Configuration::of_voters([1, 2, 3].map(MemberId))
+}
+
+const BASE: Position = Position { term: 1, index: 1 };
+
+fn replica(member: u64) -> Tested {
+    let settings = Settings { max_message_bytes: 64 << 20, ..Settings::new(id(member)) };
+    let options = Options { settings, ..Options::new(id(member)) };
+    let mut random = Gen::new(member);
+    let journal = MemoryJournal::new(BASE, voters());
+    let promises = MemoryPromises::new(MemberState::new(id(member)));
+    Replica::new(options, journal, Outbox::default(), promises, Box::new(move || random.u64()))
+        .unwrap()
+}
+
+struct Set {
+    members: Vec<Tested>,
+    now_ms: u64,
+    /// Nothing reaches or leaves them.
+    silent: Vec<u64>,
+    most_payload_bytes: u64,
+}
+
+impl Set {
+    fn new() -> Self {
+        let members = (1..=3).map(replica).collect();
+        Self { members, now_ms: 0, silent: Vec::new(), most_payload_bytes: 0 }
+    }
+
+    /// A set that 1 leads and that takes writes.
+    fn led() -> Self {
+        let mut set = Self::new();
+        set.at(1).campaign_now().unwrap();
+        set.pass(10);
+        assert!(set.at(1).is_writable());
+        assert!(set.at(1).take_events().contains(&Event::Writable));
+        set
+    }
+
+    fn at(&mut self, member: u64) -> &mut Tested {
+        &mut self.members[member as usize - 1]
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for _ in 0..100 {
+            let mut frames = Vec::new();
+            for member in 1..=3 {
+                let now_ms = self.now_ms;
+                let replica = self.at(member);
+                let _stopped = replica.step(now_ms, 0);
+                let sent = std::mem::take(&mut replica.links().0);
+                frames.extend(sent.into_iter().map(|(to, frame)| (member, to.0, frame)));
+            }
+            if frames.is_empty() {
+                return;
+            }
+            for (from, to, frame) in frames {
+                if let Frame::Consensus { payloads, .. } = &frame {
+                    let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
+                    self.most_payload_bytes = self.most_payload_bytes.max(bytes);
+                }
+                if !self.silent.contains(&from) && !self.silent.contains(&to) {
+                    let _stopped = self.at(to).receive(id(from), frame);
+                }
+            }
+        }
+        panic!("they never stop talking");
+    }
+
+    fn shown(&mut self, member: u64) -> Vec<Vec<u8>> {
+        self.at(member).journal().shown().iter().map(|record| record.bytes.clone()).collect()
+    }
+}
+
+#[test]
+fn what_is_written_on_the_leader_is_shown_by_all() {
+    let mut set = Set::led();
+    for n in 0..10_u8 {
+        set.at(1).journal().commit(vec![n]);
+    }
+    set.pass(1);
+    set.pass(1000);
+    let expected: Vec<_> = (0..10_u8).map(|n| vec![n]).collect();
+    for member in 1..=3 {
+        assert_eq!(set.shown(member), expected, "member {member}");
+    }
+    // One sync, one entry: what came together goes together.
+    assert_eq!(set.at(2).journal().entries().count(), 2);
+    assert!(!set.at(2).is_writable());
+    assert_eq!(set.at(3).reports()[&id(1)].from, id(1));
+}
+
+#[test]
+fn a_closed_port_makes_another_leader_in_a_fraction_of_the_timeout() {
+    let mut set = Set::led();
+    set.silent.push(1);
+    set.at(2).link_refused(id(1)).unwrap();
+    set.at(3).link_refused(id(1)).unwrap();
+    let led = (1..=8).find(|_| {
+        set.pass(50);
+        set.at(2).is_writable() || set.at(3).is_writable()
+    });
+    assert!(led.is_some(), "not within 400 ms");
+}
+
+#[test]
+fn what_a_deposed_leader_had_open_is_gone_and_nobody_shows_it() {
+    let mut set = Set::led();
+    set.at(1).journal().commit(b"kept".to_vec());
+    set.pass(1);
+    set.silent.push(1);
+    set.at(1).journal().commit(b"in an entry that nobody gets".to_vec());
+    set.pass(1);
+    assert_eq!(set.at(1).journal().entries().count(), 3);
+    set.at(1).journal().commit(b"in no entry".to_vec());
+    set.at(2).link_refused(id(1)).unwrap();
+    set.at(3).link_refused(id(1)).unwrap();
+    (0..20).for_each(|_| set.pass(50));
+    let leader = if set.at(2).is_writable() { 2 } else { 3 };
+    set.at(leader).journal().commit(b"of the next leader".to_vec());
+    set.silent.clear();
+    (0..40).for_each(|_| set.pass(50));
+    for member in 1..=3 {
+        assert_eq!(set.shown(member), [b"kept".to_vec(), b"of the next leader".to_vec()]);
+        assert_eq!(set.at(member).journal().open_records(), 0);
+    }
+}
+
+#[test]
+fn a_failed_sync_stops_a_member_and_the_others_go_on() {
+    let mut set = Set::led();
+    set.at(1).journal().fault = Fault::FailsSyncs;
+    set.at(1).journal().commit(b"lost with its disk".to_vec());
+    set.pass(1);
+    assert!(set.at(1).stopped().is_some() && !set.at(1).is_writable());
+    assert!(matches!(set.at(1).step(99, 0), Err(Error::Stopped(_))));
+    let beat = Message {
+        from: id(2),
+        to: id(1),
+        term: 9,
+        body: Body::Heartbeat { commit: 0, read: None },
+    };
+    let frame = Frame::Consensus { message: beat, payloads: Vec::new() };
+    assert!(matches!(set.at(1).receive(id(2), frame), Err(Error::Stopped(_))));
+    (0..100).for_each(|_| set.pass(50));
+    assert!(set.at(2).is_writable() || set.at(3).is_writable());
+    assert!(set.at(2).reports()[&id(1)].stopped, "and they are told");
+}
+
+fn append(payload: &[u8], checksum: u32) -> Frame {
+    let records = Descriptor { last_ts: 1, last_time: 1, bytes: payload.len() as u32, checksum };
+    let entry = Entry { term: 2, index: 2, content: Content::Records(records) };
+    let body = Body::Append { previous: BASE, commit: 1, entries: vec![entry] };
+    let message = Message { from: id(2), to: id(1), term: 2, body };
+    Frame::Consensus { message, payloads: vec![payload.to_vec()] }
+}
+
+#[test]
+fn frames_that_are_not_what_they_say_change_nothing() {
+    let mut one = replica(1);
+    let before = one.status();
+    let refused = one.receive(id(2), append(b"records", 7));
+    assert!(matches!(refused, Err(Error::Records { .. })), "{refused:?}");
+    let refused = one.receive(id(3), append(b"records", crc32c::crc32c(b"records")));
+    assert!(matches!(refused, Err(Error::WrongLink { .. })), "{refused:?}");
+    let snapshot = Snapshot { position: BASE, configuration: voters(), data: Vec::new() };
+    let body = Body::Snapshot(snapshot);
+    let message = Message { from: id(2), to: id(1), term: 2, body };
+    let refused = one.receive(id(2), Frame::Consensus { message, payloads: Vec::new() });
+    assert!(matches!(refused, Err(Error::NoSnapshots { .. })), "{refused:?}");
+    assert_eq!(one.status(), before);
+    assert!(one.stopped().is_none(), "another member's fault is not this one's");
+}
+
+#[test]
+fn a_frame_holds_as_many_payloads_as_fit() {
+    let mut set = Set::led();
+    set.silent.push(3);
+    for _ in 0..20 {
+        set.at(1).journal().commit(vec![7; 4 << 20]);
+        set.pass(1);
+    }
+    // 3 comes back and is sent all of it.
+    set.silent.clear();
+    set.most_payload_bytes = 0;
+    (0..100).for_each(|_| set.pass(50));
+    assert_eq!(set.shown(3).len(), 20);
+    assert!(set.most_payload_bytes > 16 << 20, "many at once");
+    assert!(set.most_payload_bytes < replica::MAX_FRAME as u64, "and not too many");
+}
+
+#[test]
+fn a_member_starts_from_what_its_journal_holds() {
+    let mut set = Set::led();
+    set.at(1).journal().commit(b"one".to_vec());
+    set.pass(1);
+    set.pass(1000);
+    let two = set.members.remove(1);
+    let (mut journal, _, promises) = two.into_parts();
+    journal.crash(|_| 0);
+    let options = Options::new(id(2));
+    let again =
+        Replica::new(options, journal, Outbox::default(), promises, Box::new(|| 3)).unwrap();
+    set.members.insert(1, again);
+    assert_eq!(set.shown(2), Vec::<Vec<u8>>::new());
+    (0..20).for_each(|_| set.pass(50));
+    assert_eq!(set.shown(2), [b"one".to_vec()]);
+    let other = MemoryPromises::new(MemberState::new(id(9)));
+    let journal = MemoryJournal::new(BASE, voters());
+    let refused =
+        Replica::new(Options::new(id(2)), journal, Outbox::default(), other, Box::new(|| 3));
+    assert!(matches!(refused.err(), Some(Error::State(_))));
+}

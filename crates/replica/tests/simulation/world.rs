@@ -1,0 +1,424 @@
+//! Members, network and clients in one process, from one seed; and what must hold.
+//!
+//! 1. What a client was told is done is in the journal of each later leader that takes writes.
+//! 2. What members show is a prefix of one sequence, each record once, timestamps ascending.
+//! 3. What is shown is never cut off (the journal refuses it, and a member that stops fails the test).
+//! 4. Once all is well, all journals hold the same entries, and no record without an entry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorum::state::MemberState;
+use quorum::{Change, Configuration, MemberId, Position, Role, Settings, Standing};
+use replica::memory::{Fault, MemoryJournal, MemoryPromises, Record};
+use replica::{Error, Event, Frame, Links, Options, Promises, Replica};
+use testkit::Gen;
+
+/// A bug that the simulation must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planted {
+    Nothing,
+    AcknowledgedBeforeSync,
+    CutsNotWritten,
+    CommitForgotten,
+    AnsweredBeforeCommitted,
+}
+
+type Check = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+#[derive(Default)]
+struct Outbox(Vec<(MemberId, Frame)>);
+
+impl Links for Outbox {
+    fn send(&mut self, to: MemberId, frame: Frame) {
+        self.0.push((to, frame));
+    }
+}
+
+type Simulated = Replica<MemoryJournal, Outbox, MemoryPromises>;
+
+struct Member {
+    id: MemberId,
+    running: Option<Simulated>,
+    /// While it is down.
+    parts: Option<(MemoryJournal, MemoryPromises)>,
+    down_until: u64,
+    paused_until: u64,
+    /// Answers that clients wait for: timestamp, term, and what was written.
+    waiting: Vec<(u64, u64, u64)>,
+}
+
+pub(crate) struct World {
+    random: Gen,
+    now_ms: u64,
+    members: Vec<Member>,
+    planted: Planted,
+    /// By when, who sent it to whom.
+    on_the_way: BTreeMap<(u64, u64), (MemberId, MemberId, Vec<u8>)>,
+    frames: u64,
+    loss: u64,
+    delay_ms: u64,
+    cut: BTreeSet<(MemberId, MemberId)>,
+    calm: bool,
+    operations: u64,
+    /// What clients were told is done, with the term of the leader that said so.
+    acknowledged: BTreeMap<u64, u64>,
+    shown: Vec<Record>,
+    terms: BTreeMap<u64, MemberId>,
+    pub(crate) voided: u64,
+}
+
+const TICK_MS: u64 = 10;
+
+fn place(member: MemberId) -> usize {
+    member.0 as usize - 1
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, voters: u64, planted: Planted) -> Self {
+        let mut random = Gen::new(seed);
+        let configuration = Configuration::of_voters((1..=voters).map(MemberId));
+        let base = Position { term: 1, index: 1 };
+        let member = |id: u64| {
+            let mut journal = MemoryJournal::new(base, configuration.clone());
+            journal.fault = match planted {
+                Planted::AcknowledgedBeforeSync => Fault::LiesAboutSyncs,
+                Planted::CutsNotWritten => Fault::ForgetsCuts,
+                Planted::CommitForgotten => Fault::ForgetsCommits,
+                Planted::Nothing | Planted::AnsweredBeforeCommitted => Fault::None,
+            };
+            journal.slow = true;
+            let promises = MemoryPromises::new(MemberState::new(MemberId(id)));
+            Member {
+                id: MemberId(id),
+                running: None,
+                parts: Some((journal, promises)),
+                down_until: 0,
+                paused_until: 0,
+                waiting: Vec::new(),
+            }
+        };
+        Self {
+            members: (1..=voters + 1).map(member).collect(),
+            loss: [0, 60, 12, 5][random.below(4) as usize],
+            delay_ms: random.below(60),
+            random,
+            now_ms: 0,
+            planted,
+            on_the_way: BTreeMap::new(),
+            frames: 0,
+            cut: BTreeSet::new(),
+            calm: false,
+            operations: 0,
+            acknowledged: BTreeMap::new(),
+            shown: Vec::new(),
+            terms: BTreeMap::new(),
+            voided: 0,
+        }
+    }
+
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged.len() as u64
+    }
+
+    pub(crate) fn leaders(&self) -> u64 {
+        self.terms.len() as u64
+    }
+
+    /// Faults for a while, then none, and all that goes on must come to an end.
+    pub(crate) fn run(&mut self, steps: u64) -> Check {
+        for _ in 0..steps {
+            self.step()?;
+            self.trouble()?;
+        }
+        self.heal()
+    }
+
+    fn step(&mut self) -> Check {
+        self.now_ms += 5;
+        while let Some(entry) = self.on_the_way.first_entry() {
+            if entry.key().0 > self.now_ms {
+                break;
+            }
+            let (from, to, bytes) = entry.remove();
+            self.arrive(from, to, &bytes)?;
+        }
+        for at in 0..self.members.len() {
+            if self.members[at].running.is_none() && self.members[at].down_until <= self.now_ms {
+                self.start(at)?;
+            }
+            if self.members[at].paused_until > self.now_ms {
+                continue;
+            }
+            let syncs = if self.calm { 9 } else { self.random.below(3) };
+            let now_ms = self.now_ms;
+            if let Some(replica) = &mut self.members[at].running {
+                replica.journal().finish_syncs(syncs as usize);
+                replica.step(now_ms, now_ms as i64).map_err(|error| error.to_string())?;
+            }
+            self.look(at)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, at: usize) -> Check {
+        let mut seed = Gen::new(self.random.u64());
+        let member = &mut self.members[at];
+        let Some((journal, promises)) = member.parts.take() else { return Ok(()) };
+        let settings = Settings {
+            election_ticks: 10,
+            heartbeat_ticks: 2,
+            rank: at as u32 % 3,
+            max_in_flight: 4,
+            max_message_bytes: 300,
+            max_uncommitted_bytes: 3000,
+            ..Settings::new(member.id)
+        };
+        let options = Options { settings, tick_ms: TICK_MS, report_ms: 100 };
+        let random = Box::new(move || seed.u64());
+        let replica = Replica::new(options, journal, Outbox::default(), promises, random);
+        member.running =
+            Some(replica.map_err(|error| format!("{} cannot start: {error}", member.id))?);
+        Ok(())
+    }
+
+    fn arrive(&mut self, from: MemberId, to: MemberId, bytes: &[u8]) -> Check {
+        let at = place(to);
+        if self.members[at].paused_until > self.now_ms {
+            self.frames += 1;
+            let later = (self.members[at].paused_until, self.frames);
+            self.on_the_way.insert(later, (from, to, bytes.to_vec()));
+            return Ok(());
+        }
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let frame = Frame::decode(bytes).map_err(|error| error.to_string())?;
+        match replica.receive(from, frame) {
+            Ok(()) | Err(Error::Quorum(quorum::Error::NoMember { .. })) => {}
+            Err(error) => return Err(format!("{to} hears from {from}: {error}")),
+        }
+        self.look(at)
+    }
+
+    /// Takes out what a member sends and says, and checks it.
+    fn look(&mut self, at: usize) -> Check {
+        let id = self.members[at].id;
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let frames = std::mem::take(&mut replica.links().0);
+        let events = replica.take_events();
+        for (to, frame) in frames {
+            self.send(id, to, &frame);
+        }
+        for event in events {
+            match event {
+                Event::Role(now) if now.role == Role::Leader => {
+                    let leader = *self.terms.entry(now.term).or_insert(id);
+                    ensure(leader == id, || format!("term {} has two leaders", now.term))?;
+                }
+                Event::Role(_) => {
+                    self.voided += self.members[at].waiting.len() as u64;
+                    self.members[at].waiting.clear();
+                }
+                Event::Writable => self.check_leader(at)?,
+                Event::Read(_) => {}
+            }
+        }
+        self.check_shown(at)?;
+        self.answer(at);
+        Ok(())
+    }
+
+    fn send(&mut self, from: MemberId, to: MemberId, frame: &Frame) {
+        let lost = self.loss > 0 && !self.calm && self.random.one_in(self.loss);
+        if self.cut.contains(&(from, to)) || lost || place(to) >= self.members.len() {
+            return;
+        }
+        let bytes = frame.encode();
+        let times = if !self.calm && self.random.one_in(30) { 2 } else { 1 };
+        for _ in 0..times {
+            let delay = if self.calm { 1 } else { 1 + self.random.below(self.delay_ms + 1) };
+            self.frames += 1;
+            self.on_the_way.insert((self.now_ms + delay, self.frames), (from, to, bytes.clone()));
+        }
+    }
+
+    fn check_leader(&mut self, at: usize) -> Check {
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let term = replica.status().now.term;
+        let has: BTreeSet<u64> = replica.journal().records().iter().map(operation).collect();
+        let lost = self.acknowledged.iter().find(|(op, of)| **of < term && !has.contains(op));
+        ensure(lost.is_none(), || format!("the leader of term {term} lacks {lost:?}"))
+    }
+
+    fn check_shown(&mut self, at: usize) -> Check {
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let shown = replica.journal().shown();
+        let common = shown.len().min(self.shown.len());
+        // What was compared before does not change; the end is enough.
+        let from = common.saturating_sub(8);
+        ensure(shown[from..common] == self.shown[from..common], || {
+            format!("member {} shows another history", at + 1)
+        })?;
+        for record in &shown[common..] {
+            let before = self.shown.last().map_or(0, |last| last.ts);
+            ensure(record.ts > before, || format!("{} is shown behind {before}", record.ts))?;
+            self.shown.push(record.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells clients what is done.
+    fn answer(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        let Some(replica) = &mut member.running else { return };
+        let now = replica.status().now;
+        let shown = replica.journal().shown().last().map_or(0, |record| record.ts);
+        let early = self.planted == Planted::AnsweredBeforeCommitted;
+        member.waiting.retain(|(ts, term, op)| {
+            let done = now.role == Role::Leader && now.term == *term && (*ts <= shown || early);
+            if done {
+                self.acknowledged.insert(*op, *term);
+            }
+            !done
+        });
+    }
+
+    /// One thing at random, often none.
+    fn trouble(&mut self) -> Check {
+        let at = self.random.below(self.members.len() as u64) as usize;
+        let me = self.members[at].id;
+        match self.random.below(150) {
+            0 | 1 => self.crash(at),
+            2 => self.members[at].paused_until = self.now_ms + self.random.below(300),
+            3 => {
+                let other = MemberId(self.random.below(self.members.len() as u64) + 1);
+                self.cut.insert((me, other));
+            }
+            4 => {
+                for other in (1..=self.members.len() as u64).map(MemberId) {
+                    self.cut.extend([(me, other), (other, me)]);
+                }
+            }
+            5 | 6 => self.cut.clear(),
+            7 => self.change(at),
+            8 => {
+                let to = MemberId(self.random.below(self.members.len() as u64) + 1);
+                let replica = self.members[at].running.as_mut();
+                let _refused = replica.map(|replica| replica.transfer_to(to));
+            }
+            9 => {
+                let other = MemberId(self.random.below(self.members.len() as u64) + 1);
+                let replica = self.members[at].running.as_mut();
+                let _done = replica.map(|replica| replica.link_lost(other));
+            }
+            10..=90 => self.write(),
+            _ => {}
+        }
+        self.look(at)
+    }
+
+    fn write(&mut self) {
+        for member in &mut self.members {
+            let Some(replica) = member.running.as_mut().filter(|replica| replica.is_writable())
+            else {
+                continue;
+            };
+            // More than one may think that it leads; each has its clients.
+            for _ in 0..=self.random.below(3) {
+                self.operations += 1;
+                let term = replica.status().now.term;
+                let mut bytes = self.operations.to_le_bytes().to_vec();
+                bytes.resize(8 + self.random.below(60) as usize, 0);
+                let ts = replica.journal().commit(bytes);
+                member.waiting.push((ts, term, self.operations));
+            }
+        }
+    }
+
+    fn change(&mut self, at: usize) {
+        let standing = [Standing::Voter, Standing::Voter, Standing::Learner, Standing::Gone];
+        let changes = (0..=self.random.below(2)).map(|_| Change {
+            member: MemberId(self.random.below(self.members.len() as u64) + 1),
+            standing: standing[self.random.below(4) as usize],
+        });
+        let changes = changes.collect();
+        let leads = |member: &Member| member.running.as_ref().is_some_and(Replica::is_writable);
+        let at = self.members.iter().position(leads).unwrap_or(at);
+        let replica = self.members[at].running.as_mut();
+        let _refused = replica.map(|replica| replica.propose_configuration(changes, vec![7; 5]));
+    }
+
+    fn crash(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        let Some(replica) = member.running.take() else { return };
+        let (mut journal, _, promises) = replica.into_parts();
+        let keep = !self.random.one_in(2);
+        let random = &mut self.random;
+        journal.crash(|behind| if keep { random.below(behind as u64 + 1) as usize } else { 0 });
+        member.parts = Some((journal, MemoryPromises::new(promises.state().clone())));
+        member.down_until = self.now_ms + self.random.below(500);
+        member.waiting.clear();
+        let id = member.id;
+        self.on_the_way.retain(|_, (_, to, _)| *to != id);
+        for other in 0..self.members.len() {
+            if self.random.one_in(2)
+                && let Some(replica) = &mut self.members[other].running
+            {
+                let _done = replica.link_refused(id);
+            }
+        }
+    }
+
+    /// All is well again: all members of the set must come to hold the same.
+    fn heal(&mut self) -> Check {
+        self.calm = true;
+        self.cut.clear();
+        for member in &mut self.members {
+            (member.down_until, member.paused_until) = (0, 0);
+        }
+        for _ in 0..4000 {
+            self.step()?;
+            if self.is_settled() {
+                return Ok(());
+            }
+        }
+        Err(format!("no progress after all is well: {}", self.describe()))
+    }
+
+    /// A leader takes writes, nothing waits, and everybody in the set has what it has.
+    fn is_settled(&mut self) -> bool {
+        let leads = |member: &Member| member.running.as_ref().is_some_and(Replica::is_writable);
+        let Some(at) = self.members.iter().position(leads) else { return false };
+        let Some(leader) = &mut self.members[at].running else { return false };
+        let configuration = leader.configuration();
+        let last = leader.status().last;
+        let records = leader.journal().records();
+        let settled = leader.status().commit == last.index && leader.journal().open_records() == 0;
+        if records.is_empty() {
+            self.write();
+        }
+        if !settled || configuration.is_joint() || records.is_empty() {
+            return false;
+        }
+        configuration.members().into_iter().all(|id| {
+            let Some(replica) = &mut self.members[place(id)].running else { return false };
+            replica.status().last == last
+                && replica.status().commit == last.index
+                && replica.journal().open_records() == 0
+                && replica.journal().records() == records
+                && replica.journal().shown() == records
+        })
+    }
+
+    fn describe(&self) -> String {
+        let nodes = self.members.iter().filter_map(|member| member.running.as_ref());
+        let lines: Vec<_> = nodes.map(|replica| format!("{:?}", replica.status())).collect();
+        lines.join("\n")
+    }
+}
+
+fn operation(record: &Record) -> u64 {
+    record.bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
