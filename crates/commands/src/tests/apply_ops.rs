@@ -85,7 +85,7 @@ fn documents_come_change_and_go() {
     assert_eq!(reply.get_i32("code").unwrap(), 8);
     assert_eq!(reply.get_array("results").unwrap(), &[false.into(), Bson::from(true)]);
     let mut of_history = missing.clone();
-    of_history.insert("ts", bson::Timestamp { time: 7, increment: 1 });
+    of_history.insert("ts", Timestamp { time: 7, increment: 1 });
     applied(&client, vec![of_history]);
     assert_eq!(all(&client, "c").last().unwrap(), &doc! { "_id": 4 });
     missing.insert("b", true);

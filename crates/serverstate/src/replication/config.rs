@@ -257,7 +257,7 @@ mod tests {
         let config = parse(&given).unwrap();
         assert_eq!((config.voters().count(), config.majority()), (3, 2));
         assert_eq!(config.data_bearing().count(), 3);
-        let hosts: Vec<_> = config.members.iter().map(|member| member.list()).collect();
+        let hosts: Vec<_> = config.members.iter().map(Member::list).collect();
         assert_eq!(
             hosts,
             [
@@ -277,8 +277,8 @@ mod tests {
     fn what_no_set_can_be_is_refused() {
         let one = |extra: Document| set_of(&[extra]);
         let second = |extra: Document| set_of(&[doc! {}, extra]);
-        let mut with = set_of(&[doc! {}]);
-        let mut and = |name: &str, value: Bson| {
+        let with = set_of(&[doc! {}]);
+        let and = |name: &str, value: Bson| {
             let mut given = with.clone();
             given.insert(name, value);
             given
@@ -350,7 +350,6 @@ mod tests {
             (and("settings", doc! { "getLastErrorModes": { "m": { "dc": 0 } } }.into()), "m"),
             (and("settings", doc! { "getLastErrorModes": { "m": { "dc": 1 } } }.into()), "m"),
         ];
-        with.clear();
         for (given, named) in cases {
             let error = parse(&given).unwrap_err();
             assert_eq!(error.code().0, 93, "{given}: {error}");

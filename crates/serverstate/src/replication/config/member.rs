@@ -15,6 +15,7 @@ const LONGEST_DELAY_SECONDS: i64 = 366 * 24 * 3600;
 
 /// A member.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "the fields of the document, each by itself")]
 pub struct Member {
     /// Its number in the set.
     pub id: i32,
@@ -75,7 +76,8 @@ impl Member {
         fields.flag("newlyAdded")?;
         fields.end()?;
         if arbiter_only {
-            if priority == 1.0 {
+            // The default, also where a client says it.
+            if (priority - 1.0).abs() < f64::EPSILON {
                 priority = 0.0;
             }
             if !votes {
