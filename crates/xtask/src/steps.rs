@@ -89,10 +89,13 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
+/// With the profile of the tests: what build scripts make, C libraries among it, is made once for both.
 fn clippy() -> Result<()> {
     run(&mut cargo(&[
         "clippy",
         "--quiet",
+        "--profile",
+        "fast",
         "--workspace",
         "--all-targets",
         "--",
