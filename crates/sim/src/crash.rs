@@ -130,6 +130,10 @@ impl World {
         ensure!(at <= newest, "commit {at} came back and never was");
         let damaged = self.sim.injected().damage > 0;
         ensure!(at >= durable || damaged, "commit {durable} was durable, {at} came back");
+        if damaged && self.follower.seen.is_some_and(|(seen, _)| seen > at) {
+            // What the disk has lost the follower was shown: its place is another commit's from now on.
+            self.follower.seen = None;
+        }
         self.tally.commits_lost_unsynced += newest - at;
         self.model.recovered(at);
         self.compare()
