@@ -307,6 +307,7 @@ mod tests {
             (one(doc! { "_id": 0.5 }), "_id"),
             (one(doc! { "foo": 0 }), "foo"),
             (one(doc! { "horizons": { "x": "y:1" } }), "horizons"),
+            (one(doc! { "newlyAdded": true }), "newlyAdded"),
             (one(doc! { "arbiterOnly": true }), "non-arbiter"),
             (one(doc! { "priority": 0 }), "priority > 0"),
             (one(doc! { "priority": -1 }), "priority"),

@@ -72,8 +72,11 @@ impl Member {
         if fields.document("horizons")?.is_some_and(|horizons| !horizons.is_empty()) {
             return Err(fields.refuse("horizons", "is not supported"));
         }
-        // Members set it for each other; what a client says of it does not count.
-        fields.flag("newlyAdded")?;
+        if fields.flag("newlyAdded")?.unwrap_or(false) {
+            return Err(
+                fields.refuse("newlyAdded", "is set by the members, not in a configuration")
+            );
+        }
         fields.end()?;
         if arbiter_only {
             // The default, also where a client says it.
