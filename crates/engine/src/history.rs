@@ -59,6 +59,8 @@ pub struct HistoryStats {
     pub options: HistoryOptions,
     /// Bytes of memory that its index takes.
     pub index_bytes: u64,
+    /// Position of damage in the log, which is why nothing older can be read.
+    pub damage: Option<u64>,
 }
 
 /// What is known of the log's beginning.
@@ -68,8 +70,20 @@ struct Beginning {
     at: u64,
     /// All commits later than this time are there.
     time: u64,
-    /// Where the first frame begins: what is damaged there is met, and never left out.
-    first_frame: Option<u64>,
+    /// Where the first frame of those begins: what is damaged there from now on is met, and never left
+    /// out.
+    first_frame: u64,
+    /// Damage before it, which is why nothing older is there.
+    damage: Option<u64>,
+}
+
+/// A commit that was looked for.
+struct Found<T> {
+    /// What was taken of it.
+    taken: T,
+    /// Where the first frame begins behind the damage before it.
+    first_frame: u64,
+    damage: Option<u64>,
 }
 
 /// The history of one engine.
@@ -88,6 +102,8 @@ pub struct History {
     beginning: Mutex<Option<Beginning>>,
     /// Damage at this position was logged.
     told_damage: AtomicU64,
+    /// A start found that what is before this position is damaged.
+    lost_before: AtomicU64,
     /// What other commits have taken the place of.
     voids: Mutex<Voids>,
 }
@@ -112,8 +128,21 @@ impl History {
             floor: AtomicU64::new(0),
             beginning: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
+            lost_before: AtomicU64::new(0),
             voids: Mutex::default(),
         }
+    }
+
+    /// The history begins at this position, because what is before it is damaged.
+    pub(crate) fn lost_before(&self, position: u64) {
+        self.lost_before.store(position, Ordering::Release);
+    }
+
+    /// Damage that is why nothing older can be read; none where the log was cut behind it since.
+    fn damage(&self) -> Option<u64> {
+        let known = self.beginning.lock().and_then(|known| known.damage);
+        let lost = self.lost_before.load(Ordering::Acquire);
+        known.or((lost > 0 && lost == self.log.wal().first_lsn()).then_some(lost))
     }
 
     /// A start found the newest commit here, and history from `from` on. Where not all of it is visible, it has
@@ -126,7 +155,7 @@ impl History {
         // Where it begins with this start, what was before is known.
         let (at, time) = (newest.end, newest.time);
         *self.beginning.lock() =
-            from.is_none().then_some(Beginning { at, time, first_frame: Some(at) });
+            from.is_none().then_some(Beginning { at, time, first_frame: at, damage: None });
         if all_visible {
             self.times.start_at(newest);
         }
@@ -195,33 +224,74 @@ impl History {
             return Ok(known.time);
         }
         let durable = self.times.durable();
-        let Some(found) = self.first_whole(from, durable.end)? else { return Ok(durable.time) };
-        *beginning = Some(found);
-        Ok(found.time)
+        let mut cut = None;
+        let first = |head: &HistoryHead, chunks| {
+            if chunks == 0 || head.first_chunk >= from {
+                return Some(head.time.saturating_sub(1));
+            }
+            // It began in what went.
+            cut = Some(head.last_time());
+            None
+        };
+        let Found { taken, first_frame, damage } = self.find_commit(from, durable.end, first)?;
+        let Some(time) = taken.or(cut) else { return Ok(durable.time) };
+        if let Some(at) = damage {
+            tracing::error!(from, damage = at, "the history begins behind a damaged record");
+        }
+        *beginning = Some(Beginning { at: from, time, first_frame, damage });
+        Ok(time)
     }
 
-    /// The log from `from` on, as its first whole commit says; `None` where there is none before `until`.
-    fn first_whole(&self, from: u64, until: u64) -> Result<Option<Beginning>> {
-        let (wal, mut reader) = (self.log.wal(), LiveReader::default());
-        let mut cut = None;
-        if !reader.seek_frame(wal, from, until)? {
-            return Ok(None);
-        }
-        let first_frame = Some(reader.position());
-        let beginning = |time| Beginning { at: from, time, first_frame };
-        while let Some(record) = reader.next_record(wal, until)? {
+    /// The first commit at or behind a position, and before `until`, of which `take` takes something. Damage
+    /// before it is stepped over, and answered.
+    fn find_commit<T>(
+        &self,
+        from: u64,
+        until: u64,
+        mut take: impl FnMut(&HistoryHead, u32) -> Option<T>,
+    ) -> Result<Found<Option<T>>> {
+        let wal = self.log.wal();
+        let mut found = Found { taken: None, first_frame: until, damage: None };
+        let mut reader = LiveReader::at(from);
+        // Where history begins a record does.
+        let sought = if from == self.floor() {
+            Ok(from < until)
+        } else {
+            reader.seek_frame(wal, from, until)
+        };
+        let mut there = match sought {
+            Err(wal::Error::Corruption { lsn, .. }) => {
+                found.damage = Some(lsn);
+                reader.seek(from);
+                reader.skip_damage(wal, until)?
+            }
+            other => other?,
+        };
+        found.first_frame = reader.position();
+        while there {
+            let record = match reader.next_record(wal, until) {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(wal::Error::Corruption { lsn, .. }) => {
+                    found.damage.get_or_insert(lsn);
+                    there = reader.skip_damage(wal, until)?;
+                    found.first_frame = reader.position();
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { chunks, history: Some(head), .. } =
                 Record::decode(record.payload).map_err(damaged)?
                 && !self.is_void(record.lsn)
             {
-                if chunks == 0 || head.first_chunk >= from {
-                    return Ok(Some(beginning(head.time.saturating_sub(1))));
+                found.taken = take(&head, chunks);
+                if found.taken.is_some() {
+                    break;
                 }
-                cut = Some(head.last_time());
             }
         }
-        Ok(cut.map(beginning))
+        Ok(found)
     }
 
     /// The newest time such that every commit up to it is visible, and on disk: readers see what is up
@@ -317,9 +387,8 @@ impl History {
         let known = *self.beginning.lock();
         if from.is_none()
             && let Some(known) = known.filter(|known| known.at == start)
-            && let Some(first) = known.first_frame
         {
-            return Ok(LiveReader::at(first));
+            return Ok(LiveReader::at(known.first_frame));
         }
         let from = from.unwrap_or(start);
         let mut reader = LiveReader::default();
@@ -329,23 +398,12 @@ impl History {
         Ok(reader)
     }
 
-    /// The time behind which all commits at or behind a position are; `None` where there is none before
-    /// `until`.
+    /// A time behind which all commits at or behind a position are that can be read; `None` where there is
+    /// none before `until`.
     fn time_behind(&self, from: u64, until: u64) -> Result<Option<u64>> {
-        let (wal, mut reader) = (self.log.wal(), LiveReader::default());
-        if !reader.seek_frame(wal, from, until)? {
-            return Ok(None);
-        }
-        while let Some(record) = reader.next_record(wal, until)? {
-            let damaged = |e| Error::in_record(record.lsn, e);
-            if let Record::Commit { history: Some(head), .. } =
-                Record::decode(record.payload).map_err(damaged)?
-                && !self.is_void(record.lsn)
-            {
-                return Ok(Some(head.time.saturating_sub(1)));
-            }
-        }
-        Ok(None)
+        // Behind damage there are fewer commits, so that the answer is late, and never early.
+        let found = self.find_commit(from, until, |head, _| Some(head.time.saturating_sub(1)))?;
+        Ok(found.taken)
     }
 
     /// From now on so much is kept. What is gone does not come back.
@@ -366,6 +424,7 @@ impl History {
             bytes: self.log.wal().disk_bytes(),
             options: self.options(),
             index_bytes: self.points.lock().memory_bytes(),
+            damage: self.damage(),
         })
     }
 }

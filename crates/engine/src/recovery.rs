@@ -242,6 +242,13 @@ pub(crate) fn recover(
     if let Some(history) = &environment.history {
         let place = Place { timestamp: newest, time, end: wal.next_lsn() };
         history.set_voids(voids);
+        if let Some(file) = log.damaged_segment() {
+            tracing::error!(
+                file = %file.display(),
+                "the header of this file of the log is damaged: the history begins behind it"
+            );
+            history.lost_before(wal.first_lsn());
+        }
         history.start_at(place, history_from, all_visible);
     }
     environment.log.open(wal);

@@ -101,7 +101,15 @@ impl World {
         }
         // On a disk that is full the history goes first.
         if self.setup.keeps_all_history && !self.features.has(Feature::FullDisk) {
-            let ok = first == 1 || self.model.newest == 0 || history.newest().0.0 == 0;
+            let damaged = history.stats().is_ok_and(|stats| stats.damage.is_some());
+            if damaged {
+                ensure!(
+                    self.sim.injected().damage > 0,
+                    "the history tells of damage where there is none"
+                );
+                self.tally.damages_detected += 1;
+            }
+            let ok = damaged || first == 1 || self.model.newest == 0 || history.newest().0.0 == 0;
             ensure!(
                 ok || last == 0 && self.model.durable == 0,
                 "all was to stay, {first} is first"

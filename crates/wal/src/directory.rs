@@ -60,6 +60,8 @@ pub(crate) struct LogScan {
     pub(crate) epochs: Vec<Epoch>,
     /// Files that hold nothing of the log.
     pub(crate) spares: Vec<PathBuf>,
+    /// The one of them that the log would begin with, were its header not damaged.
+    pub(crate) damaged: Option<PathBuf>,
 }
 
 impl LogScan {
@@ -97,6 +99,13 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<LogScan> {
             found.spares.push(path);
         }
     }
+    let before = chain.last().map_or(0, |oldest| oldest.header.previous);
+    let is_before = |path: &&PathBuf| before > 0 && number_of(path) == Some(before);
+    if let Some(path) = found.spares.iter().find(is_before)
+        && has_damaged_header(os, before, path)?
+    {
+        found.damaged = Some(path.clone());
+    }
     chain.reverse();
     for segment in chain {
         let (first, end) = (segment.header.first_lsn, segment.header.end_lsn());
@@ -131,11 +140,25 @@ fn precedes(header: &SegmentHeader, next: &SegmentHeader) -> bool {
     header.number == next.previous && reaches
 }
 
-fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {
+/// Whether what stands where the header should be is neither one nor zeros: those stand in a file that
+/// was let go of to be used again.
+fn has_damaged_header(os: &Os, number: u64, path: &Path) -> Result<bool> {
+    let (bytes, got) = header_bytes(os, path)?;
+    let is_invalid =
+        SegmentHeader::decode_either(number, &bytes[..got]) == Err(HeaderError::Invalid);
+    Ok(is_invalid && bytes.iter().any(|byte| *byte != 0))
+}
+
+fn header_bytes(os: &Os, path: &Path) -> Result<([u8; HEADER_BYTES], usize)> {
     let failed = |what| move |e| Error::io(what, path, e);
     let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed("open"))?;
     let mut bytes = [0; HEADER_BYTES];
     let got = read_up_to(&*file, &mut bytes, 0).map_err(failed("read"))?;
+    Ok((bytes, got))
+}
+
+fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {
+    let (bytes, got) = header_bytes(os, path)?;
     match SegmentHeader::decode_either(number, &bytes[..got]) {
         Ok(header) => Ok(Some(header)),
         Err(HeaderError::Invalid) => Ok(None),

@@ -38,6 +38,13 @@ impl Wal {
         firsts.chain(writer.segments.back().map(|last| last.header.end_lsn())).collect()
     }
 
+    /// Whether the log begins here and was never cut, so that a frame begins here.
+    fn begins_at(&self, lsn: Lsn) -> bool {
+        let writer = self.writer.lock();
+        let first = writer.segments.front().map(|first| first.header);
+        first.is_some_and(|first| first.previous == 0 && first.first_lsn == lsn)
+    }
+
     /// The file that holds a position, as far as it counts.
     fn stretch_at(&self, lsn: Lsn) -> Option<Stretch> {
         let writer = self.writer.lock();
@@ -102,7 +109,7 @@ impl LiveReader {
     /// Moves to the first frame that begins at or behind `from`, and before `until`; false where there is
     /// none. For places that need not be the start of a record: the beginning of a file. What is before
     /// it in the log says where that frame begins, so that a damaged one is met and not left out.
-    /// Where the log begins with `from` nothing says so: then it is the first that is whole.
+    /// Where a log that was cut begins with `from` nothing says so: then it is the first that is whole.
     pub fn seek_frame(&mut self, wal: &Wal, from: Lsn, until: Lsn) -> Result<bool> {
         let until = until.min(wal.synced_lsn());
         let from = from.next_multiple_of(ALIGN as u64);
@@ -123,6 +130,19 @@ impl LiveReader {
             return Ok(start < until);
         }
         self.seek(from);
+        if wal.begins_at(from) { Ok(true) } else { self.next_whole(wal, until) }
+    }
+
+    /// Moves on to the next frame that is whole, and before `until`: over a damaged one, for who has
+    /// told of it. False where there is none.
+    pub fn skip_damage(&mut self, wal: &Wal, until: Lsn) -> Result<bool> {
+        let until = until.min(wal.synced_lsn());
+        self.pos += ALIGN as u64;
+        let found = self.next_whole(wal, until);
+        found.map_err(|e| self.or_missing(wal, e))
+    }
+
+    fn next_whole(&mut self, wal: &Wal, until: Lsn) -> Result<bool> {
         while self.pos < until {
             if self.frame(wal, until)?.is_some() {
                 return Ok(true);

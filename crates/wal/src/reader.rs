@@ -160,6 +160,11 @@ impl Replay {
         self.torn.as_ref()
     }
 
+    /// The file with which the log would begin, were its header not damaged: what is in it is not read.
+    pub fn damaged_segment(&self) -> Option<&Path> {
+        self.found.damaged.as_deref()
+    }
+
     /// Reads what is left, begins a new epoch behind the last valid record and opens it for
     /// writing. Touches the disk. Needs room for a few KiB at most; on [`Error::NoSpace`] it may be
     /// called again.

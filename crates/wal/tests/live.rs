@@ -256,6 +256,40 @@ fn a_damaged_frame_is_not_left_out_where_a_file_begins() {
 }
 
 #[test]
+fn a_first_file_with_a_damaged_header_is_told_apart_from_a_spare() {
+    let open = |sim: &SimOs| {
+        Wal::open(&sim.os(), Path::new("/log"), TINY, Metrics::new(&Registry::new())).unwrap()
+    };
+    for (trims, damages) in [(false, false), (false, true), (true, false)] {
+        let sim = SimOs::new(1);
+        let wal = start(&sim.os());
+        for n in 0..8_u8 {
+            append(&wal, &[n; 500]);
+        }
+        wal.sync().unwrap();
+        let needed = wal.synced_lsn();
+        if trims {
+            wal.trim(needed).unwrap();
+        }
+        drop(wal);
+        let path = Path::new("/log").join(wal::format::segment_name(1));
+        if damages {
+            let file = sim.os().vfs.open(&path, OpenOptions::default()).unwrap();
+            file.write_all_at(&[7; 1024], 0).unwrap();
+        }
+        for _ in 0..2 {
+            let mut replay = open(&sim);
+            assert_eq!(replay.damaged_segment().is_some(), damages, "{trims}");
+            replay.seek(needed).unwrap();
+            if trims {
+                // Spares lose their headers at a start, and are still no damage at the next one.
+                drop(replay.start_writing().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
 fn bounds_of_the_files_are_told() {
     let sim = SimOs::new(1);
     let wal = start(&sim.os());

@@ -148,8 +148,11 @@ impl History {
         match self.last_time_before(cut) {
             Ok(None) => {}
             Ok(Some(time)) => {
-                let first_frame = self.first_frame(cut);
-                *self.beginning.lock() = Some(Beginning { at: cut, time, first_frame });
+                // Where it cannot be told it is looked for anew.
+                if let Some(first_frame) = self.first_frame(cut) {
+                    let damage = None;
+                    *self.beginning.lock() = Some(Beginning { at: cut, time, first_frame, damage });
+                }
             }
             Err(error) => drop(self.or_none(Err(error), cut)),
         }
