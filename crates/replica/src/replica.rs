@@ -45,7 +45,7 @@ impl Options {
 }
 
 /// What the layers above must hear of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Another role, leader or term.
     Role(RoleNow),
@@ -53,6 +53,13 @@ pub enum Event {
     Writable,
     /// A read may begin.
     Read(ReadPoint),
+    /// A configuration is decided, and applied.
+    Configured {
+        /// Its entry.
+        at: Position,
+        /// As the layers above wrote it.
+        document: Vec<u8>,
+    },
 }
 
 /// Payloads in one frame: what a frame holds, less room for the message.
@@ -461,6 +468,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     fn apply(&mut self, committed: &[Entry]) -> Result<()> {
         let Some(last) = committed.last() else { return Ok(()) };
         self.journal.committed(committed, &self.node.configuration())?;
+        self.events.extend(committed.iter().filter_map(|entry| match &entry.content {
+            Content::Configuration { document, .. } => {
+                Some(Event::Configured { at: entry.position(), document: document.clone() })
+            }
+            _ => None,
+        }));
         if let Some(records) =
             committed.iter().rev().find(|entry| matches!(entry.content, Content::Records(_)))
         {

@@ -222,7 +222,7 @@ impl World {
                     self.members[at].waiting.clear();
                 }
                 Event::Writable => self.check_leader(at)?,
-                Event::Read(_) => {}
+                Event::Read(_) | Event::Configured { .. } => {}
             }
         }
         self.check_shown(at)?;

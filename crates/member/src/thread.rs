@@ -1,0 +1,199 @@
+//! The thread of a member: what has come, what is asked, what is due, and what of it others see.
+//!
+//! Always true: whatever ends the thread, a panic too, the last view says why the member has stopped.
+
+use crate::answers::{Answer, Refusal};
+use crate::view::{ConfigurationDocument, View};
+use crate::{Arrival, Ask, Shared, Watcher};
+use os::Os;
+use quorum::{MemberId, ReadId};
+use replica::{Event, Journal, Links, Promises, Replica};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the thread waits where nothing calls it: half a tick of consensus.
+const PAUSE: Duration = Duration::from_millis(25);
+/// Arrivals between two looks at the time.
+const ARRIVALS_A_ROUND: usize = 64;
+/// Questions for read points that are kept; beyond it the oldest ones are taken for lost.
+const MAX_READS: usize = 4096;
+
+pub(crate) struct Work<J, L, P> {
+    os: Os,
+    replica: Replica<J, L, P>,
+    shared: Arc<Shared>,
+    watcher: Box<dyn Watcher>,
+    view: Arc<View>,
+    document: Option<ConfigurationDocument>,
+    /// Who asked, by question.
+    reads: BTreeMap<ReadId, Answer<u64>>,
+    /// Answered, and not applied so far yet.
+    read_points: Vec<(u64, Answer<u64>)>,
+    handing_over: Option<(MemberId, Answer<()>)>,
+}
+
+impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
+    pub(crate) fn new(
+        os: &Os,
+        replica: Replica<J, L, P>,
+        shared: Arc<Shared>,
+        watcher: Box<dyn Watcher>,
+    ) -> Self {
+        let view = shared.published.newest();
+        let document = view.document.clone();
+        Self {
+            os: os.clone(),
+            replica,
+            shared,
+            watcher,
+            view,
+            document,
+            reads: BTreeMap::new(),
+            read_points: Vec::new(),
+            handing_over: None,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.shared.stops.load(Ordering::Acquire) {
+            let mut worked = self.take_arrivals();
+            worked |= self.take_asks();
+            let now_ms = self.now_ms();
+            // An error stops the replica, which the view says.
+            worked |= self.replica.step(now_ms, self.os.clock.wall_ms()).unwrap_or(false);
+            self.take_events();
+            self.publish(now_ms);
+            self.answer();
+            if !worked {
+                self.shared.arrivals.wait(PAUSE);
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.os.clock.monotonic().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn take_arrivals(&mut self) -> bool {
+        let mut worked = false;
+        for _ in 0..ARRIVALS_A_ROUND {
+            let Some(arrival) = self.shared.arrivals.take() else { break };
+            worked = true;
+            match arrival {
+                Arrival::Frame(link, frame) => {
+                    let received = self.replica.receive(link, frame);
+                    // Where the member itself has stopped, it is not the link that is at fault.
+                    if let Err(why) = received
+                        && self.replica.stopped().is_none()
+                    {
+                        self.shared.arrivals.hang_up(link, &why);
+                    }
+                }
+                Arrival::Refused(peer) => drop(self.replica.link_refused(peer)),
+                Arrival::Lost(peer) => drop(self.replica.link_lost(peer)),
+            }
+        }
+        worked
+    }
+
+    fn take_asks(&mut self) -> bool {
+        let asks = std::mem::take(&mut *self.shared.asks.lock());
+        let worked = !asks.is_empty();
+        for ask in asks {
+            match ask {
+                Ask::Configure { changes, document, answer } => {
+                    answer.give(refused(self.replica.propose_configuration(changes, document)));
+                }
+                Ask::HandOver { to, answer } => match refused(self.replica.transfer_to(to)) {
+                    Ok(()) => self.handing_over = Some((to, answer)),
+                    Err(refusal) => answer.give(Err(refusal)),
+                },
+                Ask::ReadPoint(answer) => match refused(self.replica.read_index()) {
+                    Ok(read) => {
+                        self.reads.insert(read, answer);
+                        if self.reads.len() > MAX_READS {
+                            self.reads.pop_first();
+                        }
+                    }
+                    Err(refusal) => answer.give(Err(refusal)),
+                },
+                // Where it cannot, it says so by not becoming what was asked.
+                Ask::Campaign => drop(self.replica.campaign_now()),
+                Ask::SetPriority { electable, rank } => self.replica.set_priority(electable, rank),
+            }
+        }
+        worked
+    }
+
+    fn take_events(&mut self) {
+        for event in self.replica.take_events() {
+            match event {
+                // The view has them.
+                Event::Role(_) | Event::Writable => {}
+                Event::Configured { at, document } => {
+                    self.document = Some(ConfigurationDocument { at, bytes: document.into() });
+                }
+                Event::Read(point) => {
+                    if let Some(answer) = self.reads.remove(&point.read) {
+                        self.read_points.push((point.index, answer));
+                    }
+                }
+            }
+        }
+    }
+
+    fn publish(&mut self, now_ms: u64) {
+        let mut view = self.view.next(&self.replica, now_ms);
+        view.document.clone_from(&self.document);
+        if view == *self.view {
+            return;
+        }
+        let view = Arc::new(view);
+        let before = std::mem::replace(&mut self.view, Arc::clone(&view));
+        self.shared.published.publish(view);
+        if self.view.differs_in_role(&before) {
+            self.watcher.changed(&before, &self.view);
+        }
+    }
+
+    /// Gives the answers that the new view allows.
+    fn answer(&mut self) {
+        let applied = self.view.applied;
+        let (ready, later) =
+            self.read_points.drain(..).partition::<Vec<_>, _>(|(index, _)| *index <= applied);
+        self.read_points = later;
+        for (index, answer) in ready {
+            answer.give(Ok(index));
+        }
+        let Some((to, answer)) = self.handing_over.take() else { return };
+        if !self.view.leads() {
+            answer.give(Ok(()));
+        } else if self.view.handing_over_to == Some(to) {
+            self.handing_over = Some((to, answer));
+        } else {
+            answer.give(Err(Refusal::NotInTime(to)));
+        }
+    }
+}
+
+fn refused<T>(result: replica::Result<T>) -> Result<T, Refusal> {
+    result.map_err(|error| Refusal::Refused(error.to_string()))
+}
+
+impl<J, L, P> Drop for Work<J, L, P> {
+    fn drop(&mut self) {
+        if self.view.stopped.is_none() {
+            let why = if std::thread::panicking() { "it failed inside" } else { "it was ended" };
+            let stopped = Some(why.to_owned());
+            let view = View { writable: false, stopped, ..(*self.view).clone() };
+            let before = std::mem::replace(&mut self.view, Arc::new(view));
+            self.shared.published.publish(Arc::clone(&self.view));
+            self.watcher.changed(&before, &self.view);
+        }
+        // Who asks from now on is told at once, and who waits is told by this.
+        self.shared.stops.store(true, Ordering::Release);
+        self.shared.asks.lock().clear();
+    }
+}

@@ -1,0 +1,139 @@
+//! What can be seen of a member: a plain value, published as a whole.
+
+use parking_lot::{Condvar, Mutex};
+use quorum::{Configuration, MemberId, Peer, Position, RoleNow};
+use replica::{Journal, Links, MemberReport, Promises, Replica};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The configuration as the layers above wrote it, and where it stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigurationDocument {
+    /// The entry that holds it.
+    pub at: Position,
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+/// What another member said of itself, and when it came, in milliseconds of this member's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// What it said.
+    pub report: MemberReport,
+    /// When that came.
+    pub at_ms: u64,
+}
+
+/// A member at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Who it is.
+    pub id: MemberId,
+    /// Term, role, leader.
+    pub now: RoleNow,
+    /// It takes clients' writes.
+    pub writable: bool,
+    /// Who the members are.
+    pub configuration: Configuration,
+    /// The newest configuration that is decided.
+    pub document: Option<ConfigurationDocument>,
+    /// The commit index.
+    pub commit: u64,
+    /// Entries are applied up to here.
+    pub applied: u64,
+    /// The last entry.
+    pub last: Position,
+    /// Entries are synced here up to this one.
+    pub synced: u64,
+    /// On a leader: how far each member is, itself included.
+    pub peers: Vec<Peer>,
+    /// What the others said.
+    pub reports: BTreeMap<MemberId, Heard>,
+    /// To whom it hands over.
+    pub handing_over_to: Option<MemberId>,
+    /// Why it acknowledges nothing any more.
+    pub stopped: Option<String>,
+}
+
+impl View {
+    /// That of a replica which has heard nothing yet.
+    pub(crate) fn of<J: Journal, L: Links, P: Promises>(
+        replica: &Replica<J, L, P>,
+        document: Option<ConfigurationDocument>,
+    ) -> Self {
+        Self { document, ..Self::default() }.next(replica, 0)
+    }
+
+    /// The next one: what is new of a replica, at a time.
+    pub(crate) fn next<J: Journal, L: Links, P: Promises>(
+        &self,
+        replica: &Replica<J, L, P>,
+        now_ms: u64,
+    ) -> Self {
+        let status = replica.status();
+        let heard = |(member, report): (&MemberId, &MemberReport)| {
+            let before = self.reports.get(member).filter(|heard| heard.report == *report);
+            (*member, before.copied().unwrap_or(Heard { report: *report, at_ms: now_ms }))
+        };
+        Self {
+            id: status.id,
+            now: status.now,
+            writable: replica.is_writable(),
+            configuration: status.configuration,
+            document: self.document.clone(),
+            commit: status.commit,
+            applied: status.applied,
+            last: status.last,
+            synced: status.synced,
+            peers: status.peers,
+            reports: replica.reports().iter().map(heard).collect(),
+            handing_over_to: status.handing_over_to,
+            stopped: replica.stopped().map(str::to_owned),
+        }
+    }
+
+    /// Whether those who watch are to be told of the step from another view to this one.
+    pub(crate) fn differs_in_role(&self, before: &Self) -> bool {
+        let told = |view: &Self| (view.now, view.writable, view.stopped.is_some());
+        told(self) != told(before)
+            || self.document != before.document
+            || self.configuration != before.configuration
+    }
+
+    /// Whether this member leads.
+    pub fn leads(&self) -> bool {
+        self.now.leader == Some(self.id)
+    }
+
+    /// How many voters have an entry on disk; on a leader.
+    pub fn holders_of(&self, index: u64) -> impl Iterator<Item = MemberId> {
+        self.peers.iter().filter(move |peer| peer.matched >= index).map(|peer| peer.member)
+    }
+}
+
+/// The newest view.
+pub(crate) struct Published {
+    view: Mutex<Arc<View>>,
+    changed: Condvar,
+}
+
+impl Published {
+    pub(crate) fn new(view: View) -> Self {
+        Self { view: Mutex::new(Arc::new(view)), changed: Condvar::new() }
+    }
+
+    pub(crate) fn newest(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock())
+    }
+
+    pub(crate) fn publish(&self, view: Arc<View>) {
+        *self.view.lock() = view;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn wait_for(&self, time: Duration, mut is_so: impl FnMut(&View) -> bool) -> bool {
+        let mut view = self.view.lock();
+        !self.changed.wait_while_for(&mut view, |view| !is_so(view), time).timed_out()
+    }
+}
