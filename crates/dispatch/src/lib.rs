@@ -8,6 +8,7 @@ pub mod arguments;
 pub mod fields;
 pub mod grammar;
 pub mod labels;
+mod link;
 pub mod read_concern;
 pub mod reply;
 pub mod request;
@@ -15,5 +16,6 @@ pub mod rules;
 pub mod write_concern;
 pub mod writer;
 
+pub use link::{AcceptedLink, HandedOver, LinkAcceptor, TakeOver};
 pub use reply::Reply;
 pub use request::{ConnectionInfo, MakeWaker, OpKind, Request, Wake};

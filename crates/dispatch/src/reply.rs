@@ -1,5 +1,6 @@
 //! What goes back: a document, and for streaming clients the request to run next.
 
+use crate::link::TakeOver;
 use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use errors::Error;
@@ -22,6 +23,8 @@ pub struct Reply {
     pub wait: Option<Duration>,
     /// For the document, until it is sent.
     pub memory: Option<Charge>,
+    /// The connection is a link of another member: once `document` is sent, its socket goes here.
+    pub hand_over: Option<TakeOver>,
 }
 
 impl Reply {

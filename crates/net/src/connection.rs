@@ -22,6 +22,7 @@ use crate::inbox::Partial;
 use crate::service::Service;
 use crate::stream::Stream;
 use bson::RawDocumentBuf;
+use dispatch::TakeOver;
 use limits::Charge;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub(crate) struct Progress {
     pub(crate) deferred: Option<Deferred>,
     /// A reply that the client has not taken.
     pub(crate) unsent: Option<Unsent>,
+    /// Its last request was answered; from now on its socket is another's.
+    pub(crate) hand_over: Option<TakeOver>,
     /// It stands in [`crate::waiting::Waiting`].
     pub(crate) listed: bool,
     /// Replies sent so far.

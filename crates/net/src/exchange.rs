@@ -226,6 +226,15 @@ impl<S: Service> Exchange<'_, S> {
         if reply.hang_up {
             return Err(Ended(None));
         }
+        if let Some(take) = reply.hand_over.take() {
+            if silent {
+                let reason = "a link begins with a message that is answered";
+                return Err(Ended(Some(reason.to_owned())));
+            }
+            self.send(envelope, MsgFlags::NONE, reply.document, reply.memory)?;
+            self.progress.hand_over = Some(take);
+            return Ok(());
+        }
         if let (Some(until), false) = (reply.wait, silent) {
             self.defer(self.frame.to_vec(), packed, Some(until));
             return Ok(());

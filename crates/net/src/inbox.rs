@@ -40,6 +40,13 @@ impl Partial {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
+
+    /// What of the message has arrived.
+    pub(crate) fn into_arrived(self) -> Vec<u8> {
+        let Self { mut bytes, length } = self;
+        bytes.truncate(length);
+        bytes
+    }
 }
 
 impl Inbox {

@@ -53,6 +53,11 @@ impl Poll {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), READ)?)
     }
 
+    /// Ends a registration of a socket that stays open.
+    pub(crate) fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, source)?)
+    }
+
     /// Tells of room to write, too, or no longer. What is true already is told at once.
     pub(crate) fn tell_of_room(&self, source: impl AsFd, token: u64, room: bool) -> io::Result<()> {
         let flags = if room { READ_AND_WRITE } else { READ };

@@ -35,6 +35,8 @@ pub(crate) enum Outcome {
     AwaitRoom(usize),
     /// Its request waits ([`Progress::deferred`]).
     Defer,
+    /// Its last request was answered, and its socket is to go on elsewhere ([`Progress::hand_over`]).
+    HandOver,
     /// It is over, for a reason worth logging or none.
     Close(Option<String>),
 }
@@ -62,6 +64,7 @@ enum Pause {
     Room(usize),
     Deferred,
     Unsent,
+    HandOver,
     Stopping,
     Turn,
 }
@@ -107,6 +110,9 @@ fn serve_until<S: Service>(
         let out = &mut buffers.out;
         let mut exchange = Exchange { serving, connection, progress, frame, waited_until, out };
         exchange.answer_plain(deferred.packed)?;
+        if is_handed_over(serving, progress)? {
+            return Ok(Outcome::HandOver);
+        }
         if let Some(outcome) = laid_down(progress) {
             return Ok(outcome);
         }
@@ -120,6 +126,7 @@ fn serve_until<S: Service>(
             Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
             Pause::Deferred => return Ok(Outcome::Defer),
             Pause::Unsent => return Ok(Outcome::Quiet),
+            Pause::HandOver => return Ok(Outcome::HandOver),
             Pause::Turn => return Ok(Outcome::Again),
             Pause::Stopping => return Ok(Outcome::Close(None)),
             Pause::Incomplete if serving.stopping.load(Ordering::Relaxed) => {
@@ -156,6 +163,24 @@ fn laid_down(progress: &Progress) -> Option<Outcome> {
         return Some(Outcome::Quiet);
     }
     progress.deferred.is_some().then_some(Outcome::Defer)
+}
+
+/// Whether the socket is to go on elsewhere. Fails where that cannot be: the short reply before it was not
+/// taken at once, or the server ends.
+fn is_handed_over<S: Service>(
+    serving: &Serving<'_, S>,
+    progress: &Progress,
+) -> Result<bool, Ended> {
+    if progress.hand_over.is_none() {
+        return Ok(false);
+    }
+    if serving.stopping.load(Ordering::Relaxed) {
+        return Err(Ended(None));
+    }
+    if progress.unsent.is_some() {
+        return Err(Ended(Some("a member that opens a link does not take its answer".to_owned())));
+    }
+    Ok(true)
 }
 
 /// Sends what the client takes of a reply; whether nothing is left of it.
@@ -223,6 +248,9 @@ fn serve_arrived<S: Service>(
         exchange.answer()?;
         inbox.consume(&range);
         progress.room = None;
+        if is_handed_over(serving, progress)? {
+            return Ok(Pause::HandOver);
+        }
         if progress.unsent.is_some() {
             return Ok(Pause::Unsent);
         }

@@ -11,7 +11,7 @@ use crate::pool::WorkerPool;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::waiting::Waiting;
-use dispatch::Wake;
+use dispatch::{HandedOver, Wake};
 use os::Os;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
@@ -202,8 +202,48 @@ impl<S: Service> Shared<S> {
     pub(crate) fn close_served(
         &self,
         connection: &Arc<Connection<S>>,
+        progress: MutexGuard<'_, Progress>,
+        reason: Option<&str>,
+    ) {
+        self.end_served(connection, progress, reason, || connection.stream.shut_down());
+    }
+
+    /// Gives the socket of a connection that the caller serves to whoever goes on with it. For the clients'
+    /// side the connection is over.
+    pub(crate) fn hand_over(
+        &self,
+        connection: &Arc<Connection<S>>,
+        mut progress: MutexGuard<'_, Progress>,
+    ) {
+        let read = std::mem::take(&mut progress.partial).into_arrived();
+        let Some(take) = progress.hand_over.take() else {
+            return self.close_served(connection, progress, None);
+        };
+        let socket = match connection.stream.for_another() {
+            Ok(socket) => socket,
+            Err(error) => {
+                let reason = format!("cannot be handed over: {error}");
+                return self.close_served(connection, progress, Some(&reason));
+            }
+        };
+        // The registration would live on with the socket.
+        if let Err(error) = self.sockets.remove(&connection.stream) {
+            let reason = format!("cannot be handed over: {error}");
+            return self.close_served(connection, progress, Some(&reason));
+        }
+        self.end_served(connection, progress, None, || {
+            tracing::info!(target: "NETWORK", connectionId = connection.id,
+                "The connection is a link of another member from now on");
+        });
+        let _met_a_bug = catch_panic(|| take(HandedOver { socket, read })).is_none();
+    }
+
+    fn end_served(
+        &self,
+        connection: &Arc<Connection<S>>,
         mut progress: MutexGuard<'_, Progress>,
         reason: Option<&str>,
+        leave_socket: impl FnOnce(),
     ) {
         let listed = progress.listed;
         *progress = Progress::default();
@@ -212,7 +252,7 @@ impl<S: Service> Shared<S> {
         if listed {
             self.forget(connection.id);
         }
-        connection.stream.shut_down();
+        leave_socket();
         self.table.write().remove(connection.token);
         let _met_a_bug = catch_panic(|| self.service.close_connection(&connection.state)).is_none();
         let left = self.stats.open.fetch_sub(1, Ordering::SeqCst) - 1;

@@ -65,6 +65,14 @@ impl Stream {
         Ok(written)
     }
 
+    /// The same socket for whoever goes on with it; only TCP's are handed over.
+    pub(crate) fn for_another(&self) -> io::Result<TcpStream> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_clone(),
+            Self::Unix(_) => Err(io::Error::other("links come by TCP")),
+        }
+    }
+
     /// Ends both directions, also under a thread that is reading or writing.
     pub(crate) fn shut_down(&self) {
         // Already disconnected is what is wanted.

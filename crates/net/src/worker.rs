@@ -155,6 +155,7 @@ fn serve_fully<S: Service>(
             Outcome::Close(reason) => {
                 return shared.close_served(connection, progress, reason.as_deref());
             }
+            Outcome::HandOver => return shared.hand_over(connection, progress),
             Outcome::Again => return shared.make_ready(Arc::clone(connection)),
             Outcome::AwaitRoom(needed) => {
                 connection.owner.wait_for_room();

@@ -90,6 +90,9 @@ impl<S: Service> Exchange<'_, S> {
             waited_until: self.waited_until,
             waker: is_answered.then_some(self.serving.waker),
         });
+        if reply.hand_over.is_some() {
+            return Err(Ended(Some("a link begins with an OP_MSG".to_owned())));
+        }
         if reply.hang_up { Err(Ended(None)) } else { Ok(reply) }
     }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
+use dispatch::{ConnectionInfo, HandedOver, OpKind, Reply, Request, TakeOver, Wake};
 use net::Service;
 use net::{Endpoint, Listener, NetOptions, NetStats, Server};
 use os::Os;
@@ -36,6 +36,8 @@ pub(crate) struct Commands {
     /// What runs requests to `watch` again, and whether it came.
     pub(crate) wakers: Mutex<Vec<Wake>>,
     pub(crate) news: AtomicBool,
+    /// Connections that left.
+    pub(crate) handed_over: Arc<Mutex<Vec<HandedOver>>>,
     /// No compressor was agreed.
     pub(crate) plain_only: AtomicBool,
 }
@@ -64,6 +66,12 @@ impl Service for Commands {
             .into(),
             "panic" => panic!("asked for"),
             "hang_up" => Reply { hang_up: true, ..rawdoc! {}.into() },
+            // The connection is another's from then on.
+            "link" => {
+                let kept = Arc::clone(&self.handed_over);
+                let take: TakeOver = Box::new(move |link| kept.lock().push(link));
+                Reply { hand_over: Some(take), ..rawdoc! { "ok": 1.0 }.into() }
+            }
             "give" => {
                 let bytes = value.as_i32().unwrap() as usize;
                 rawdoc! { "ok": 1.0, "filler": "x".repeat(bytes) }.into()
