@@ -4,10 +4,10 @@ use crate::command::{Command, Registry};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
-use dispatch::Request;
 use dispatch::arguments::Arguments;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
+use dispatch::{Request, TakeOver};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
@@ -59,6 +59,8 @@ pub(crate) struct Context<'a> {
     pub(crate) labels_given: bool,
     /// Close the connection instead of answering.
     pub(crate) hang_up: bool,
+    /// The connection is another member's link once it is answered.
+    pub(crate) hand_over: Option<TakeOver>,
     /// Answer nothing yet, but run again at this server time.
     pub(crate) wait: Option<Duration>,
     /// The state a read is to see, and its time, where the client wants to ask for it again.
@@ -105,6 +107,7 @@ impl<'a> Context<'a> {
             committed: false,
             labels_given: false,
             hang_up: false,
+            hand_over: None,
             wait: None,
             read_state: None,
             figures: OpFigures::default(),

@@ -115,6 +115,7 @@ impl Service {
                 self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
                 context.reply.clear();
                 context.exhaust = None;
+                context.hand_over = None;
                 write_error(&mut context.reply, error);
                 write_topology_of_error(self, &mut context.reply, error.code());
             }
@@ -133,7 +134,7 @@ impl Service {
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        let Context { reply, exhaust, hang_up, figures, .. } = context;
+        let Context { reply, exhaust, hang_up, hand_over, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
         let own = connection.own_cursor.load(Ordering::Relaxed);
         if own != streamed {
@@ -143,7 +144,7 @@ impl Service {
         }
         let document = reply.finish();
         let memory = self.reply_memory(admitted, document.as_bytes().len());
-        let reply = Reply { document, exhaust, hang_up, wait: None, memory };
+        let reply = Reply { document, exhaust, hang_up, wait: None, memory, hand_over };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
     }

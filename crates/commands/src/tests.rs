@@ -24,6 +24,7 @@ mod housekeeping;
 mod javascript;
 mod language;
 mod layouts;
+mod links;
 mod lock_waits;
 mod mutations;
 mod oplog;

@@ -111,6 +111,35 @@ fn what_cannot_be_honoured_is_one_line_and_a_code() {
 }
 
 #[test]
+fn a_server_in_no_set_refuses_links_of_members_and_says_so_once() {
+    let link = rawdoc! {
+        "version": 1, "set": "rs", "setId": bson::oid::ObjectId::from_bytes([7; 12]),
+        "from": 1_i64, "to": 2_i64, "lineage": 0_i64, "start": 9_i64, "connection": 1_i64,
+    };
+    for (arguments, code, why) in
+        [(&[][..], 76, "without --replSet"), (&["--replSet", "rs"], 94, "replSetInitiate")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let text = port.to_string();
+        let child = fernd(directory.path(), &[&["--port", &text], arguments].concat()).spawn();
+        let child = child.unwrap();
+        eventually("it answers", || ping(port).then_some(()));
+        for _ in 0..3 {
+            let hello = rawdoc! { "hello": 1, "fernLink": link.clone(), "$db": "admin" };
+            let reply = call(port, &hello).unwrap();
+            assert_eq!(reply.get_i32("code").unwrap(), code, "{reply:?}");
+            let said = reply.get_str("errmsg").unwrap();
+            assert!(said.starts_with("this server takes no links") && said.contains(why), "{said}");
+        }
+        assert!(ok(&call(port, &rawdoc! { "hello": 1, "$db": "admin" }).unwrap()));
+        signal(child.id(), "-TERM");
+        let log = String::from_utf8(ends(child).stdout).unwrap();
+        assert_eq!(log.matches("A link was refused").count(), 1, "{log}");
+    }
+}
+
+#[test]
 fn version_and_help_end_well() {
     let version = run(&["--version"]);
     assert!(version.status.success());

@@ -28,6 +28,7 @@ mod host;
 mod housekeeping;
 pub mod index_advice;
 pub mod last_write;
+mod link_acceptance;
 mod lock_log;
 mod log_levels;
 pub mod metrics;
@@ -46,6 +47,7 @@ pub mod write_gate;
 
 pub use connection::{Bound, Connection, Origin, Running};
 pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
+pub use link_acceptance::LinkAcceptance;
 pub use log_levels::LogSettings;
 pub use parked::{Documents, Parked};
 pub use retryable_write::RetryableWrite;

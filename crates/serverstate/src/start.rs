@@ -6,6 +6,7 @@ use crate::fail_point::FailPoints;
 use crate::host::{Host, LogEvent, Severity};
 use crate::housekeeping::FORGETTING_SECONDS;
 use crate::index_advice::IndexAdvice;
+use crate::link_acceptance::LinkAcceptance;
 use crate::metrics::Metrics;
 use crate::parked::Parked;
 use crate::profiler::Profiler;
@@ -96,6 +97,7 @@ impl ServerState {
             default_max_time_ms: AtomicU64::new(0),
             feature_version: Mutex::new(FEATURE_VERSION),
             refuse_open_bind: AtomicBool::new(false),
+            links: LinkAcceptance::default(),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
             keeps_history: AtomicBool::new(true),

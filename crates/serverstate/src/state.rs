@@ -10,6 +10,7 @@ use crate::fail_point::FailPoints;
 use crate::feature_version;
 use crate::host::Host;
 use crate::index_advice::IndexAdvice;
+use crate::link_acceptance::LinkAcceptance;
 use crate::log_levels::LogSettings;
 use crate::metrics::Metrics;
 use crate::parked::Parked;
@@ -89,6 +90,8 @@ pub struct ServerState {
     pub metrics: Metrics,
     /// The replica set's member that this server is.
     pub replication: Replication,
+    /// Who lets links of other members in.
+    pub links: LinkAcceptance,
     /// What runs now.
     pub operations: Operations,
     /// Logical sessions, by their use.

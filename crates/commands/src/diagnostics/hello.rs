@@ -8,12 +8,14 @@ use crate::context::Context;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use dispatch::OpKind;
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
 use serverstate::replication::Role;
 use serverstate::{LogEvent, Severity};
 use session::Sessions;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ struct Hello<'a> {
     compression: Vec<&'a str>,
     asks_compression: bool,
     mechanisms_for: bool,
+    link: Option<&'a RawDocument>,
 }
 
 struct Topology {
@@ -52,6 +55,9 @@ struct Topology {
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let hello = parse(context, fields)?;
+    if let Some(link) = hello.link {
+        return begin_link(context, &hello, link);
+    }
     context.wait = wait_for_change(context, &hello)?;
     if context.wait.is_some() {
         return Ok(());
@@ -99,6 +105,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
             "speculativeAuthenticate" => {
                 field.document()?;
             }
+            "fernLink" => hello.link = Some(field.document()?),
             "loadBalanced" => refuse_load_balancing(field)?,
             // Not strict, unlike every other command: newer clients say more about themselves
             // (`backpressure`) and older servers are to ignore it.
@@ -116,6 +123,68 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
         )),
         _ => Ok(hello),
     }
+}
+
+/// Another member opens a link: the connection is the link's once this is answered.
+fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) -> Result<()> {
+    let invalid = |what: &str| Err(Error::new(Code::INVALID_OPTIONS, format!("fernLink {what}")));
+    if context.command.name != HELLO.name || context.request.op != OpKind::Msg {
+        return invalid("is a field of hello, sent as OP_MSG");
+    }
+    if context.database() != "admin" {
+        return invalid("is sent to the database admin");
+    }
+    if hello.topology.is_some() || hello.asks_compression || hello.mechanisms_for {
+        return invalid("goes with no topologyVersion, compression or saslSupportedMechs");
+    }
+    let service = context.service;
+    let peer = context.connection.info();
+    if peer.remote.parse::<SocketAddr>().is_err() {
+        return invalid("comes by TCP");
+    }
+    let Some(acceptor) = service.links.acceptor() else {
+        let error = no_links(service.replication.role(&service.os));
+        if service.links.is_first_refusal() {
+            log_refused_link(context, &error);
+        }
+        return Err(error);
+    };
+    let accepted = acceptor.accept(link, peer)?;
+    write(context, hello);
+    context.reply.document("fernLink", &accepted.answer);
+    context.hand_over = Some(accepted.take);
+    Ok(())
+}
+
+/// Why a server that lets no links in does not.
+fn no_links(role: Role) -> Error {
+    let (code, why) = match role {
+        Role::Standalone => {
+            (Code::NO_REPLICATION_ENABLED, "it is in no replica set: it runs without --replSet")
+        }
+        Role::Uninitiated => {
+            (Code::NOT_YET_INITIALIZED, "it is in no replica set yet: it waits for replSetInitiate")
+        }
+        Role::Primary | Role::Secondary => {
+            (Code::INVALID_REPLICA_SET_CONFIG, "its replica set has no other members")
+        }
+    };
+    Error::new(code, format!("this server takes no links from members of a replica set: {why}"))
+}
+
+fn log_refused_link(context: &Context<'_>, error: &Error) {
+    let connection = context.connection;
+    let mut attributes = Document::new();
+    attributes.insert("remote", &connection.info().remote);
+    attributes.insert("reason", error.message());
+    context.service.host.log(&LogEvent {
+        severity: Severity::Warning,
+        component: "REPL",
+        id: 9_016_760,
+        context: &format!("conn{}", connection.id()),
+        message: "A link was refused",
+        attributes,
+    });
 }
 
 fn refuse_load_balancing(field: &Field<'_>) -> Result<()> {
