@@ -35,13 +35,15 @@ pub enum Part {
     Cursors,
     /// Logical sessions and what they remember.
     Sessions,
+    /// Frames to and from other members of the set.
+    Links,
     /// Statistics by name: `top`, plan caches, fail points, slow operations.
     Statistics,
 }
 
 impl Part {
     /// Every part, in the order of [`Usage`].
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Requests,
         Part::PartialRequests,
         Part::Replies,
@@ -51,6 +53,7 @@ impl Part {
         Part::Scripts,
         Part::Cursors,
         Part::Sessions,
+        Part::Links,
         Part::Statistics,
     ];
 
@@ -66,6 +69,7 @@ impl Part {
             Part::Scripts => "scripts",
             Part::Cursors => "cursors",
             Part::Sessions => "sessions",
+            Part::Links => "links",
             Part::Statistics => "statistics",
         }
     }

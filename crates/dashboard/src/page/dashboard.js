@@ -61,7 +61,7 @@ const SECTIONS = [
   ]],
   ["memory", "Memory", [
     { title: "Held for clients", unit: "B", lines: ["requests", "partialRequests", "replies", "values", "stages",
-      "idSets", "scripts", "cursors", "sessions", "statistics"]
+      "idSets", "scripts", "cursors", "sessions", "links", "statistics"]
       .map((name) => value(name, `memoryAccount.clients.parts.${name}`)) },
     { title: "Held by the engine", unit: "B", lines: ["frames", "compressed", "nodes", "filters", "memtables",
       "writeSets", "locks", "buffers", "catalog"]
