@@ -65,21 +65,27 @@ const REPORT: u8 = 2;
 impl Frame {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Puts its bytes behind what is in `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
         match self {
             Self::Consensus { message, payloads } => {
                 let message = codec::encode(message);
                 let bytes: usize = payloads.iter().map(|payload| payload.len() + 4).sum();
-                let mut out = Vec::with_capacity(10 + message.len() + bytes);
+                out.reserve(10 + message.len() + bytes);
                 out.extend_from_slice(&[VERSION, CONSENSUS]);
-                put_bytes(&mut out, &message);
-                put_length(&mut out, payloads.len());
+                put_bytes(out, &message);
+                put_length(out, payloads.len());
                 for payload in payloads {
-                    put_bytes(&mut out, payload);
+                    put_bytes(out, payload);
                 }
-                out
             }
             Self::Report(report) => {
-                let mut out = vec![VERSION, REPORT];
+                out.extend_from_slice(&[VERSION, REPORT]);
                 let numbers = [
                     report.from.0,
                     report.term,
@@ -93,7 +99,6 @@ impl Frame {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
                 out.push(u8::from(report.stopped));
-                out
             }
         }
     }
