@@ -33,6 +33,8 @@ pub const ALL: &[Target] = &[
     consensus::RAFT_MESSAGE,
     consensus::RAFT_STATE,
     consensus::REPLICA_FRAME,
+    consensus::LINK_HELLO,
+    consensus::LINK_ANSWER,
 ];
 
 /// The target of that name.

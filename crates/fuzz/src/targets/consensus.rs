@@ -1,6 +1,8 @@
 //! What members say to each other of the log, and the file in which one keeps its promises.
 
 use crate::Target;
+use bson::{RawDocument, rawdoc};
+use links::LinkHello;
 use quorum::state::{BLOCK_BYTES, MemberState};
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position, ReadId, codec};
 use replica::{Frame, MemberReport};
@@ -50,6 +52,57 @@ pub(super) const REPLICA_FRAME: Target = Target {
         Box::new(|bytes| {
             if let Ok(frame) = Frame::decode(bytes) {
                 assert_eq!(frame.encode(), bytes, "a frame has one form");
+            }
+        })
+    },
+};
+
+fn hello() -> LinkHello {
+    LinkHello {
+        set: "rs".to_owned(),
+        set_id: bson::oid::ObjectId::from_bytes([7; 12]),
+        from: MemberId(1),
+        to: MemberId(2),
+        lineage: 0,
+        start: 9,
+        connection: 3,
+    }
+}
+
+/// What a member says to open a link.
+pub(super) const LINK_HELLO: Target = Target {
+    name: "link-hello",
+    corpus: || vec![hello().encode().into_bytes()],
+    start: || {
+        Box::new(|bytes| {
+            if let Ok(document) = RawDocument::from_bytes(bytes)
+                && let Ok(hello) = LinkHello::decode(document)
+            {
+                let again = LinkHello::decode(&hello.encode());
+                assert_eq!(again, Ok(hello), "a hello is read as it was written");
+            }
+        })
+    },
+};
+
+/// What is answered to that.
+pub(super) const LINK_ANSWER: Target = Target {
+    name: "link-answer",
+    corpus: || {
+        let message = |body: &RawDocument| {
+            let mut message = Vec::new();
+            wire::encode_msg(&mut message, 1, 1, wire::MsgFlags::NONE, body);
+            message
+        };
+        vec![
+            message(&rawdoc! { "fernLink": hello().encode(), "ok": 1.0 }),
+            message(&rawdoc! { "ok": 0.0, "errmsg": "the link is refused" }),
+        ]
+    },
+    start: || {
+        Box::new(|bytes| {
+            if let Err(reason) = links::read_answer(bytes) {
+                assert!(!reason.contains('\n'), "a reason is one line");
             }
         })
     },

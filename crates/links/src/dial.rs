@@ -1,0 +1,199 @@
+//! Opening a link: a connection to a member's port, the hello and its answer.
+//!
+//! Always true: nothing here takes longer than its limit, but for the system's resolver; and each wait ends
+//! when the link is no longer wanted.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use os::Clock;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::address::HostAndPort;
+use crate::hello::{LinkHello, answer_length, read_answer};
+use crate::signal::{Signal, Wake};
+
+/// Nothing of what was sent is acknowledged for so long: the other side, or the way to it, is gone.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
+/// A silent connection is asked after so long whether it is there, then each second, so many times.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 5;
+
+/// Why there is no link.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum DialError {
+    /// Nobody listens at that port of a machine that answers.
+    Refused,
+    /// The link is not wanted any more.
+    Ended,
+    /// Anything else, in one line.
+    Failed(String),
+}
+
+/// Time limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DialLimits {
+    /// For one address.
+    pub(crate) connect: Duration,
+    /// For the hello and its answer.
+    pub(crate) hello: Duration,
+}
+
+/// What the threads of a link need to wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) signal: &'a Signal,
+    pub(crate) clock: &'a dyn Clock,
+    /// Whether the link is not wanted any more.
+    pub(crate) ended: &'a dyn Fn() -> bool,
+}
+
+/// Connects to the first address that answers.
+pub(crate) fn connect(
+    to: &HostAndPort,
+    limits: DialLimits,
+    waiting: Waiting<'_>,
+) -> Result<TcpStream, DialError> {
+    let failed = |error: io::Error| DialError::Failed(error.to_string());
+    let mut last = None;
+    let mut all_refused = true;
+    for address in to.resolve().map_err(failed)? {
+        match connect_to(address, limits.connect, waiting) {
+            Ok(socket) => return Ok(socket),
+            Err(DialError::Ended) => return Err(DialError::Ended),
+            Err(DialError::Refused) => {}
+            Err(other) => {
+                all_refused = false;
+                last = Some(other);
+            }
+        }
+    }
+    match last {
+        Some(error) if !all_refused => Err(error),
+        _ => Err(DialError::Refused),
+    }
+}
+
+fn connect_to(
+    address: SocketAddr,
+    limit: Duration,
+    waiting: Waiting<'_>,
+) -> Result<TcpStream, DialError> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::ConnectionRefused => DialError::Refused,
+        _ => DialError::Failed(error.to_string()),
+    };
+    let made = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP));
+    let socket = made.map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    let until = waiting.clock.monotonic().saturating_add(limit);
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {
+            wait(&socket, PollFlags::OUT, until, waiting, "it does not answer")?;
+            if let Some(error) = socket.take_error().map_err(failed)? {
+                return Err(failed(error));
+            }
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    let stream = TcpStream::from(socket);
+    prepare(&stream).map_err(failed)?;
+    Ok(stream)
+}
+
+/// Sets what both ends of a link want of their sockets: no waiting for more to send, and a word where the
+/// other side is gone without one.
+pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
+    Ok(())
+}
+
+/// Waits until the socket is ready, or the time is over.
+fn wait(
+    socket: &impl std::os::fd::AsFd,
+    wanted: PollFlags,
+    until: Duration,
+    waiting: Waiting<'_>,
+    late: &str,
+) -> Result<(), DialError> {
+    loop {
+        if (waiting.ended)() {
+            return Err(DialError::Ended);
+        }
+        let left = until.saturating_sub(waiting.clock.monotonic());
+        if left.is_zero() {
+            return Err(DialError::Failed(late.to_owned()));
+        }
+        match waiting.signal.wait(Some((socket.as_fd(), wanted)), Some(left)) {
+            Ok(Wake { ready: true, .. }) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(DialError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// Says the hello and reads what is answered to it.
+pub(crate) fn exchange(
+    mut socket: &TcpStream,
+    hello: &LinkHello,
+    limit: Duration,
+    waiting: Waiting<'_>,
+) -> Result<LinkHello, DialError> {
+    const LATE: &str = "it does not answer the hello";
+    let until = waiting.clock.monotonic().saturating_add(limit);
+    let message = hello.message();
+    let mut left = &message[..];
+    while !left.is_empty() {
+        match socket.write(left) {
+            Ok(0) => return Err(DialError::Failed("it takes no hello".to_owned())),
+            Ok(count) => left = left.get(count..).unwrap_or_default(),
+            Err(error) => again(&error, socket, PollFlags::OUT, until, waiting, LATE)?,
+        }
+    }
+    let mut answer: Vec<u8> = Vec::new();
+    let mut piece = [0; 2048];
+    loop {
+        let length = answer_length(&answer).map_err(DialError::Failed)?;
+        if let Some(length) = length
+            && answer.len() >= length
+        {
+            if answer.len() > length {
+                return Err(DialError::Failed("it says more than its answer".to_owned()));
+            }
+            return read_answer(&answer).map_err(DialError::Failed);
+        }
+        match socket.read(&mut piece) {
+            Ok(0) => {
+                return Err(DialError::Failed("it closes without an answer".to_owned()));
+            }
+            Ok(count) => answer.extend_from_slice(piece.get(..count).unwrap_or_default()),
+            Err(error) => again(&error, socket, PollFlags::IN, until, waiting, LATE)?,
+        }
+    }
+}
+
+/// After an error of a read or write: waits where that is all there is to do.
+fn again(
+    error: &io::Error,
+    socket: &TcpStream,
+    wanted: PollFlags,
+    until: Duration,
+    waiting: Waiting<'_>,
+    late: &str,
+) -> Result<(), DialError> {
+    match error.kind() {
+        ErrorKind::Interrupted => Ok(()),
+        ErrorKind::WouldBlock => wait(socket, wanted, until, waiting, late),
+        _ => Err(DialError::Failed(error.to_string())),
+    }
+}

@@ -1,0 +1,358 @@
+//! What the replica's thread waits for: frames of the others, news of the links, and the word of anybody who
+//! has work for it.
+//!
+//! Always true:
+//! 1. Of one member frames come in their order, and none of an older connection behind one of a newer.
+//! 2. Each member's frames take at most a share of memory, all together at most a bound; one frame is always
+//!    let in where there is none. Who brings more waits, and reads nothing meanwhile.
+//! 3. News of a member are kept once, however often they are told: lost and refused until they are taken, up
+//!    until it is lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use limits::Charge;
+use os::sync::{Condvar, Mutex};
+use quorum::MemberId;
+use replica::Frame;
+
+/// Frames of one member at most.
+const MAX_FRAMES: usize = 4096;
+
+/// What has arrived.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A frame.
+    Frame(Box<Received>),
+    /// What was sent to that member is lost, all or in part.
+    Lost(MemberId),
+    /// That member's port is closed: its process is gone.
+    Refused(MemberId),
+    /// What is sent to that member goes out from now on.
+    Up(MemberId),
+}
+
+/// A frame from a member.
+#[derive(Debug)]
+pub struct Received {
+    /// Over whose link.
+    pub from: MemberId,
+    /// What came.
+    pub frame: Frame,
+    /// Its memory, until this is dropped.
+    _memory: Charge,
+}
+
+/// One connection by which frames come. Of a member only the newest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) member: MemberId,
+    pub(crate) generation: u64,
+}
+
+/// The ticket is another's by now, or the inbox is closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Superseded;
+
+#[derive(Default)]
+struct State {
+    frames: VecDeque<(Received, usize)>,
+    bytes: usize,
+    shares: BTreeMap<MemberId, Share>,
+    news: BTreeMap<MemberId, News>,
+    generations: u64,
+    /// Links that wait for room.
+    awaiting: usize,
+    woken: bool,
+    closed: bool,
+}
+
+/// What one member has in here.
+#[derive(Default)]
+struct Share {
+    /// Of its newest connection; 0 where it has none.
+    generation: u64,
+    frames: usize,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct News {
+    lost: bool,
+    refused: bool,
+    up: bool,
+}
+
+/// The inbox.
+pub struct Inbox {
+    share_bytes: usize,
+    total_bytes: usize,
+    state: Mutex<State>,
+    /// Something has arrived.
+    news: Condvar,
+    /// Frames were taken out, or a connection counts no more.
+    room: Condvar,
+}
+
+impl Inbox {
+    /// An empty one, with bounds for one member and for all together.
+    pub(crate) fn new(share_bytes: usize, total_bytes: usize) -> Self {
+        let (state, news, room) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Self { share_bytes, total_bytes, state, news, room }
+    }
+
+    /// What has arrived and was not taken yet: news first, then frames in their order.
+    pub fn take(&self) -> Option<Arrival> {
+        let mut state = self.state.lock();
+        while let Some(mut entry) = state.news.first_entry() {
+            let (member, news) = (*entry.key(), entry.get_mut());
+            if std::mem::take(&mut news.lost) {
+                return Some(Arrival::Lost(member));
+            }
+            if std::mem::take(&mut news.refused) {
+                return Some(Arrival::Refused(member));
+            }
+            let up = news.up;
+            entry.remove();
+            if up {
+                return Some(Arrival::Up(member));
+            }
+        }
+        let (received, bytes) = state.frames.pop_front()?;
+        state.bytes -= bytes;
+        if let Some(share) = state.shares.get_mut(&received.from) {
+            share.frames -= 1;
+            share.bytes -= bytes;
+        }
+        let is_awaited = state.awaiting > 0;
+        drop(state);
+        if is_awaited {
+            self.room.notify_all();
+        }
+        Some(Arrival::Frame(Box::new(received)))
+    }
+
+    /// Returns when something has arrived, when [`Inbox::wake`] was called since the last wait ended, or when
+    /// the time is over.
+    pub fn wait(&self, time: Duration) {
+        let mut state = self.state.lock();
+        if state.frames.is_empty() && state.news.is_empty() && !state.woken {
+            self.news.wait_for(&mut state, time);
+        }
+        state.woken = false;
+    }
+
+    /// Ends the wait of [`Inbox::wait`], or the next one: there is work. For committers, and for syncs that
+    /// are done.
+    pub fn wake(&self) {
+        let mut state = self.state.lock();
+        let was_woken = std::mem::replace(&mut state.woken, true);
+        drop(state);
+        if !was_woken {
+            self.news.notify_one();
+        }
+    }
+
+    /// Whether nothing more will arrive.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Bytes of frames in here.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// A new connection of that member: older ones count no more.
+    pub(crate) fn begin(&self, member: MemberId) -> Ticket {
+        let mut state = self.state.lock();
+        state.generations += 1;
+        let generation = state.generations;
+        state.shares.entry(member).or_default().generation = generation;
+        drop(state);
+        self.room.notify_all();
+        Ticket { member, generation }
+    }
+
+    /// No connection of that member counts any more.
+    pub(crate) fn end(&self, member: MemberId) {
+        let mut state = self.state.lock();
+        if let Some(share) = state.shares.get_mut(&member) {
+            share.generation = 0;
+        }
+        state.shares.retain(|_, share| share.generation != 0 || share.frames > 0);
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// Puts a frame in; waits while there is no room for it.
+    pub(crate) fn put(
+        &self,
+        ticket: Ticket,
+        frame: Frame,
+        bytes: usize,
+        memory: Charge,
+    ) -> Result<(), Superseded> {
+        let mut state = self.state.lock();
+        loop {
+            let share = state.shares.get(&ticket.member).ok_or(Superseded)?;
+            if state.closed || share.generation != ticket.generation {
+                return Err(Superseded);
+            }
+            let alone = share.frames == 0;
+            let in_share = share.bytes + bytes <= self.share_bytes && share.frames < MAX_FRAMES;
+            let in_total = state.bytes == 0 || state.bytes + bytes <= self.total_bytes;
+            if in_total && (alone || in_share) {
+                break;
+            }
+            state.awaiting += 1;
+            self.room.wait(&mut state);
+            state.awaiting -= 1;
+        }
+        state.bytes += bytes;
+        if let Some(share) = state.shares.get_mut(&ticket.member) {
+            share.frames += 1;
+            share.bytes += bytes;
+        }
+        let was_empty = state.frames.is_empty();
+        let received = Received { from: ticket.member, frame, _memory: memory };
+        state.frames.push_back((received, bytes));
+        drop(state);
+        if was_empty {
+            self.news.notify_one();
+        }
+        Ok(())
+    }
+
+    /// What was sent to that member is lost.
+    pub(crate) fn lost(&self, member: MemberId) {
+        self.tell(member, |news| *news = News { lost: true, up: false, ..*news });
+    }
+
+    /// That member's port is closed.
+    pub(crate) fn refused(&self, member: MemberId) {
+        self.tell(member, |news| *news = News { refused: true, up: false, ..*news });
+    }
+
+    /// What is sent to that member goes out.
+    pub(crate) fn up(&self, member: MemberId) {
+        self.tell(member, |news| news.up = true);
+    }
+
+    fn tell(&self, member: MemberId, change: impl FnOnce(&mut News)) {
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        change(state.news.entry(member).or_default());
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// Nothing more arrives; what is here can still be taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.news.notify_all();
+        self.room.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limits::{Account, Part};
+    use replica::MemberReport;
+    use std::sync::Arc;
+
+    const MEMBER: MemberId = MemberId(1);
+
+    fn frame(term: u64) -> Frame {
+        Frame::Report(MemberReport { from: MEMBER, term, ..MemberReport::default() })
+    }
+
+    fn free() -> Charge {
+        Charge::free(Part::Links)
+    }
+
+    fn take(inbox: &Inbox) -> Vec<String> {
+        let told = |arrival| match arrival {
+            Arrival::Frame(received) => match &received.frame {
+                Frame::Report(report) => format!("{} of {}", report.term, received.from.0),
+                Frame::Consensus { .. } => "another".to_owned(),
+            },
+            Arrival::Lost(member) => format!("{} lost", member.0),
+            Arrival::Refused(member) => format!("{} refused", member.0),
+            Arrival::Up(member) => format!("{} up", member.0),
+        };
+        std::iter::from_fn(|| inbox.take()).map(told).collect()
+    }
+
+    #[test]
+    fn nothing_of_an_older_connection_comes_behind_a_newer() {
+        let inbox = Inbox::new(100, 1000);
+        let older = inbox.begin(MEMBER);
+        assert_eq!(inbox.put(older, frame(1), 10, free()), Ok(()));
+        let newer = inbox.begin(MEMBER);
+        assert_eq!(inbox.put(older, frame(2), 10, free()), Err(Superseded));
+        assert_eq!(inbox.put(newer, frame(3), 10, free()), Ok(()));
+        inbox.end(MEMBER);
+        assert_eq!(inbox.put(newer, frame(4), 10, free()), Err(Superseded));
+        assert_eq!(take(&inbox), ["1 of 1", "3 of 1"]);
+        assert_eq!(inbox.bytes(), 0);
+    }
+
+    #[test]
+    fn news_are_kept_once_and_the_newest_counts() {
+        let inbox = Inbox::new(100, 1000);
+        for _ in 0..1000 {
+            inbox.lost(MEMBER);
+        }
+        inbox.up(MEMBER);
+        inbox.up(MemberId(2));
+        inbox.refused(MemberId(2));
+        assert_eq!(take(&inbox), ["1 lost", "1 up", "2 refused"]);
+        inbox.wake();
+        inbox.wake();
+        inbox.wait(Duration::from_mins(10));
+        assert!(inbox.take().is_none(), "woken, and nothing has come");
+        inbox.wait(Duration::from_millis(1));
+        inbox.close();
+        inbox.lost(MEMBER);
+        assert!(inbox.take().is_none() && inbox.is_closed());
+    }
+
+    #[test]
+    fn who_brings_too_much_waits_and_one_frame_is_always_let_in() {
+        let inbox = Arc::new(Inbox::new(100, 150));
+        let account = Account::new(1 << 20);
+        let large = |bytes| account.charge_regardless(Part::Links, bytes);
+        let (first, second) = (inbox.begin(MEMBER), inbox.begin(MemberId(2)));
+        inbox.put(first, frame(1), 5000, large(5000)).unwrap();
+        let waits = Arc::clone(&inbox);
+        let put = std::thread::scope(|scope| {
+            let other = scope.spawn(move || waits.put(second, frame(2), 10, free()));
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(inbox.bytes(), 5000, "the second waits, though it has nothing here yet");
+            assert_eq!(account.usage().of(Part::Links), 5000);
+            assert_eq!(take(&inbox), ["1 of 1"]);
+            assert_eq!(account.usage().of(Part::Links), 0);
+            other.join().unwrap()
+        });
+        assert_eq!(put, Ok(()));
+        inbox.put(first, frame(3), 90, free()).unwrap();
+        let end = std::thread::scope(|scope| {
+            let other = scope.spawn(|| inbox.put(first, frame(4), 20, free()));
+            std::thread::sleep(Duration::from_millis(30));
+            inbox.begin(MEMBER);
+            other.join().unwrap()
+        });
+        assert_eq!(end, Err(Superseded), "a newer connection ends the wait of the older");
+        assert_eq!(take(&inbox), ["2 of 2", "3 of 1"]);
+    }
+}

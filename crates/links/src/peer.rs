@@ -1,0 +1,355 @@
+//! What is sent to one member: a queue, and a thread that keeps a connection and empties the queue into it.
+//!
+//! | from | event | then |
+//! |---|---|---|
+//! | no connection | one is opened, its hello answered as it should | up is told; frames go out |
+//! | no connection | nobody listens there | the queue is lost; refused is told, once until there is news of the member |
+//! | no connection | anything else fails | the queue is lost, and told so |
+//! | connection | it breaks, or takes nothing for a while | the queue is lost, and told so |
+//! | pause | the member opened a link to us | the next try comes at once |
+//!
+//! Always true: a frame goes out whole behind those before it, on the connection of its time, or is lost and
+//! told so. Who sends never waits.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limits::{Account, Charge, LARGE_BYTES, Part};
+use os::Os;
+use os::sync::Mutex;
+use quorum::MemberId;
+use replica::Frame;
+use rustix::event::PollFlags;
+
+use crate::address::HostAndPort;
+use crate::backoff::Backoff;
+use crate::causes::Causes;
+use crate::dial::{self, DialError, DialLimits, Waiting};
+use crate::frames;
+use crate::hello::LinkHello;
+use crate::identity::Admission;
+use crate::inbox::Inbox;
+use crate::queue::Queue;
+use crate::signal::Signal;
+use crate::tuning::Tuning;
+
+/// Small frames are sent together up to so many bytes.
+const TOGETHER: usize = 64 << 10;
+
+/// What the threads of all members share.
+pub(crate) struct Surroundings {
+    pub(crate) os: Os,
+    pub(crate) tuning: Tuning,
+    pub(crate) admission: Arc<dyn Admission>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) memory: Arc<Account>,
+    /// Of this start.
+    pub(crate) start: u64,
+}
+
+/// The way to one member.
+pub(crate) struct Peer {
+    pub(crate) member: MemberId,
+    pub(crate) address: HostAndPort,
+    state: Mutex<State>,
+    signal: Signal,
+    /// The number of its first connection, less one.
+    connections_before: u64,
+}
+
+struct State {
+    queue: Queue,
+    ended: bool,
+    /// There is news of the member: try at once.
+    hurry: bool,
+    up: bool,
+    connections: u64,
+}
+
+impl Peer {
+    /// A way without a connection. `connections` were made to that member before.
+    pub(crate) fn new(
+        member: MemberId,
+        address: HostAndPort,
+        connections: u64,
+        around: &Surroundings,
+    ) -> std::io::Result<Self> {
+        let charge = around.memory.charge_regardless(Part::Links, 0);
+        let state = State {
+            queue: Queue::new(around.tuning.queue_bytes, charge),
+            ended: false,
+            hurry: false,
+            up: false,
+            connections,
+        };
+        let signal = Signal::new()?;
+        Ok(Self {
+            member,
+            address,
+            state: Mutex::new(state),
+            signal,
+            connections_before: connections,
+        })
+    }
+
+    /// Takes a frame in; `false` where it is lost.
+    pub(crate) fn push(&self, frame: Frame) -> bool {
+        let mut state = self.state.lock();
+        let was_empty = state.queue.is_empty();
+        let taken = !state.ended && state.queue.push(frame);
+        drop(state);
+        if taken && was_empty {
+            self.signal.tell();
+        }
+        taken
+    }
+
+    /// That member opened a link to us: it is there.
+    pub(crate) fn hurry(&self) {
+        let mut state = self.state.lock();
+        state.hurry = !state.up;
+        drop(state);
+        self.signal.tell();
+    }
+
+    /// The link is not wanted any more.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.queue.clear();
+        drop(state);
+        self.signal.tell();
+    }
+
+    /// Whether what is sent goes out now.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state.lock().up
+    }
+
+    /// How many connections were made to that member, by this one and those before.
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.lock().connections.max(self.connections_before)
+    }
+
+    fn is_ended(&self) -> bool {
+        self.state.lock().ended
+    }
+
+    /// The life of its thread.
+    pub(crate) fn run(&self, around: &Surroundings) {
+        let (tuning, clock) = (&around.tuning, &around.os.clock);
+        let mut backoff = Backoff::new(tuning.least_pause, tuning.most_pause);
+        let mut causes = Causes::default();
+        let mut refusal_told = false;
+        loop {
+            let lived = match self.dial(around) {
+                Ok(socket) => {
+                    let opened = clock.monotonic();
+                    refusal_told = false;
+                    self.state.lock().hurry = false;
+                    if causes.opened(self.member.0) {
+                        tracing::info!(target: "REPL", member = %self.member,
+                            address = %self.address, "The link to a member is open");
+                    }
+                    self.state.lock().up = true;
+                    around.inbox.up(self.member);
+                    let cause = self.pump(&socket, around);
+                    self.lose();
+                    drop(socket);
+                    if self.is_ended() {
+                        return;
+                    }
+                    let lived = clock.monotonic().saturating_sub(opened);
+                    causes.lived(self.member.0, lived);
+                    self.log(&mut causes, &cause);
+                    around.inbox.lost(self.member);
+                    Some(lived)
+                }
+                Err(DialError::Ended) => return,
+                Err(DialError::Refused) => {
+                    self.lose();
+                    self.log(&mut causes, "nobody listens there");
+                    around.inbox.lost(self.member);
+                    if !std::mem::replace(&mut refusal_told, true) {
+                        around.inbox.refused(self.member);
+                    }
+                    None
+                }
+                Err(DialError::Failed(cause)) => {
+                    self.lose();
+                    self.log(&mut causes, &cause);
+                    around.inbox.lost(self.member);
+                    None
+                }
+            };
+            match self.pause(backoff.after(lived), around) {
+                Pause::Over => {}
+                Pause::Hurry => {
+                    refusal_told = false;
+                    backoff.reset();
+                }
+                Pause::Ended => return,
+            }
+        }
+    }
+
+    fn log(&self, causes: &mut Causes, cause: &str) {
+        if !self.is_ended() && causes.failed(self.member.0, cause) {
+            tracing::warn!(target: "REPL", member = %self.member, address = %self.address, cause,
+                "There is no link to a member; it is tried again and again");
+        }
+    }
+
+    /// What is in the queue is lost; that is told afterwards, so that nothing is lost untold.
+    fn lose(&self) {
+        let mut state = self.state.lock();
+        state.up = false;
+        state.queue.clear();
+    }
+
+    /// Opens a connection and makes it a link.
+    fn dial(&self, around: &Surroundings) -> Result<TcpStream, DialError> {
+        let limits = DialLimits { connect: around.tuning.connect, hello: around.tuning.hello };
+        let ended = || self.is_ended();
+        let waiting = Waiting { signal: &self.signal, clock: &*around.os.clock, ended: &ended };
+        let socket = dial::connect(&self.address, limits, waiting)?;
+        let identity = around.admission.identity();
+        let connection = {
+            let mut state = self.state.lock();
+            state.connections += 1;
+            state.connections
+        };
+        let hello = LinkHello {
+            set: identity.set.clone(),
+            set_id: identity.set_id,
+            from: identity.member,
+            to: self.member,
+            lineage: identity.lineage,
+            start: around.start,
+            connection,
+        };
+        let answer = dial::exchange(&socket, &hello, limits.hello, waiting)?;
+        // It is let in where it is who it should be.
+        let known = answer.from == self.member;
+        match identity.check(&answer, known) {
+            Ok(()) => Ok(socket),
+            Err(mismatch) => Err(DialError::Failed(mismatch.to_string())),
+        }
+    }
+
+    /// Sends what is in the queue until the connection is over; answers why it is.
+    fn pump(&self, mut socket: &TcpStream, around: &Surroundings) -> String {
+        let clock = &around.os.clock;
+        let mut charge = around.memory.charge_regardless(Part::Links, 0);
+        let (mut bytes, mut sent) = (Vec::new(), 0);
+        let mut went_on = clock.monotonic();
+        loop {
+            if sent == bytes.len() {
+                self.fill(&mut bytes, &mut charge, around);
+                (sent, went_on) = (0, clock.monotonic());
+            }
+            let unsent = bytes.get(sent..).unwrap_or_default();
+            let mut wanted = PollFlags::IN | PollFlags::RDHUP;
+            let mut time = None;
+            if !unsent.is_empty() {
+                match socket.write(unsent) {
+                    Ok(0) => return "it takes nothing".to_owned(),
+                    Ok(count) => {
+                        sent += count;
+                        went_on = clock.monotonic();
+                        continue;
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return error.to_string(),
+                }
+                let stands = clock.monotonic().saturating_sub(went_on);
+                let left = around.tuning.stalled.saturating_sub(stands);
+                if left.is_zero() {
+                    return "it takes nothing any more".to_owned();
+                }
+                wanted |= PollFlags::OUT;
+                time = Some(left);
+            }
+            let wake = match self.signal.wait(Some((socket.as_fd(), wanted)), time) {
+                Ok(wake) => wake,
+                Err(error) => return error.to_string(),
+            };
+            if self.is_ended() {
+                return "it is not wanted any more".to_owned();
+            }
+            if wake.readable {
+                match socket.read(&mut [0; 16]) {
+                    Ok(0) => return "it was closed by the member".to_owned(),
+                    Ok(_) => return "the member speaks where it is to listen".to_owned(),
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::WouldBlock | ErrorKind::Interrupted
+                        ) => {}
+                    Err(error) => return error.to_string(),
+                }
+            }
+        }
+    }
+
+    /// Fills the buffer with what comes next.
+    fn fill(&self, bytes: &mut Vec<u8>, charge: &mut Charge, around: &Surroundings) {
+        bytes.clear();
+        if bytes.capacity() > LARGE_BYTES {
+            *bytes = Vec::new();
+        }
+        loop {
+            let mut state = self.state.lock();
+            let fits = |weight| bytes.is_empty() || bytes.len() + weight <= TOGETHER;
+            let Some(frame) = state
+                .queue
+                .next_weight()
+                .filter(|weight| fits(*weight))
+                .and_then(|_| state.queue.pop())
+            else {
+                break;
+            };
+            drop(state);
+            if !frames::put(&frame, bytes) {
+                tracing::error!(target: "REPL", member = %self.member,
+                    "A frame is longer than frames may be, and is lost");
+                around.inbox.lost(self.member);
+            }
+            charge.set(bytes.capacity() as u64);
+        }
+    }
+
+    /// Waits until it is time for another try.
+    fn pause(&self, time: Duration, around: &Surroundings) -> Pause {
+        let clock = &around.os.clock;
+        let until = clock.monotonic().saturating_add(time);
+        loop {
+            let mut state = self.state.lock();
+            if state.ended {
+                return Pause::Ended;
+            }
+            if std::mem::take(&mut state.hurry) {
+                return Pause::Hurry;
+            }
+            drop(state);
+            let left = until.saturating_sub(clock.monotonic());
+            if left.is_zero() {
+                return Pause::Over;
+            }
+            if self.signal.wait(None, Some(left)).is_err() {
+                clock.sleep(left);
+            }
+        }
+    }
+}
+
+/// How a pause ended.
+enum Pause {
+    Over,
+    Hurry,
+    Ended,
+}

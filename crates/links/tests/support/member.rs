@@ -1,0 +1,263 @@
+//! A member with a port of its own, and no server behind it: what `net` and `hello` do for links, in short.
+
+use bson::RawBsonRef;
+use bson::oid::ObjectId;
+use bson::raw::RawDocumentBuf;
+use bson::rawdoc;
+use dispatch::{ConnectionInfo, HandedOver, LinkAcceptor};
+use limits::Account;
+use links::{Admission, Arrival, HostAndPort, Identity, LinkHello, Links, Tuning};
+use os::Os;
+use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position};
+use replica::{Frame, Links as _, MemberReport};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use wire::MsgFlags;
+
+/// Lets in members that it knows.
+pub(crate) struct Set {
+    pub(crate) identity: Mutex<Identity>,
+    pub(crate) known: Mutex<BTreeSet<MemberId>>,
+}
+
+impl Admission for Set {
+    fn identity(&self) -> Identity {
+        self.identity.lock().unwrap().clone()
+    }
+
+    fn admit(&self, hello: &LinkHello) -> Result<(), String> {
+        let known = self.known.lock().unwrap().contains(&hello.from);
+        self.identity().check(hello, known).map_err(|mismatch| mismatch.to_string())
+    }
+}
+
+pub(crate) fn set_id() -> ObjectId {
+    ObjectId::from_bytes([7; 12])
+}
+
+/// A listening socket whose connections become links.
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Port {
+    /// Listens at that port, or at any.
+    pub(crate) fn open(port: u16, acceptor: Arc<dyn LinkAcceptor>) -> Self {
+        let listener =
+            eventually("the port is free", || TcpListener::bind(("127.0.0.1", port)).ok());
+        let port = listener.local_addr().unwrap().port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&stop);
+        let accept = move || {
+            for stream in listener.incoming() {
+                if ends.load(Ordering::SeqCst) {
+                    return;
+                }
+                if let Ok(stream) = stream {
+                    serve(stream, &*acceptor);
+                }
+            }
+        };
+        #[expect(clippy::disallowed_methods, reason = "a test's thread")]
+        let thread = std::thread::spawn(accept);
+        Self { number: port, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _wakes_it = TcpStream::connect(("127.0.0.1", self.number));
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Reads a hello and answers it as the command does.
+fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) {
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let Some(message) = read_message(&mut stream) else { return };
+    let (_, wire::Message::Msg(message)) = wire::decode(&message).unwrap() else { return };
+    let Ok(Some(RawBsonRef::Document(link))) = message.body.get("fernLink") else { return };
+    let peer =
+        ConnectionInfo { remote: stream.peer_addr().unwrap().to_string(), local: String::new() };
+    match acceptor.accept(link, &peer) {
+        Ok(accepted) => {
+            let answer = rawdoc! { "fernLink": accepted.answer, "ok": 1.0 };
+            if send_message(&mut stream, &answer) {
+                stream.set_nonblocking(true).unwrap();
+                (accepted.take)(HandedOver { socket: stream, read: Vec::new() });
+            }
+        }
+        Err(error) => {
+            send_message(&mut stream, &rawdoc! { "ok": 0.0, "errmsg": error.message() });
+        }
+    }
+}
+
+pub(crate) fn read_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut message = vec![0; 4];
+    stream.read_exact(&mut message).ok()?;
+    message.resize(u32::from_le_bytes(message[..4].try_into().unwrap()) as usize, 0);
+    stream.read_exact(&mut message[4..]).ok()?;
+    Some(message)
+}
+
+pub(crate) fn send_message(stream: &mut TcpStream, body: &RawDocumentBuf) -> bool {
+    let mut message = Vec::new();
+    wire::encode_msg(&mut message, 1, 1, MsgFlags::NONE, body);
+    stream.write_all(&message).is_ok()
+}
+
+/// A member.
+pub(crate) struct Member {
+    pub(crate) id: MemberId,
+    pub(crate) set: Arc<Set>,
+    pub(crate) links: Links,
+    pub(crate) memory: Arc<Account>,
+    pub(crate) port: Option<Port>,
+    pub(crate) number: u16,
+}
+
+/// Short pauses; limits that a busy machine does not meet.
+pub(crate) fn tuning() -> Tuning {
+    Tuning {
+        connect: Duration::from_secs(8),
+        hello: Duration::from_secs(8),
+        stalled: Duration::from_secs(8),
+        least_pause: Duration::from_millis(10),
+        most_pause: Duration::from_millis(100),
+        ..Tuning::default()
+    }
+}
+
+pub(crate) fn member(id: u64) -> Member {
+    member_at(id, 0, tuning())
+}
+
+pub(crate) fn member_at(id: u64, port: u16, tuning: Tuning) -> Member {
+    let id = MemberId(id);
+    let identity = Identity { set: "rs".to_owned(), set_id: set_id(), member: id, lineage: 0 };
+    let known = (1..10).map(MemberId).collect();
+    let set = Arc::new(Set { identity: Mutex::new(identity), known: Mutex::new(known) });
+    let memory = Account::new(1 << 30);
+    let admission = Arc::clone(&set);
+    let links = Links::new(Os::real(), Arc::clone(&memory), admission, tuning);
+    let port = Port::open(port, links.acceptor());
+    let number = port.number;
+    Member { id, set, links, memory, port: Some(port), number }
+}
+
+/// What has come, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Report(MemberId, u64),
+    Payload(MemberId, usize),
+    Lost(MemberId),
+    Refused(MemberId),
+    Up(MemberId),
+}
+
+impl Member {
+    pub(crate) fn at(&self) -> HostAndPort {
+        HostAndPort::new("127.0.0.1", self.number)
+    }
+
+    pub(crate) fn others(&self, others: &[&Member]) {
+        let peers: Vec<_> = others.iter().map(|member| (member.id, member.at())).collect();
+        self.links.set_peers(&peers).unwrap();
+    }
+
+    pub(crate) fn report(&self, to: MemberId, term: u64) {
+        let report = MemberReport { from: self.id, term, ..MemberReport::default() };
+        self.links.sender().send(to, Frame::Report(report));
+    }
+
+    /// An append with a payload of so many bytes.
+    pub(crate) fn append(&self, to: MemberId, bytes: usize) {
+        let payload = vec![5; bytes];
+        let described = Descriptor {
+            bytes: bytes as u32,
+            checksum: crc32c::crc32c(&payload),
+            ..Descriptor::default()
+        };
+        let entries = vec![Entry { term: 2, index: 8, content: Content::Records(described) }];
+        let body = Body::Append { previous: Position { term: 2, index: 7 }, commit: 5, entries };
+        let message = Message { from: self.id, to, term: 3, body };
+        self.links.sender().send(to, Frame::Consensus { message, payloads: vec![payload] });
+    }
+
+    /// What has come by now.
+    pub(crate) fn news(&self) -> Vec<News> {
+        let inbox = self.links.inbox();
+        inbox.wait(Duration::from_millis(2));
+        let told = |arrival| match arrival {
+            Arrival::Lost(member) => News::Lost(member),
+            Arrival::Refused(member) => News::Refused(member),
+            Arrival::Up(member) => News::Up(member),
+            Arrival::Frame(received) => match &received.frame {
+                Frame::Report(report) => News::Report(received.from, report.term),
+                Frame::Consensus { payloads, .. } => {
+                    News::Payload(received.from, payloads.iter().map(Vec::len).sum())
+                }
+            },
+        };
+        std::iter::from_fn(|| inbox.take()).map(told).collect()
+    }
+
+    /// Waits until all of that has come, in any order; other news are passed over.
+    pub(crate) fn expect(&self, expected: &[News]) {
+        let mut left = expected.to_vec();
+        let mut all = Vec::new();
+        let began = now();
+        while !left.is_empty() {
+            let news = self.news();
+            left.retain(|wanted| !news.contains(wanted));
+            all.extend(news);
+            assert!(now() - began < Duration::from_secs(10), "{left:?} never came, but {all:?}");
+        }
+    }
+
+    /// The terms of the reports that come from that member until `last`.
+    pub(crate) fn reports_until(&self, from: MemberId, last: u64) -> Vec<u64> {
+        let mut terms = Vec::new();
+        let began = now();
+        while terms.last() != Some(&last) {
+            for news in self.news() {
+                match news {
+                    News::Report(member, term) if member == from => terms.push(term),
+                    _ => {}
+                }
+            }
+            assert!(now() - began < Duration::from_secs(10), "until {last} came {terms:?}");
+        }
+        terms
+    }
+
+    /// Its process is killed: the port is closed, and every socket.
+    pub(crate) fn kill(mut self) -> u16 {
+        self.port = None;
+        assert!(self.links.shutdown(Duration::from_secs(5)), "all threads end");
+        self.number
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's own time limit")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..2000 {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("never happened: {what}");
+}

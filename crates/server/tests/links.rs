@@ -1,0 +1,169 @@
+//! Links on the clients' port: two servers' commands and sockets, and the links between them.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use bson::oid::ObjectId;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use catalog::{Catalog, CatalogOptions};
+use dispatch::{ConnectionInfo, Reply, Request};
+use engine::Engine;
+use limits::Account;
+use links::{Admission, Arrival, HostAndPort, Identity, LinkHello, Links, Tuning};
+use net::{Endpoint, Listener, NetOptions, NetStats, Server};
+use os::Os;
+use quorum::MemberId;
+use replica::{Frame, Links as _, MemberReport};
+use serverstate::{Parts, ServerInfo, SessionRecords, SilentHost};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Message, MsgFlags};
+
+/// The commands, as the program puts them behind the sockets.
+struct Commands(Arc<commands::Service>);
+
+impl net::Service for Commands {
+    type Connection = serverstate::Connection;
+
+    fn open_connection(&self, peer: ConnectionInfo) -> Arc<serverstate::Connection> {
+        self.0.open_connection(peer)
+    }
+
+    fn number(&self, connection: &serverstate::Connection) -> u64 {
+        connection.id()
+    }
+
+    fn run(&self, connection: &serverstate::Connection, request: &Request<'_>) -> Reply {
+        self.0.run(connection, request)
+    }
+
+    fn close_connection(&self, connection: &serverstate::Connection) {
+        self.0.close_connection(connection);
+    }
+}
+
+/// Lets in who is in the same set.
+struct Set(Identity);
+
+impl Admission for Set {
+    fn identity(&self) -> Identity {
+        self.0.clone()
+    }
+
+    fn admit(&self, hello: &LinkHello) -> Result<(), String> {
+        self.0.check(hello, true).map_err(|mismatch| mismatch.to_string())
+    }
+}
+
+struct Member {
+    id: MemberId,
+    port: u16,
+    service: Arc<commands::Service>,
+    links: Links,
+    server: Server<Commands>,
+    _directory: tempfile::TempDir,
+}
+
+fn member(id: u64) -> Member {
+    let directory = tempfile::tempdir().unwrap();
+    let os = Os::real();
+    let memory = Account::new(1 << 30);
+    let registry = Arc::new(telemetry::Registry::new());
+    let options = engine::Options::new(directory.path());
+    let engine = Engine::open(os.clone(), registry, options).unwrap();
+    let options = CatalogOptions::new(os.clone(), directory.path().join("tmp"));
+    let catalog = Catalog::open(engine, options).unwrap();
+    let service = commands::Service::new(Parts {
+        os: os.clone(),
+        session_records: SessionRecords::open(&catalog).unwrap(),
+        catalog,
+        info: ServerInfo::default(),
+        host: Arc::new(SilentHost),
+        memory: Arc::clone(&memory),
+    });
+    let id = MemberId(id);
+    let set_id = ObjectId::from_bytes([7; 12]);
+    let set = Set(Identity { set: "rs".to_owned(), set_id, member: id, lineage: 0 });
+    let links = Links::new(os.clone(), memory, Arc::new(set), Tuning::default());
+    let any = Endpoint::resolve("127.0.0.1", 0, false).unwrap().remove(0);
+    let listener = Listener::bind(&any, &*os.vfs).unwrap();
+    let Endpoint::Tcp(address) = *listener.endpoint() else { panic!("not TCP") };
+    let behind = Arc::new(Commands(Arc::clone(&service)));
+    let options = NetOptions::default();
+    let server = Server::start(&os, vec![listener], behind, options, Arc::new(NetStats::default()));
+    let server = server.unwrap();
+    Member { id, port: address.port(), service, links, server, _directory: directory }
+}
+
+impl Member {
+    fn others(&self, others: &[&Member]) {
+        let peers: Vec<_> =
+            others.iter().map(|m| (m.id, HostAndPort::new("127.0.0.1", m.port))).collect();
+        self.links.set_peers(&peers).unwrap();
+    }
+
+    fn send(&self, to: &Member, term: u64) {
+        let report = MemberReport { from: self.id, term, ..MemberReport::default() };
+        self.links.sender().send(to.id, Frame::Report(report));
+    }
+
+    /// The first frame that comes.
+    fn received(&self) -> (MemberId, u64) {
+        let inbox = self.links.inbox();
+        for _ in 0..100 {
+            inbox.wait(Duration::from_millis(100));
+            while let Some(arrival) = inbox.take() {
+                if let Arrival::Frame(received) = arrival
+                    && let Frame::Report(report) = &received.frame
+                {
+                    return (received.from, report.term);
+                }
+            }
+        }
+        panic!("nothing came");
+    }
+}
+
+fn call(port: u16, body: &RawDocument) -> RawDocumentBuf {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut frame = Vec::new();
+    wire::encode_msg(&mut frame, 1, 0, MsgFlags::NONE, body);
+    stream.write_all(&frame).unwrap();
+    let mut reply = vec![0; 4];
+    stream.read_exact(&mut reply).unwrap();
+    reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
+    stream.read_exact(&mut reply[4..]).unwrap();
+    let Ok((_, Message::Msg(msg))) = wire::decode(&reply) else { panic!("not OP_MSG") };
+    msg.body.to_owned()
+}
+
+#[test]
+fn two_servers_exchange_frames_on_the_port_that_serves_clients() {
+    let (one, two) = (member(1), member(2));
+    for member in [&one, &two] {
+        member.service.links.set(Some(member.links.acceptor()));
+    }
+    one.others(&[&two]);
+    two.others(&[&one]);
+    one.send(&two, 7);
+    two.send(&one, 8);
+    assert_eq!(two.received(), (one.id, 7));
+    assert_eq!(one.received(), (two.id, 8));
+    for member in [&one, &two] {
+        let reply = call(member.port, &rawdoc! { "hello": 1, "$db": "admin" });
+        assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "clients are served as before");
+    }
+    let link = rawdoc! {
+        "version": 1, "set": "another", "setId": ObjectId::from_bytes([7; 12]), "from": 3_i64,
+        "to": 1_i64, "lineage": 0_i64, "start": 9_i64, "connection": 1_i64,
+    };
+    let reply = call(one.port, &rawdoc! { "hello": 1, "fernLink": link, "$db": "admin" });
+    assert_eq!(reply.get_i32("code").unwrap(), 93);
+    assert!(reply.get_str("errmsg").unwrap().contains("it is in the set 'another'"), "{reply:?}");
+    // The sockets of links are not the server's: it ends at once, and they go on.
+    one.server.stop(Duration::from_secs(5));
+    two.send(&one, 9);
+    assert_eq!(one.received(), (two.id, 9));
+    assert!(one.links.shutdown(Duration::from_secs(5)));
+    assert!(two.links.shutdown(Duration::from_secs(5)));
+}
