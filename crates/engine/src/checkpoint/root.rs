@@ -78,6 +78,12 @@ pub(crate) struct CheckpointRoot {
 pub(crate) struct MemberRoot {
     /// The newest entry all of whose commits are visible.
     pub(crate) entry: EntryId,
+    /// From this position of the log on records are of later entries, or void.
+    pub(crate) entries_from: u64,
+    /// The entry with which the configuration was told that counts behind `entry`.
+    pub(crate) configured: u64,
+    /// That configuration, as it was told; empty where there is none.
+    pub(crate) configuration: Vec<u8>,
     /// The parts of the log that are void.
     pub(crate) voids: Vec<(u64, u64)>,
 }
@@ -237,9 +243,12 @@ impl CheckpointRoot {
 impl MemberRoot {
     fn encode(&self, out: &mut Vec<u8>) {
         let EntryId { index, term, timestamp, time } = self.entry;
-        for number in [index, term, timestamp, time] {
+        for number in [index, term, timestamp, time, self.entries_from, self.configured] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        let len = u32::try_from(self.configuration.len()).expect("a configuration is below 4 GiB");
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&self.configuration);
         let count = u32::try_from(self.voids.len()).expect("fewer than 2^32 overwritten tails");
         out.extend_from_slice(&count.to_le_bytes());
         for (from, to) in &self.voids {
@@ -252,6 +261,12 @@ impl MemberRoot {
         let (index, term) = (number(input)?, number(input)?);
         let (timestamp, time) = (number(input)?, number(input)?);
         let entry = EntryId { index, term, timestamp, time };
+        let (entries_from, configured) = (number(input)?, number(input)?);
+        let len = u32::from_le_bytes(*input.array()?);
+        let configuration = input.bytes(u64::from(len))?.to_vec();
+        if configuration.is_empty() != (configured == 0) || configured > index {
+            return Err(Malformed("a configuration of no entry that it knows"));
+        }
         let mut voids = Vec::new();
         let mut behind = 0;
         for _ in 0..u32::from_le_bytes(*input.array()?) {
@@ -262,7 +277,7 @@ impl MemberRoot {
             behind = to;
             voids.push((from, to));
         }
-        Ok(Self { entry, voids })
+        Ok(Self { entry, entries_from, configured, configuration, voids })
     }
 }
 
@@ -302,7 +317,10 @@ mod tests {
     fn of_a_member() -> CheckpointRoot {
         let entry = EntryId { index: 12, term: 3, timestamp: 90, time: 7 << 32 };
         let voids = vec![(4100, 4200), (4200, 4500)];
-        CheckpointRoot { member: Some(MemberRoot { entry, voids }), ..sample() }
+        let (entries_from, configured) = (4300, 9);
+        let configuration = b"members".to_vec();
+        let member = MemberRoot { entry, entries_from, configured, configuration, voids };
+        CheckpointRoot { member: Some(member), ..sample() }
     }
 
     #[test]
@@ -315,7 +333,7 @@ mod tests {
         let change = later().encode_change(&CheckpointDigest::of(&sample()));
         assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
         let mut bytes = of_a_member().encode();
-        bytes[112..120].copy_from_slice(&5000_u64.to_le_bytes());
+        bytes[139..147].copy_from_slice(&5000_u64.to_le_bytes());
         assert!(CheckpointRoot::fold(&bytes, &NONE).is_err(), "void parts that meet");
     }
 
