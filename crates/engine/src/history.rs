@@ -61,6 +61,17 @@ pub struct HistoryStats {
     pub index_bytes: u64,
 }
 
+/// What is known of the log's beginning.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    /// The position of which this is true.
+    at: u64,
+    /// All commits later than this time are there.
+    time: u64,
+    /// Where the first frame begins: what is damaged there is met, and never left out.
+    first_frame: Option<u64>,
+}
+
 /// The history of one engine.
 pub struct History {
     log: Arc<Padded<Log>>,
@@ -73,10 +84,8 @@ pub struct History {
     most_note_bytes: u64,
     /// From here on the log is history; what is before was written while none was kept.
     floor: AtomicU64,
-    /// Where the log began when the oldest time was looked up, and what it was.
-    oldest: Mutex<Option<(u64, u64)>>,
-    /// Where the log was cut last, and the last time of the commits that went.
-    cut: Mutex<Option<(u64, u64)>>,
+    /// What is known of the beginning of the log, as it is now or was.
+    beginning: Mutex<Option<Beginning>>,
     /// Damage at this position was logged.
     told_damage: AtomicU64,
     /// What other commits have taken the place of.
@@ -101,8 +110,7 @@ impl History {
             options: Mutex::new(options),
             most_note_bytes: most_note_bytes.max(MAX_NOTE_BYTES as u64),
             floor: AtomicU64::new(0),
-            oldest: Mutex::default(),
-            cut: Mutex::default(),
+            beginning: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
             voids: Mutex::default(),
         }
@@ -116,7 +124,9 @@ impl History {
         // Nobody is to begin before what was not noted.
         self.points.lock().forget(floor);
         // Where it begins with this start, what was before is known.
-        *self.cut.lock() = from.is_none().then_some((newest.end, newest.time));
+        let (at, time) = (newest.end, newest.time);
+        *self.beginning.lock() =
+            from.is_none().then_some(Beginning { at, time, first_frame: Some(at) });
         if all_visible {
             self.times.start_at(newest);
         }
@@ -180,32 +190,25 @@ impl History {
     /// cut since it was asked last.
     pub fn oldest_time(&self) -> Result<u64> {
         let from = self.log.wal().first_lsn().max(self.floor());
-        // What went is known exactly: nothing between it and what stays is missing.
-        if let Some((at, time)) = *self.cut.lock()
-            && at == from
-        {
-            return Ok(time);
-        }
-        let mut oldest = self.oldest.lock();
-        if let Some((at, time)) = *oldest
-            && at == from
-        {
-            return Ok(time);
+        let mut beginning = self.beginning.lock();
+        if let Some(known) = beginning.filter(|known| known.at == from) {
+            return Ok(known.time);
         }
         let durable = self.times.durable();
         let Some(found) = self.first_whole(from, durable.end)? else { return Ok(durable.time) };
-        *oldest = Some((from, found));
-        Ok(found)
+        *beginning = Some(found);
+        Ok(found.time)
     }
 
-    /// The time behind which all commits at or behind `from` are, and are whole; `None` where there is
-    /// none before `until`.
-    fn first_whole(&self, from: u64, until: u64) -> Result<Option<u64>> {
+    /// The log from `from` on, as its first whole commit says; `None` where there is none before `until`.
+    fn first_whole(&self, from: u64, until: u64) -> Result<Option<Beginning>> {
         let (wal, mut reader) = (self.log.wal(), LiveReader::default());
         let mut cut = None;
         if !reader.seek_frame(wal, from, until)? {
             return Ok(None);
         }
+        let first_frame = Some(reader.position());
+        let beginning = |time| Beginning { at: from, time, first_frame };
         while let Some(record) = reader.next_record(wal, until)? {
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { chunks, history: Some(head), .. } =
@@ -213,12 +216,12 @@ impl History {
                 && !self.is_void(record.lsn)
             {
                 if chunks == 0 || head.first_chunk >= from {
-                    return Ok(Some(head.time.saturating_sub(1)));
+                    return Ok(Some(beginning(head.time.saturating_sub(1))));
                 }
                 cut = Some(head.last_time());
             }
         }
-        Ok(cut)
+        Ok(cut.map(beginning))
     }
 
     /// The newest time such that every commit up to it is visible, and on disk: readers see what is up
@@ -310,7 +313,15 @@ impl History {
                 high = middle;
             }
         }
-        let from = low.checked_sub(1).and_then(|at| firsts.get(at)).copied().unwrap_or(start);
+        let from = low.checked_sub(1).and_then(|at| firsts.get(at)).copied();
+        let known = *self.beginning.lock();
+        if from.is_none()
+            && let Some(known) = known.filter(|known| known.at == start)
+            && let Some(first) = known.first_frame
+        {
+            return Ok(LiveReader::at(first));
+        }
+        let from = from.unwrap_or(start);
         let mut reader = LiveReader::default();
         if !reader.seek_frame(wal, from, durable.end)? {
             reader.seek(durable.end);

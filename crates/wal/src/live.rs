@@ -10,14 +10,14 @@
 //!    [`Error::Missing`] where it was let go of meanwhile, else [`Error::Corruption`] with the file and
 //!    the byte.
 
-use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::frame::{
     ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
 };
 use crate::reader::Record;
-use crate::window::{Stretch, Window};
+use crate::window::{READ_BYTES, Stretch, Window};
 use crate::writer::Wal;
+use crate::{Lsn, MAX_PAYLOAD_BYTES};
 
 /// A place in a log in use, and what is read ahead there. It belongs to one opening of the log.
 #[derive(Default)]
@@ -99,20 +99,97 @@ impl LiveReader {
         Ok(Some(Record { lsn, end: self.pos, payload }))
     }
 
-    /// Moves to the first frame at or behind `from` that is whole, and before `until`; false where
-    /// there is none. For places that need not be the start of a record: the beginning of a file.
+    /// Moves to the first frame that begins at or behind `from`, and before `until`; false where there is
+    /// none. For places that need not be the start of a record: the beginning of a file. What is before
+    /// it in the log says where that frame begins, so that a damaged one is met and not left out.
+    /// Where the log begins with `from` nothing says so: then it is the first that is whole.
     pub fn seek_frame(&mut self, wal: &Wal, from: Lsn, until: Lsn) -> Result<bool> {
         let until = until.min(wal.synced_lsn());
-        self.seek(from.next_multiple_of(ALIGN as u64));
-        loop {
-            if self.pos >= until {
-                return Ok(false);
-            }
-            match self.frame(wal, until).map_err(|e| self.or_missing(wal, e))? {
-                Some(_) => return Ok(true),
-                None => self.pos += ALIGN as u64,
-            }
+        let from = from.next_multiple_of(ALIGN as u64);
+        self.seek(from);
+        let sought = self.first_frame(wal, from, until);
+        sought.map_err(|e| self.or_missing(wal, e))
+    }
+
+    fn first_frame(&mut self, wal: &Wal, from: Lsn, until: Lsn) -> Result<bool> {
+        if from >= until {
+            return Ok(false);
         }
+        if self.frame(wal, until)?.is_some() {
+            return Ok(true);
+        }
+        if let Some(start) = self.told_before(wal, from, until)? {
+            self.seek(start);
+            return Ok(start < until);
+        }
+        self.seek(from);
+        while self.pos < until {
+            if self.frame(wal, until)?.is_some() {
+                return Ok(true);
+            }
+            self.pos += ALIGN as u64;
+        }
+        Ok(false)
+    }
+
+    /// Where the first frame at or behind `from` begins, as what is before it says; `None` where the log
+    /// holds no frame that begins before.
+    fn told_before(&mut self, wal: &Wal, from: Lsn, until: Lsn) -> Result<Option<Lsn>> {
+        let Some(here) = wal.stretch_at(from) else { return Ok(None) };
+        let lowest = from.saturating_sub(frame_bytes(MAX_PAYLOAD_BYTES) as u64);
+        let (mut high, mut is_damaged) = (from, false);
+        while high > lowest
+            && let Some(stretch) = wal.stretch_at(high - ALIGN as u64)
+        {
+            if stretch.salt != here.salt {
+                // An epoch begins with a frame.
+                return self.step_over(wal, high, from, until).map(Some);
+            }
+            let low = high.saturating_sub(READ_BYTES as u64).max(lowest).max(stretch.first);
+            for start in self.candidates(wal, (low, high), until)?.into_iter().rev() {
+                self.seek(start);
+                if let Some((_, len)) = self.frame(wal, until)? {
+                    let end = start + frame_bytes(len) as u64;
+                    return self.step_over(wal, end, from, until).map(Some);
+                }
+                is_damaged = true;
+            }
+            high = low;
+        }
+        self.seek(from);
+        if is_damaged { Err(self.damage(wal)) } else { Ok(None) }
+    }
+
+    /// From the end of a whole frame, or the start of an epoch, up to `from` or beyond: over frames that
+    /// are damaged but for their headers, as long as a whole one proves those right.
+    fn step_over(&mut self, wal: &Wal, start: Lsn, from: Lsn, until: Lsn) -> Result<Lsn> {
+        self.seek(start);
+        while self.pos < from {
+            let Some(len) = self.claimed(wal, until)? else { return Err(self.damage(wal)) };
+            self.pos += frame_bytes(len) as u64;
+        }
+        let end = self.pos;
+        if end > start && self.frame(wal, until)?.is_none() {
+            self.seek(start);
+            return Err(self.damage(wal));
+        }
+        Ok(end)
+    }
+
+    /// Places between two positions at which a frame's header may stand: it says its own position.
+    fn candidates(&mut self, wal: &Wal, (low, high): (Lsn, Lsn), until: Lsn) -> Result<Vec<Lsn>> {
+        self.seek(low);
+        let Some(salt) = self.salt(wal) else { return Ok(Vec::new()) };
+        let wanted = usize::try_from(high - low).unwrap_or(READ_BYTES) + FRAME_HEADER_BYTES;
+        // At the end of what is synced there is less.
+        let _whole = self.fill(wal, salt, wanted, until)?;
+        let bytes = self.window.from(low);
+        let places =
+            (low..high).step_by(ALIGN).zip(bytes.windows(FRAME_HEADER_BYTES).step_by(ALIGN));
+        let claims = places.filter(|(at, bytes)| {
+            bytes.first_chunk().is_some_and(|header| claimed_payload(header, *at).is_some())
+        });
+        Ok(claims.map(|(at, _)| at).collect())
     }
 
     /// Steps over one data frame: its position and payload length.
@@ -137,19 +214,25 @@ impl LiveReader {
     /// one is there.
     fn frame(&mut self, wal: &Wal, until: Lsn) -> Result<Option<(FrameKind, usize)>> {
         let lsn = self.pos;
+        let Some(len) = self.claimed(wal, until)? else { return Ok(None) };
         let Some(salt) = self.salt(wal) else { return Ok(None) };
-        if !self.fill(wal, salt, FRAME_HEADER_BYTES, until)? {
-            return Ok(None);
-        }
-        let header = self.window.from(lsn).first_chunk();
-        let Some(len) = header.and_then(|header| claimed_payload(header, lsn)) else {
-            return Ok(None);
-        };
         if !self.fill(wal, salt, frame_bytes(len), until)? {
             return Ok(None);
         }
         let frame = decode_frame(salt, lsn, self.window.from(lsn));
         Ok(frame.map(|Frame { kind, payload }| (kind, payload.len())))
+    }
+
+    /// What the header at the reader's position says of the length, unchecked; `None` where it is none
+    /// of this position.
+    fn claimed(&mut self, wal: &Wal, until: Lsn) -> Result<Option<usize>> {
+        let lsn = self.pos;
+        let Some(salt) = self.salt(wal) else { return Ok(None) };
+        if !self.fill(wal, salt, FRAME_HEADER_BYTES, until)? {
+            return Ok(None);
+        }
+        let header = self.window.from(lsn).first_chunk();
+        Ok(header.and_then(|header| claimed_payload(header, lsn)))
     }
 
     /// The salt of the epoch that the reader's position is in. In another epoch nothing of what is in

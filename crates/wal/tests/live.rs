@@ -204,6 +204,57 @@ fn damage_is_named_with_file_and_byte() {
     }
 }
 
+/// Each frame in turn is damaged, in its header or behind it: who begins at a file finds the frame that
+/// begins there first, or is told of damage, and never begins at a later one.
+#[test]
+fn a_damaged_frame_is_not_left_out_where_a_file_begins() {
+    let (mut met, mut found) = (0, 0);
+    for seed in 0..40 {
+        let sim = SimOs::new(seed);
+        let mut random = Gen::new(seed);
+        let mut wal = start(&sim.os());
+        for epoch in 0..2_u8 {
+            for n in 0..8_u8 {
+                let len = 10 + random.below(if n == 4 { 5000 } else { 900 }) as usize;
+                append(&wal, &vec![n + epoch; len]);
+                wal.sync().unwrap();
+            }
+            drop(wal);
+            wal = start(&sim.os());
+        }
+        let (mut starts, mut reader) = (Vec::new(), LiveReader::at(0));
+        while let Some(record) = reader.next_record(&wal, wal.synced_lsn()).unwrap() {
+            starts.push(record.lsn);
+        }
+        let bounds = wal.segment_bounds();
+        let damaged = starts[random.below(starts.len() as u64) as usize];
+        let file = bounds.partition_point(|first| *first <= damaged) - 1;
+        let path = Path::new("/log").join(wal::format::segment_name(file as u64 + 1));
+        let within = damaged + random.below(20) - bounds[file];
+        if damaged + 20 > bounds[file + 1] {
+            continue;
+        }
+        let bytes = sim.os().vfs.open(&path, OpenOptions::default()).unwrap();
+        bytes.write_all_at(b"\x5a", wal::format::HEADER_BYTES as u64 + within).unwrap();
+        for first in &bounds[1..bounds.len() - 1] {
+            let expected = starts.iter().copied().find(|start| start >= first);
+            let mut reader = LiveReader::default();
+            match reader.seek_frame(&wal, *first, wal.synced_lsn()) {
+                Ok(true) => {
+                    found += 1;
+                    // A mark may stand before the record, and behind the last one.
+                    let at = reader.position();
+                    assert!(expected.is_none_or(|start| at <= start), "{at} for {expected:?}");
+                }
+                Ok(false) => assert_eq!(expected, None, "seed {seed}"),
+                Err(Error::Corruption { .. }) => met += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(met > 0 && found > 100, "{met} and {found}");
+}
+
 #[test]
 fn bounds_of_the_files_are_told() {
     let sim = SimOs::new(1);

@@ -4,7 +4,7 @@
 //! commit in the file is older than the least age. Where the disk is short the history goes before
 //! anything else.
 
-use super::History;
+use super::{Beginning, History};
 use crate::log::Log;
 use crate::records::Record;
 use crate::{Cause, Error, Result};
@@ -147,9 +147,20 @@ impl History {
         let Some(cut) = cut.filter(|cut| *cut > wal.first_lsn()) else { return };
         match self.last_time_before(cut) {
             Ok(None) => {}
-            Ok(Some(time)) => *self.cut.lock() = Some((cut, time)),
+            Ok(Some(time)) => {
+                let first_frame = self.first_frame(cut);
+                *self.beginning.lock() = Some(Beginning { at: cut, time, first_frame });
+            }
             Err(error) => drop(self.or_none(Err(error), cut)),
         }
+    }
+
+    /// Where the first frame at or behind a position begins, while what is before it is there.
+    fn first_frame(&self, position: u64) -> Option<u64> {
+        let mut reader = LiveReader::default();
+        let found = reader.seek_frame(self.log.wal(), position, self.times.durable().end);
+        let first = found.map(|found| found.then(|| reader.position())).map_err(Error::from);
+        self.or_none(first, position)
     }
 
     /// The last time of the commits whose records begin before `cut`; `None` where that would take
@@ -168,7 +179,8 @@ impl History {
                 return Ok(None);
             }
             // Where no commit goes now, what went before is still the last that went.
-            last = (*self.cut.lock()).filter(|(at, _)| *at == first).map(|(_, time)| time);
+            last =
+                (*self.beginning.lock()).filter(|known| known.at == first).map(|known| known.time);
             if !reader.seek_frame(wal, first, durable.end)? {
                 return Ok(last);
             }
