@@ -73,7 +73,7 @@ pub use history::{
 };
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};
-pub use members::{EntryBounds, MAX_ENTRY_BYTES};
+pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,

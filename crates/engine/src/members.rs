@@ -13,7 +13,10 @@
 //! are of one log only.
 
 mod apply;
+mod commits;
 mod forget;
+
+pub use commits::CommitStep;
 
 use crate::commit_order::CommitOrder;
 use crate::entries::{Entries, Entry, EntryId};
@@ -72,6 +75,21 @@ impl Engine {
         committed: u64,
     ) -> Result<Option<EntryHead>> {
         self.environment().close_entry((term, index), kind, configuration, committed)
+    }
+
+    /// Whether these can be the records of an entry that ends with this commit, or the one before it where it
+    /// has none: where they come in their place, [`Engine::append_entry`] takes them.
+    pub fn check_entry_records(records: &[u8], last_timestamp: u64, last_time: u64) -> bool {
+        let commits = apply::commits_of(records);
+        commits.is_ok_and(|commits| {
+            commits.is_none_or(|commits| commits.last == (last_timestamp, last_time))
+        })
+    }
+
+    /// Whether memory has room for entries of a leader. Where it has not, they are to come later:
+    /// [`Engine::append_entry`] waits for nobody.
+    pub fn has_room_for_entries(&self) -> bool {
+        self.environment().schedule.has_room_for_entries()
     }
 
     /// Appends an entry of the leader: its records, then itself. Its commits are complete when this returns,

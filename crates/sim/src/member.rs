@@ -339,7 +339,11 @@ impl MemberRun {
             self.sim.crash_after(1 + self.random.below(4));
         }
         self.cutting = Some(stay);
-        if stay == self.closed.len() && self.random.one_in(2) {
+        let synced = self.synced;
+        let ends_here = stay == self.closed.len();
+        let has_open = !self.gathered.is_empty() || self.engine()?.open_bytes() > 0;
+        let discards = ends_here && self.random.one_in(2);
+        if discards {
             self.engine()?.discard_open()?;
         } else {
             self.engine()?.cut(stay as u64 + 1)?;
@@ -350,6 +354,10 @@ impl MemberRun {
         }
         self.cutting = None;
         self.forgotten(stay, ts)?;
+        if discards && !has_open {
+            // Nothing was written, nor synced.
+            self.synced = synced;
+        }
         self.compare()
     }
 

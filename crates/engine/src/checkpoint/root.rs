@@ -16,7 +16,9 @@
 //! 56  8  time of the newest commit, or a later one that was told; 0 where there never was one
 //! 64  8  position from which on the log is history; 2^64 - 1 where none of it is
 //! 72     in version 4: the newest entry that is visible: index u64 | term u64 | last timestamp u64
-//!        | last time u64; then the void parts of the log: count u32, each from u64 | to u64
+//!        | last time u64; where the log has later ones: position u64; the configuration that counts
+//!        behind it: of the entry index u64, 0 where there is none | length u32 | bytes; then the void
+//!        parts of the log: count u32, each from u64 | to u64
 //!        per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
 //!        per gone one: id u64
 //! ```

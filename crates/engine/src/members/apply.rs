@@ -21,7 +21,7 @@ fn any(_: &CommitOrder) -> Result<()> {
 }
 
 /// The records of an entry, one after the other.
-struct Records<'a>(&'a [u8]);
+pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Records<'a> {
     type Item = Result<&'a [u8]>;
@@ -43,8 +43,54 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-fn wrong(what: &str) -> Error {
+pub(super) fn wrong(what: &str) -> Error {
     Error::Corruption(format!("an entry that was sent: {what}").into())
+}
+
+/// The commits of an entry.
+pub(super) struct Commits {
+    /// Timestamp and first time of the first one.
+    first: (u64, u64),
+    /// Timestamp and last time of the last one.
+    pub(super) last: (u64, u64),
+}
+
+/// Looks at each record of an entry; `None` where there are no commits among them.
+pub(super) fn commits_of(records: &[u8]) -> Result<Option<Commits>> {
+    let mut commits: Option<Commits> = None;
+    let malformed = |_| wrong("a record cannot be read");
+    for record in Records(records) {
+        let operations = match Record::decode(record?).map_err(malformed)? {
+            Record::Commit { timestamp, history: Some(place), operations, .. } => {
+                let last = (timestamp, place.last_time());
+                match &mut commits {
+                    Some(commits) => {
+                        let follows = timestamp == commits.last.0.saturating_add(1);
+                        if !follows || place.time <= commits.last.1 {
+                            return Err(wrong("a commit is out of order"));
+                        }
+                        commits.last = last;
+                    }
+                    None => commits = Some(Commits { first: (timestamp, place.time), last }),
+                }
+                operations
+            }
+            Record::Chunk { operations, .. } => operations,
+            Record::Abort { .. } => continue,
+            Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
+                return Err(wrong("a record of another kind"));
+            }
+        };
+        for operation in Operations::new(operations) {
+            if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
+                operation.map_err(malformed)?
+            {
+                let shape = crate::options::validate(options);
+                shape.map_err(|_| wrong("the shape of a dictionary"))?;
+            }
+        }
+    }
+    Ok(commits)
 }
 
 impl Environment {
@@ -82,7 +128,7 @@ impl Environment {
 
     /// Fails where the entry does not follow what is there, or is not what its head says.
     fn check_entry(&self, head: &EntryHead, configuration: &[u8], records: &[u8]) -> Result<()> {
-        let (last, newest, mut time, is_open) = {
+        let (last, newest, time, is_open) = {
             let order = self.commits.order.lock();
             (order.entries.last(), order.newest, order.time, !order.open.is_empty())
         };
@@ -102,33 +148,14 @@ impl Environment {
         if (head.kind == EntryKind::Records) == records.is_empty() {
             return Err(wrong("it has records, or none, against its kind"));
         }
-        let mut timestamp = newest;
-        for record in Records(records) {
-            let malformed = |_| wrong("a record cannot be read");
-            let operations = match Record::decode(record?).map_err(malformed)? {
-                Record::Commit { timestamp: next, history: Some(place), operations, .. } => {
-                    if next != timestamp.saturating_add(1) || place.time <= time {
-                        return Err(wrong("a commit is out of order"));
-                    }
-                    (timestamp, time) = (next, place.last_time());
-                    operations
-                }
-                Record::Chunk { operations, .. } => operations,
-                Record::Abort { .. } => continue,
-                Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
-                    return Err(wrong("a record of another kind"));
-                }
-            };
-            for operation in Operations::new(operations) {
-                if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
-                    operation.map_err(malformed)?
-                {
-                    let shape = crate::options::validate(options);
-                    shape.map_err(|_| wrong("the shape of a dictionary"))?;
-                }
-            }
+        let Some(commits) = commits_of(records)? else {
+            let is_same = (head.last_timestamp, head.last_time) == (newest, time);
+            return if is_same { Ok(()) } else { Err(wrong("its last commit")) };
+        };
+        if commits.first.0 != newest.saturating_add(1) || commits.first.1 <= time {
+            return Err(wrong("a commit is out of order"));
         }
-        if timestamp != head.last_timestamp || time > head.last_time {
+        if commits.last != (head.last_timestamp, head.last_time) {
             return Err(wrong("its last commit"));
         }
         Ok(())
@@ -157,7 +184,7 @@ impl Environment {
             }
             Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
                 self.live.taken_below(txn.saturating_add(1));
-                self.schedule.make_room(operations.len() as u64)?;
+                self.schedule.make_room_for_entries(operations.len() as u64)?;
                 let chunked = self.commits.order.lock().chunked.get(&txn).copied();
                 let chunked = chunked.filter(|chunked| chunks > 0 && chunked.fence.is_none());
                 let first = chunked.map(|chunked| chunked.first);
