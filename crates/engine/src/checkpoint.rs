@@ -298,9 +298,10 @@ impl Checkpointer {
             return None;
         }
         let order = self.order.lock();
-        let (entry, next) = match holds_back {
-            true => order.entries.surely_committed(timestamp),
-            false => (order.entries.last(), None),
+        let (entry, next) = if holds_back {
+            order.entries.surely_committed(timestamp)
+        } else {
+            (order.entries.last(), None)
         };
         let first = next.into_iter().chain(order.open.start()).min();
         let entries_from = first.unwrap_or_else(|| self.log.wal().next_lsn());

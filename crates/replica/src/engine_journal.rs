@@ -254,10 +254,9 @@ impl<O: Observer> Journal for EngineJournal<O> {
         match content {
             Content::Records(_) if payload.is_empty() => Err("there are none"),
             Content::Records(records) => {
-                match Engine::check_entry_records(payload, records.last_ts, records.last_time) {
-                    true => Ok(()),
-                    false => Err("they cannot be read"),
-                }
+                let (last_ts, last_time) = (records.last_ts, records.last_time);
+                let are_records = Engine::check_entry_records(payload, last_ts, last_time);
+                if are_records { Ok(()) } else { Err("they cannot be read") }
             }
             _ if payload.is_empty() => Ok(()),
             _ => Err("there are some"),

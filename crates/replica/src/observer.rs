@@ -13,12 +13,7 @@ pub type Observed<T> = Result<T, String>;
 /// ```
 pub trait Observer: Send {
     /// A write of the commit at hand: a key's new value, or that it is gone.
-    fn read(
-        &mut self,
-        dictionary: DictionaryId,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> Observed<()>;
+    fn read(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Observed<()>;
 
     /// The writes that were read are those of this commit, which readers do not see yet. Answers whether it
     /// stands alone: [`Observer::visible`] is called for what is before it, then for it, before anything

@@ -11,8 +11,8 @@ use engine::{
     Background, DictionaryId, Engine, Error, HistoryOptions, OnConflict, Options, Showing,
     TxnOptions,
 };
-use os::sim::SimOs;
 use os::Os;
+use os::sim::SimOs;
 use quorum::{Configuration, Content, Entry, MemberId, Position};
 use replica::{EngineJournal, Journal, MAX_ENTRY_BYTES, Nobody, SyncMode};
 use telemetry::Registry;
@@ -120,6 +120,7 @@ fn who_commits_while_the_role_goes_is_told_what_became_of_it() {
             if let Some(first) = entries.get(decided) {
                 journal.cut(first.index).unwrap();
             }
+            std::thread::sleep(Duration::from_micros(500));
         }
         journal.lead().unwrap();
         stop.store(true, Ordering::SeqCst);
@@ -140,10 +141,12 @@ fn who_commits_while_the_role_goes_is_told_what_became_of_it() {
         let is_there = |key: &Vec<u8>| snapshot.get(ROOT, key).unwrap().is_some();
         assert!(visible.iter().all(is_there), "what was said to be visible is");
         assert!(!overwritten.iter().any(is_there), "what was said to be void is");
-        (shown, void, refused) =
-            (shown + visible.len(), void + overwritten.len(), refused + no);
+        (shown, void, refused) = (shown + visible.len(), void + overwritten.len(), refused + no);
     }
-    assert!(shown > 50 && void > 20 && refused > 0, "{shown} shown, {void} void, {refused} refused");
+    assert!(
+        shown > 50 && void > 20 && refused > 0,
+        "{shown} shown, {void} void, {refused} refused"
+    );
     engine.verify_all().unwrap();
     let last = engine.entries().last;
     journal.begin_sync(1).unwrap();
@@ -164,7 +167,9 @@ fn a_thread_syncs_and_says_so() {
     let os = disk();
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
-    let tell = Arc::new(move || drop(count.fetch_add(1, Ordering::SeqCst)));
+    let tell = Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
     let mut journal = journal(&os, SyncMode::Thread(Arc::clone(&os.spawner), tell));
     journal.lead().unwrap();
     let engine = journal.engine().clone();

@@ -74,7 +74,8 @@ fn what_was_acknowledged_is_in_each_later_leaders_engine() {
 
 /// Some seed shows it.
 fn found<M: Machine>(planted: Planted, steps: u64, most: u64) {
-    let fails = |seed| !matches!(catch_unwind(|| play::<M>(seed, steps, planted).map(drop)), Ok(Ok(())));
+    let fails =
+        |seed| !matches!(catch_unwind(|| play::<M>(seed, steps, planted).map(drop)), Ok(Ok(())));
     assert!((0..most).any(fails), "{planted:?} is not found by {most} seeds");
 }
 

@@ -235,6 +235,9 @@ impl Environment {
         let mut found = 0;
         while let Some(record) = reader.next_record(self.log.wal(), until)? {
             let (lsn, payload) = (record.lsn, record.payload);
+            if self.is_void(lsn) {
+                continue;
+            }
             match Record::decode(payload).map_err(|e| Error::in_record(lsn, e))? {
                 Record::Chunk { txn: of, operations, .. } if of == txn => {
                     found += 1;

@@ -74,6 +74,9 @@ impl Environment {
             {
                 let (until, mut chunks) = (record.lsn, LiveReader::at(head.first_chunk));
                 while let Some(chunk) = lost(chunks.next_record(wal, until))? {
+                    if self.is_void(chunk.lsn) {
+                        continue;
+                    }
                     let decoded = Record::decode(chunk.payload);
                     match decoded.map_err(|e| Error::in_record(chunk.lsn, e))? {
                         Record::Chunk { txn: of, operations, .. } if of == txn => {
@@ -89,16 +92,14 @@ impl Environment {
     }
 }
 
-fn each_write(
-    operations: &[u8],
-    tell: &mut dyn FnMut(CommitStep<'_>) -> Result<()>,
-) -> Result<()> {
+fn each_write(operations: &[u8], tell: &mut dyn FnMut(CommitStep<'_>) -> Result<()>) -> Result<()> {
     for operation in Operations::new(operations) {
-        let (dictionary, key, value) = match operation.map_err(|_| wrong("a record cannot be read"))? {
-            Operation::Put { dictionary, key, value } => (dictionary, key, Some(value)),
-            Operation::Delete { dictionary, key } => (dictionary, key, None),
-            _ => continue,
-        };
+        let (dictionary, key, value) =
+            match operation.map_err(|_| wrong("a record cannot be read"))? {
+                Operation::Put { dictionary, key, value } => (dictionary, key, Some(value)),
+                Operation::Delete { dictionary, key } => (dictionary, key, None),
+                _ => continue,
+            };
         tell(CommitStep::Write { dictionary: DictionaryId(dictionary), key, value })?;
     }
     Ok(())

@@ -72,6 +72,12 @@ impl Environment {
         })
     }
 
+    /// Whether a record counts for nothing. An entry may have been overwritten and have come again: then its
+    /// chunks stand in the log twice.
+    pub(super) fn is_void(&self, position: u64) -> bool {
+        self.history.as_ref().is_some_and(|history| history.is_void(position))
+    }
+
     /// The lock that orders commits, while none is on its way.
     fn quiet_order(&self) -> Result<MutexGuard<'_, CommitOrder>> {
         loop {

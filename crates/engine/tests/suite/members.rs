@@ -475,6 +475,19 @@ fn transaction_of_a_leader_that_went_commits_where_its_entry_comes() {
     follower.cut(last).unwrap();
     append(&follower, last);
     assert_eq!(newest(&follower), newest(&leader), "after another entry");
+    // And of chunks that stand in the log twice, the first time void.
+    follower.cut(last - 1).unwrap();
+    append(&follower, last - 1);
+    append(&follower, last);
+    assert_eq!(newest(&follower), newest(&leader), "with chunks that came again");
+    let mut told = 0;
+    follower
+        .each_commit(last, &mut |step| {
+            told += u64::from(matches!(step, engine::CommitStep::Write { .. }));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(told, 20, "each write is told once");
     // Once that is decided there is nothing that it could come to.
     follower.cut(last).unwrap();
     follower.close_entry((3, last), EntryKind::Fence, b"", 1).unwrap().unwrap();

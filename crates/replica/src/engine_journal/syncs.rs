@@ -51,7 +51,8 @@ impl Syncs {
         let shared = Arc::new(Shared::default());
         let thread = match &mode {
             SyncMode::Thread(spawner, told) => {
-                let (engine, shared, told) = (engine.clone(), Arc::clone(&shared), Arc::clone(told));
+                let (engine, shared, told) =
+                    (engine.clone(), Arc::clone(&shared), Arc::clone(told));
                 let job = Box::new(move || run(&engine, &shared, &*told));
                 let thread = spawner.spawn("fern-raft-sync", job);
                 let refused = |error| Error::Journal(format!("no thread for syncs: {error}"));

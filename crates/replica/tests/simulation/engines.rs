@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    Background, CommitState, DictionaryId, Direction, Engine, HistoryOptions, KeyRange,
-    OnConflict, Options, PlantedBug, Showing, Sizes, Snapshot, Submitted, Timestamp, TxnOptions,
+    Background, CommitState, DictionaryId, Direction, Engine, HistoryOptions, KeyRange, OnConflict,
+    Options, PlantedBug, Showing, Sizes, Snapshot, Submitted, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::{SimOs, Survival};
@@ -138,6 +138,7 @@ impl Machine for EngineMachine {
     type Journal = EngineJournal<Mirror>;
     type Promises = StateFile;
     type Ticket = Submitted;
+    const HAS_ALL_ENTRIES: bool = false;
 
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self {
         let mut random = Gen::new(seed ^ id);
@@ -158,7 +159,8 @@ impl Machine for EngineMachine {
             memtable_bytes: budget / (2 + random.below(8)),
             chunk_bytes: 100 << random.below(5),
             spill_bytes: 600 << random.below(4),
-            log_cap: 16 << (10 + random.below(3)),
+            // Checkpoints are written when they may be.
+            log_cap: 1 << 30,
             entry_bytes: 100 << random.below(5),
             tiny_trees: true,
             planted: match planted {
@@ -207,10 +209,15 @@ impl Machine for EngineMachine {
         self.sim.is_crashed()
     }
 
-    fn background(&mut self, journal: &mut Self::Journal, random: &mut Gen) -> Result<(), String> {
+    fn background(
+        &mut self,
+        journal: &mut Self::Journal,
+        everywhere: u64,
+        random: &mut Gen,
+    ) -> Result<(), String> {
         let engine = journal.engine();
         let done = match random.below(30) {
-            0 => engine.checkpoint(),
+            0 if engine.committed_index() <= everywhere => engine.checkpoint(),
             1..15 => engine.step().map(drop),
             _ => Ok(()),
         };

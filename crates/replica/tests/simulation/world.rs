@@ -42,6 +42,8 @@ struct Member<M: Machine> {
     waiting: Vec<(u64, u64, M::Ticket)>,
     /// The last timestamp that it has shown since its start.
     shown: u64,
+    /// It has the entries up to here for good.
+    has: u64,
 }
 
 pub(crate) struct World<M: Machine> {
@@ -83,9 +85,10 @@ impl<M: Machine> World<M> {
             paused_until: 0,
             waiting: Vec::new(),
             shown: 0,
+            has: 1,
         };
         Self {
-            members: (1..=voters + 1).map(member).collect(),
+            members: (1..=voters + u64::from(M::HAS_ALL_ENTRIES)).map(member).collect(),
             loss: [0, 60, 12, 5][random.below(4) as usize],
             delay_ms: random.below(60),
             random,
@@ -137,12 +140,13 @@ impl<M: Machine> World<M> {
                 continue;
             }
             let syncs = if self.calm { 9 } else { self.random.below(3) };
+            let everywhere = self.members.iter().map(|member| member.has).min().unwrap_or(0);
             let (now_ms, random) = (self.now_ms, &mut self.random);
             let member = &mut self.members[at];
             let mut done = Ok(());
             if let Some(replica) = &mut member.running {
                 let journal = replica.journal();
-                done = member.machine.background(journal, random);
+                done = member.machine.background(journal, everywhere, random);
                 done = done.and_then(|()| member.machine.finish_syncs(journal, syncs));
                 let stepped = replica.step(now_ms, now_ms as i64);
                 done = done.and(stepped.map(drop).map_err(|error| error.to_string()));
@@ -217,6 +221,9 @@ impl<M: Machine> World<M> {
     /// Takes out what a member sends and says, and checks it.
     fn look(&mut self, at: usize) -> Check {
         let id = self.members[at].id;
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let status = replica.status();
+        self.members[at].has = self.members[at].has.max(status.synced.min(status.commit));
         let Some(replica) = &mut self.members[at].running else { return Ok(()) };
         let frames = std::mem::take(&mut replica.links().0);
         let events = replica.take_events();
@@ -353,7 +360,7 @@ impl<M: Machine> World<M> {
         let standing = [Standing::Voter, Standing::Voter, Standing::Learner, Standing::Gone];
         let changes = (0..=self.random.below(2)).map(|_| Change {
             member: MemberId(self.random.below(self.members.len() as u64) + 1),
-            standing: standing[self.random.below(4) as usize],
+            standing: standing[self.random.below(if M::HAS_ALL_ENTRIES { 4 } else { 3 }) as usize],
         });
         let changes = changes.collect();
         let at = self.writable().unwrap_or(at);
