@@ -57,7 +57,6 @@ fn run<M: Machine>(usual: u64, steps: u64) {
         let of = [world.acknowledged(), world.leaders(), world.voided];
         done.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
     }
-    eprintln!("acknowledged, leaders, voided: {done:?}");
     // A simulation in which nothing happens shows nothing.
     assert!(!many || done.iter().all(|n| *n >= 50), "acknowledged, leaders, voided: {done:?}");
 }
