@@ -57,15 +57,15 @@ fn entry(journal: &mut EngineJournal<Nobody>, term: u64) -> Option<Entry> {
 }
 
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     shown: BTreeSet<Vec<u8>>,
     void: BTreeSet<Vec<u8>>,
     refused: u64,
 }
 
 /// Commits, and waits for each commit, until it is told to stop.
-fn client(engine: &Engine, thread: u64, stop: &AtomicBool) -> Told {
-    let mut told = Told::default();
+fn client(engine: &Engine, thread: u64, stop: &AtomicBool) -> Outcomes {
+    let mut told = Outcomes::default();
     for n in 0.. {
         if stop.load(Ordering::SeqCst) {
             break;
@@ -137,7 +137,7 @@ fn who_commits_while_the_role_goes_is_told_what_became_of_it() {
     });
     let snapshot = engine.snapshot();
     let (mut shown, mut void, mut refused) = (0, 0, 0);
-    for Told { shown: visible, void: overwritten, refused: no } in &told {
+    for Outcomes { shown: visible, void: overwritten, refused: no } in &told {
         let is_there = |key: &Vec<u8>| snapshot.get(ROOT, key).unwrap().is_some();
         assert!(visible.iter().all(is_there), "what was said to be visible is");
         assert!(!overwritten.iter().any(is_there), "what was said to be void is");
@@ -156,7 +156,7 @@ fn who_commits_while_the_role_goes_is_told_what_became_of_it() {
     drop(engine);
     let again = self::journal(&os, SyncMode::Inline);
     assert_eq!(again.engine().entries().last, last);
-    for Told { shown, .. } in &told {
+    for Outcomes { shown, .. } in &told {
         let snapshot = again.engine().snapshot();
         assert!(shown.iter().all(|key| snapshot.get(ROOT, key).unwrap().is_some()));
     }
