@@ -42,6 +42,7 @@ pub fn from_engine(error: engine::Error) -> Error {
             Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
             "operation was interrupted: another member's writes have taken the place of its own",
         ),
+        E::NotLeader => Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"),
         E::Undecided => limits::check_wait().err().unwrap_or_else(|| {
             Error::new(
                 Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,

@@ -211,12 +211,14 @@ impl Checkpointer {
         }
         timings.node_time = clock.monotonic().saturating_sub(storing);
         let mark = self.blocks.begin_checkpoint();
+        // Before the log is synced: what is said of it is on disk then.
+        let member = self.member_at(timestamp);
         let log_end = self.log.wal().next_lsn();
         assert!(log_end >= last.log_end, "the log only grows");
         self.state.log_end.store(log_end, Ordering::Relaxed);
         self.log.sync_to(log_end)?;
         self.note_quiet_moment(timestamp);
-        let (member, open_from) = self.member_at(timestamp);
+        let open_from = member.as_ref().map_or(u64::MAX, |member| member.entries_from);
         // Never behind what was synced: the next start has to find this position in the log. Nor behind what
         // a member's start has to find of entries.
         let position = self.log.needed.lock().forget(flushed).min(log_end).min(open_from);
@@ -288,17 +290,29 @@ impl Checkpointer {
     }
 
     /// What is to be known of a log in which tails were, or may be, overwritten.
-    /// And where the records begin that the entry it names does not close.
-    fn member_at(&self, timestamp: u64) -> (Option<MemberRoot>, u64) {
-        let Some(history) = &self.history else { return (None, u64::MAX) };
+    fn member_at(&self, timestamp: u64) -> Option<MemberRoot> {
+        let history = self.history.as_ref()?;
         let voids = history.voids().ranges().to_vec();
-        if !self.snapshots.holds_back() {
-            let entry = self.order.lock().entries.last();
-            return ((!voids.is_empty()).then_some(MemberRoot { entry, voids }), u64::MAX);
+        let holds_back = self.snapshots.holds_back();
+        if !holds_back && voids.is_empty() {
+            return None;
         }
         let order = self.order.lock();
-        let (entry, open_from) = order.entries.surely_committed(timestamp, &order.open);
-        (Some(MemberRoot { entry, voids }), open_from)
+        let (entry, next) = if holds_back {
+            order.entries.surely_committed(timestamp)
+        } else {
+            (order.entries.last(), None)
+        };
+        let first = next.into_iter().chain(order.open.start()).min();
+        let entries_from = first.unwrap_or_else(|| self.log.wal().next_lsn());
+        // A void entry is looked at with its records, or not at all.
+        let void = voids.iter().find(|(_, to)| *to > entries_from).map(|(from, _)| *from);
+        let entries_from = void.map_or(entries_from, |from| from.min(entries_from));
+        let (configured, configuration) = match order.entries.configuration_at(entry.index) {
+            Some((configured, told)) if configured > 0 => (configured, told.to_vec()),
+            _ => (0, Vec::new()),
+        };
+        Some(MemberRoot { entry, entries_from, configured, configuration, voids })
     }
 
     /// Keeps checkpoints from being written meanwhile.

@@ -30,6 +30,7 @@ use crate::health::Health;
 use crate::history::History;
 use crate::log::Log;
 use crate::maintenance::FreeSpace;
+use crate::open_records::NewRecord;
 use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::Sizes;
@@ -100,6 +101,8 @@ struct Logged {
     /// The last of its cluster times, or 0.
     time: u64,
     end: u64,
+    /// When it was given its timestamp.
+    era: u64,
 }
 
 /// The place in the history of the commit that comes next.
@@ -149,7 +152,7 @@ impl Committer {
         if !txn.has_writes() {
             let seen = txn.snapshot_timestamp();
             // What it has read at the newest state is told once others may see it.
-            self.wait_visible(txn, seen.0)?;
+            self.wait_visible(txn, (seen.0, txn.seen().era))?;
             published(seen);
             drop(txn.holder.take());
             let durable = match durability {
@@ -161,13 +164,13 @@ impl Committer {
         }
         let held_back = self.snapshots.holds_back();
         let mut published = Some(published);
-        let Logged { timestamp, time, end } = self.write(txn, |timestamp| {
+        let Logged { timestamp, time, end, era } = self.write(txn, |timestamp| {
             if !held_back && let Some(published) = published.take() {
                 published(timestamp);
             }
         })?;
         if held_back {
-            self.wait_visible(txn, timestamp)?;
+            self.wait_visible(txn, (timestamp, era))?;
             if let Some(published) = published {
                 published(Timestamp(timestamp));
             }
@@ -177,12 +180,12 @@ impl Committer {
         Ok(Committed::new(timestamp, time, durable))
     }
 
-    /// Returns when a commit is visible.
-    fn wait_visible(&self, txn: &EngineTxn, timestamp: u64) -> Result<()> {
-        if self.snapshots.visible().get() >= timestamp {
+    /// Returns when a commit of an era is visible.
+    fn wait_visible(&self, txn: &EngineTxn, (timestamp, era): (u64, u64)) -> Result<()> {
+        if !self.snapshots.holds_back() {
             return Ok(());
         }
-        Submitted::of(txn.handle(), timestamp, 0, 0).wait()
+        Submitted::of(txn.handle(), (timestamp, era), 0, 0).wait()
     }
 
     /// As [`Committer::commit`], without waiting until it is visible or on disk.
@@ -191,12 +194,12 @@ impl Committer {
             return Err(Error::Interrupted);
         }
         if !txn.has_writes() {
-            let seen = txn.snapshot_timestamp().0;
+            let seen = txn.seen();
             drop(txn.holder.take());
-            return Ok(Submitted::of(txn.handle(), seen, 0, 0));
+            return Ok(Submitted::of(txn.handle(), (seen.timestamp, seen.era), 0, 0));
         }
-        let Logged { timestamp, time, end } = self.write(txn, |_| {})?;
-        Ok(Submitted::of(txn.handle(), timestamp, time, end))
+        let Logged { timestamp, time, end, era } = self.write(txn, |_| {})?;
+        Ok(Submitted::of(txn.handle(), (timestamp, era), time, end))
     }
 
     /// Commits became visible that were complete before.
@@ -233,7 +236,7 @@ impl Committer {
         let logged = match logged {
             Ok(logged) => logged,
             Err(error) => {
-                self.abandon_chunks(txn.id(), chunks.as_ref());
+                self.abandon_chunks(txn, chunks.as_ref());
                 return Err(error);
             }
         };
@@ -291,12 +294,12 @@ impl Committer {
             });
             let head = records::chunk_head(txn.id(), chunks.count, self.history.is_some());
             let bytes = encoder.take();
-            self.append(&[&head, &bytes])?;
+            self.append(txn.era(), &[&head, &bytes])?;
             chunks.count += 1;
             Ok(())
         });
         if let Err(error) = written {
-            self.abandon_chunks(txn.id(), chunks.as_ref());
+            self.abandon_chunks(txn, chunks.as_ref());
             return Err(error);
         }
         Ok((encoder.take(), chunks, copy))
@@ -346,25 +349,45 @@ impl Committer {
         Ok(())
     }
 
-    /// Appends a record that has no timestamp. Where commits are held back it has its place in an entry.
-    fn append(&self, pieces: &[&[u8]]) -> Result<()> {
-        if self.snapshots.holds_back() {
-            self.append_in_order(pieces, |order, position, _| order.open.append(position, pieces))
-        } else {
-            self.log.append(pieces).map(drop)
+    /// Appends a record that has no timestamp, of a transaction that began in an era. Where commits are held
+    /// back it has its place in an entry.
+    fn append(&self, era: u64, pieces: &[&[u8]]) -> Result<()> {
+        if !self.snapshots.holds_back() {
+            return self.log.append(pieces).map(drop);
         }
+        let leads = |order: &CommitOrder| self.check_leads(order, era);
+        self.append_in_order(pieces, leads, |order, position, end| {
+            self.take_in(order, (position, end), pieces);
+        })
     }
 
-    /// Appends a record under the lock that orders commits, and calls `done` with the places where it begins
-    /// and ends.
+    /// Takes a record that is in the log into what is open.
+    pub(crate) fn take_in(&self, order: &mut CommitOrder, place: (u64, u64), pieces: &[&[u8]]) {
+        let newest = (order.newest, order.time);
+        order.open.append(&NewRecord { place, pieces, newest, joins: false });
+        self.log.set_entry_bytes(order.open.memory_bytes());
+    }
+
+    /// Fails where a transaction that began in `era` may not write: another leader may have written since.
+    fn check_leads(&self, order: &CommitOrder, era: u64) -> Result<()> {
+        if order.refuses_writes || self.snapshots.era() != era {
+            return Err(Error::NotLeader);
+        }
+        Ok(())
+    }
+
+    /// Appends a record under the lock that orders commits, where `may` says so, and calls `done` with the
+    /// places where it begins and ends.
     pub(crate) fn append_in_order<T>(
         &self,
         pieces: &[&[u8]],
+        may: impl Fn(&CommitOrder) -> Result<()>,
         done: impl FnOnce(&mut CommitOrder, u64, u64) -> T,
     ) -> Result<T> {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         loop {
             let mut order = self.order.lock();
+            may(&order)?;
             let appended = self.log.wal().try_append(pieces, Priority::Ordinary);
             if let Some(end) = self.health.check(appended)? {
                 let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
@@ -388,8 +411,12 @@ impl Committer {
     ) -> Result<Logged> {
         let id = txn.id();
         let count = chunks.map_or(0, |chunks| chunks.count);
+        let held_back = self.snapshots.holds_back();
         let (mut order, timestamp, place, len, end) = loop {
             let order = self.order.lock();
+            if held_back {
+                self.check_leads(&order, txn.era())?;
+            }
             let timestamp = order.newest + 1;
             let place = self.history.as_deref().map(|history| place(history, &order, txn, chunks));
             let head = records::commit_head(id, timestamp, count, place);
@@ -405,12 +432,6 @@ impl Committer {
             self.health.check(self.log.wal().make_room(len, priority))?;
         };
         let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
-        if self.snapshots.holds_back() {
-            // Positions are of this log alone.
-            let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
-            let head = records::commit_head(id, timestamp, count, sent);
-            order.open.append(position, &[head.bytes(), tail]);
-        }
         order.newest = timestamp;
         let mut time = 0;
         if let (Some(history), Some(place)) = (&self.history, place) {
@@ -422,6 +443,12 @@ impl Committer {
                 order.next_history_point = history.committed(&place, count, position);
             }
         }
+        if held_back {
+            // Positions are of this log alone.
+            let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
+            let head = records::commit_head(id, timestamp, count, sent);
+            self.take_in(&mut order, (position, end), &[head.bytes(), tail]);
+        }
         if chunks.is_some() || position >= order.next_point {
             let mut needed = self.log.needed.lock();
             order.next_point = needed.commit(timestamp, position);
@@ -431,15 +458,15 @@ impl Committer {
         }
         drop(order);
         self.log.grew(end);
-        Ok(Logged { timestamp, time, end })
+        Ok(Logged { timestamp, time, end, era: txn.era() })
     }
 
     /// The transaction will not commit: its chunks need not be kept.
-    fn abandon_chunks(&self, txn: u64, chunks: Option<&Chunks>) {
+    fn abandon_chunks(&self, txn: &EngineTxn, chunks: Option<&Chunks>) {
         if let Some(chunks) = chunks {
-            self.log.needed.lock().chunks_end(txn, chunks.position, None);
+            self.log.needed.lock().chunks_end(txn.id(), chunks.position, None);
             // Only saves memory in a recovery; without it the chunks still count for nothing.
-            let _told = self.append(&[&records::abort_record(txn)]);
+            let _told = self.append(txn.era(), &[&records::abort_record(txn.id())]);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
-use crate::submitted::Submitted;
+use crate::submitted::{Seen, Submitted};
 use crate::txn::EngineTxn;
 use crate::{
     Complete, DictionaryId, DictionaryOptions, Error, Result, TxnOptions, Visible, recovery,
@@ -157,26 +157,15 @@ impl Engine {
     /// # Errors
     /// The entry is not known, or the engine shows every complete commit.
     pub fn committed_entry(&self, index: u64) -> Result<()> {
-        let id = {
-            let mut order = self.environment().commits.order.lock();
-            let id = order.entries.id_of(index);
-            if id.is_some() {
-                order.entries.commit(index);
-            }
-            id
-        };
-        let Some(id) = id else {
-            return Err(Error::InvalidOption(format!("entry {index} is not known")));
-        };
-        self.environment().committed(id.timestamp)
+        self.environment().committed_entry(index, None)
     }
 
-    /// Returns once readers see this commit: what a statement answers that has read it before they did.
+    /// Returns once readers see this state: what a statement answers that has read it before they did.
     ///
     /// # Errors
     /// As [`crate::Submitted::wait`].
-    pub fn wait_visible(&self, timestamp: crate::Timestamp) -> Result<()> {
-        Submitted::of(self.0.handles.mine(), timestamp.0, 0, 0).wait()
+    pub fn wait_visible(&self, seen: Seen) -> Result<()> {
+        Submitted::of(self.0.handles.mine(), (seen.timestamp, seen.era), 0, 0).wait()
     }
 
     /// The history, where one is kept.

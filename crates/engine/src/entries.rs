@@ -1,18 +1,23 @@
-//! The entries of a set's log that this member's log holds, and what is not closed by one yet.
+//! The entries of a set's log that this member's log holds.
 //!
-//! Always true: indexes ascend by one; an entry's records stand together, right before its own record. Of
-//! what an entry holds nothing is here: it is read from the log.
+//! Always true: indexes ascend by one; an entry's records stand before its own record, in the order of entries,
+//! and none of another entry is among them; records of entries themselves may be. Of what an entry holds
+//! nothing is here: it is read from the log.
 
-use crate::records::EntryHead;
+use crate::open_records::GatheredRecords;
+use crate::records::{EntryHead, EntryKind};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// An entry, and where it stands in this member's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) head: EntryHead,
-    /// Its first record, where that is known: at a start the log may be read from the middle of it.
-    pub(crate) start: Option<u64>,
-    /// Behind its records: its own record.
+    /// Its first record; its own one where it has none.
+    pub(crate) start: u64,
+    /// Behind the last of its records.
+    pub(crate) until: u64,
+    /// Its own record.
     pub(crate) end: u64,
     /// Behind its own record.
     pub(crate) behind: u64,
@@ -31,33 +36,18 @@ pub struct EntryId {
     pub time: u64,
 }
 
+impl EntryId {
+    /// What the next entry says of its records where it has none.
+    pub(crate) fn without_records(&self) -> GatheredRecords {
+        let (last_timestamp, last_time) = (self.timestamp, self.time);
+        GatheredRecords { last_timestamp, last_time, bytes: 0, checksum: 0 }
+    }
+}
+
 impl From<&EntryHead> for EntryId {
     fn from(head: &EntryHead) -> Self {
         let EntryHead { index, term, last_timestamp, last_time, .. } = *head;
         Self { index, term, timestamp: last_timestamp, time: last_time }
-    }
-}
-
-/// The records since the last entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct OpenEntry {
-    /// The first one, where there is one.
-    pub(crate) start: Option<u64>,
-    pub(crate) bytes: u64,
-    pub(crate) checksum: u32,
-}
-
-impl OpenEntry {
-    /// A record was appended at a position. Its bytes are those that members send to each other.
-    pub(crate) fn append(&mut self, position: u64, pieces: &[&[u8]]) {
-        self.start.get_or_insert(position);
-        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.checksum = crc32c::crc32c_append(self.checksum, &len.to_le_bytes());
-        for piece in pieces {
-            self.checksum = crc32c::crc32c_append(self.checksum, piece);
-        }
-        self.bytes = self.bytes.saturating_add(4 + u64::from(len));
     }
 }
 
@@ -69,11 +59,14 @@ pub(crate) struct Entries {
     list: VecDeque<Entry>,
     /// Entries up to here are known to be committed.
     committed: u64,
+    /// The configurations that count behind entries, as they were told: the last at or before `before`, and
+    /// those since.
+    configurations: VecDeque<(u64, Arc<[u8]>)>,
 }
 
 impl Entries {
     pub(crate) fn behind(before: EntryId) -> Self {
-        Self { before, list: VecDeque::new(), committed: before.index }
+        Self { before, committed: before.index, ..Self::default() }
     }
 
     /// The last one.
@@ -101,11 +94,9 @@ impl Entries {
         self.get(index).map(|entry| EntryId::from(&entry.head))
     }
 
-    /// The newest entry all of whose commits are at or below `timestamp`.
-    pub(crate) fn last_up_to(&self, timestamp: u64) -> EntryId {
-        let behind = self.list.partition_point(|entry| entry.head.last_timestamp <= timestamp);
-        let last = behind.checked_sub(1).and_then(|at| self.list.get(at));
-        last.map_or(self.before, |last| EntryId::from(&last.head))
+    /// The last one that is known to be committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
     }
 
     /// Entries up to this one are committed.
@@ -113,18 +104,61 @@ impl Entries {
         self.committed = self.committed.max(index);
     }
 
-    /// The newest entry that is surely committed where commits up to `timestamp` are: entries without
-    /// commits behind it need not be. And where the records begin that it does not close.
-    pub(crate) fn surely_committed(&self, timestamp: u64, open: &OpenEntry) -> (EntryId, u64) {
+    /// The newest entry that is surely committed where commits up to `timestamp` are (entries without commits
+    /// behind it need not be), and for which the configuration is known. And where the records begin that it
+    /// does not close, if there are any.
+    pub(crate) fn surely_committed(&self, timestamp: u64) -> (EntryId, Option<u64>) {
         let behind = self.list.partition_point(|entry| entry.head.last_timestamp <= timestamp);
         let has_commits = |head: &EntryHead| head.first_timestamp <= head.last_timestamp;
         let is_sure =
             |entry: &Entry| entry.head.index <= self.committed || has_commits(&entry.head);
-        let count = self.list.iter().take(behind).rposition(is_sure).map_or(0, |at| at + 1);
+        let mut count = self.list.iter().take(behind).rposition(is_sure).map_or(0, |at| at + 1);
+        let mut changes = self.list.iter().take(count).enumerate().rev();
+        while let Some((at, change)) =
+            changes.find(|(_, entry)| entry.head.kind == EntryKind::Configuration)
+        {
+            let last = self.list.get(count.saturating_sub(1)).map_or(0, |last| last.head.index);
+            if self.configurations.iter().any(|(told, _)| (change.head.index..=last).contains(told))
+            {
+                break;
+            }
+            // What it has changed is not known: up to before it, it is.
+            count = at;
+        }
         let last = count.checked_sub(1).and_then(|at| self.list.get(at));
-        let next = self.list.get(count).map(|next| next.start.unwrap_or(next.end));
-        let next = next.unwrap_or(u64::MAX).min(open.start.unwrap_or(u64::MAX));
+        let next = self.list.iter().skip(count).map(|entry| entry.start).min();
         (last.map_or(self.before, |last| EntryId::from(&last.head)), next)
+    }
+
+    /// Where the records begin of entries from `index` on. One without records begins with its own, behind
+    /// which those of the next one need not stand.
+    pub(crate) fn records_from(&self, index: u64) -> Option<u64> {
+        let list = self.list.iter().filter(|entry| entry.head.index >= index);
+        list.map(|entry| entry.start).min()
+    }
+
+    /// This configuration counts behind the entry `index`. What counted before the first entry is forgotten
+    /// where a later one will do.
+    pub(crate) fn configure(&mut self, index: u64, configuration: Arc<[u8]>) {
+        if configuration.is_empty()
+            || self.configurations.back().is_some_and(|(told, _)| *told >= index)
+        {
+            return;
+        }
+        self.configurations.push_back((index, configuration));
+        self.forget_configurations();
+    }
+
+    /// The configuration that counts behind an entry, where it was told since the last change up to there.
+    /// And with which entry.
+    pub(crate) fn configuration_at(&self, index: u64) -> Option<(u64, Arc<[u8]>)> {
+        self.configurations.iter().rev().find(|(told, _)| *told <= index).cloned()
+    }
+
+    fn forget_configurations(&mut self) {
+        while self.configurations.get(1).is_some_and(|(next, _)| *next <= self.before.index) {
+            self.configurations.pop_front();
+        }
     }
 
     /// One more; false where it does not follow.
@@ -149,12 +183,13 @@ impl Entries {
     /// The log begins at `position` now: entries whose records are gone are no longer known.
     pub(crate) fn trim(&mut self, position: u64) {
         while let Some(first) = self.list.front()
-            && first.start.is_none_or(|start| start < position)
+            && first.start < position
             && self.list.len() > 1
         {
             self.before = EntryId::from(&first.head);
             self.list.pop_front();
         }
+        self.forget_configurations();
     }
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
@@ -165,7 +200,6 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::EntryKind;
 
     fn entry(index: u64, (first, last): (u64, u64)) -> Entry {
         let head = EntryHead {
@@ -180,7 +214,7 @@ mod tests {
             checksum: 0,
         };
         let start = index * 100;
-        Entry { head, start: Some(start), end: start + 50, behind: start + 60 }
+        Entry { head, start, until: start + 50, end: start + 50, behind: start + 60 }
     }
 
     fn entries() -> Entries {
@@ -195,24 +229,62 @@ mod tests {
 
     #[test]
     fn entries_without_commits_are_not_surely_committed() {
-        let none = OpenEntry::default();
-        let open = OpenEntry { start: Some(870), ..OpenEntry::default() };
-        for (committed, timestamp, open, index, next) in [
-            (0, 44, none, 4, 500),
-            (0, 45, none, 5, 600),
-            (6, 45, none, 6, 700),
-            (0, 49, none, 7, 800),
-            (7, 60, none, 7, 800),
-            (8, 49, none, 8, u64::MAX),
-            (8, 49, open, 8, 870),
+        for (committed, timestamp, index, next) in [
+            (0, 44, 4, Some(500)),
+            (0, 45, 5, Some(600)),
+            (6, 45, 6, Some(700)),
+            (0, 49, 7, Some(800)),
+            (7, 60, 7, Some(800)),
+            (8, 49, 8, None),
             // What is committed and not visible yet is in no checkpoint.
-            (8, 45, none, 6, 700),
+            (8, 45, 6, Some(700)),
         ] {
             let mut entries = entries();
             entries.commit(committed);
-            let (sure, from) = entries.surely_committed(timestamp, &open);
+            let (sure, from) = entries.surely_committed(timestamp);
             assert_eq!((sure.index, from), (index, next), "{committed}, {timestamp}");
         }
+    }
+
+    #[test]
+    fn a_checkpoint_names_no_entry_whose_configuration_is_not_known() {
+        let told = |indexes: &[u64]| {
+            let mut entries = entries();
+            for at in [1, 3] {
+                entries.list[at].head.kind = EntryKind::Configuration;
+            }
+            entries.commit(8);
+            for index in indexes {
+                entries.configure(*index, index.to_le_bytes().as_slice().into());
+            }
+            let sure = entries.surely_committed(49).0.index;
+            let known = entries.configuration_at(sure).map(|(_, known)| known[0]);
+            (sure, known)
+        };
+        assert_eq!(told(&[4]), (5, Some(4)));
+        assert_eq!(told(&[4, 6]), (7, Some(6)));
+        assert_eq!(told(&[4, 7]), (7, Some(7)));
+        assert_eq!(told(&[4, 8]), (8, Some(8)), "one behind both will do");
+        assert_eq!(told(&[4, 6, 8]), (8, Some(8)));
+        let mut entries = entries();
+        entries.configure(4, (*b"old").into());
+        entries.configure(6, (*b"new").into());
+        entries.trim(750);
+        assert_eq!(entries.configuration_at(6), Some((6, (*b"new").into())));
+        assert_eq!(entries.configurations.len(), 1);
+    }
+
+    #[test]
+    fn records_of_an_entry_may_stand_before_the_one_before_it() {
+        let mut entries = entries();
+        entries.list[3].start = 650;
+        assert_eq!(entries.surely_committed(45), (entries.id_of(5).unwrap(), Some(600)));
+        entries.commit(6);
+        assert_eq!(entries.surely_committed(45).1, Some(650));
+        assert_eq!(
+            [7, 8, 9].map(|index| entries.records_from(index)),
+            [Some(650), Some(650), None]
+        );
     }
 
     #[test]
@@ -223,6 +295,5 @@ mod tests {
         assert!(entries.get(7).is_none());
         entries.trim(650);
         assert_eq!((entries.before().index, entries.id_of(5).map(|id| id.index)), (5, Some(5)));
-        assert_eq!(entries.last_up_to(45).index, 6);
     }
 }

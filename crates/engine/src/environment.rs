@@ -23,6 +23,7 @@ use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
 use crate::maintenance::{FreeSpace, LogWriter, Maintenance, Pruning};
 use crate::memory::WriteBudget;
+use crate::open_records::OpenRecords;
 use crate::schedule::{Parts, Scheduler, Threads};
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
@@ -41,6 +42,11 @@ use telemetry::Registry;
 /// What one transaction tells readers of the history takes at most one part in so many of the cache's
 /// bound, or the longest note.
 const NOTES_SHARE: u64 = 4;
+
+/// The records of a member's newest entries are kept in memory up to one part in so many of the cache's bound.
+/// And up to so many bytes.
+const KEPT_SHARE: u64 = 32;
+const MOST_KEPT: u64 = 16 << 20;
 
 pub(crate) struct Environment {
     pub(crate) os: Os,
@@ -102,6 +108,8 @@ impl Environment {
         let live = Arc::new(LiveTxns::new(Arc::clone(clock)));
         let times = options.history.map(|_| Arc::new(Times::new(&snapshots, clock)));
         let order: Arc<Padded<Mutex<CommitOrder>>> = Arc::default();
+        order.lock().open =
+            OpenRecords::new(sizes.entry_bytes, (options.cache_size / KEPT_SHARE).min(MOST_KEPT));
         let log = Log::new(segment_bytes, times.clone(), &cache, clock, &health, &counters);
         let log = Arc::new(Padded(log));
         let history = options.history.zip(times).map(|(kept, times)| {

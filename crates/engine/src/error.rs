@@ -64,6 +64,10 @@ pub enum Error {
     /// Another member's commits have taken the place of this one: nobody has seen it, nobody will.
     #[error("the commit was overwritten")]
     Overwritten,
+    /// The transaction writes, and this member does not lead its set, or did not all the time since the
+    /// transaction began.
+    #[error("this member does not lead its set")]
+    NotLeader,
     /// The history does not reach back to the time that was asked for, or no longer does.
     #[error("the history no longer reaches back to the time that was asked for")]
     HistoryLost,

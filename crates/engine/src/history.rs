@@ -185,7 +185,7 @@ impl History {
     }
 
     /// Whether a record counts for nothing.
-    fn is_void(&self, position: u64) -> bool {
+    pub(crate) fn is_void(&self, position: u64) -> bool {
         self.voids.lock().has(position)
     }
 

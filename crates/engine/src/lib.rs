@@ -23,7 +23,6 @@ mod engine;
 mod entries;
 mod environment;
 mod error;
-mod forget;
 pub mod format;
 mod handle;
 mod health;
@@ -35,6 +34,7 @@ mod log;
 mod maintenance;
 mod members;
 mod memory;
+mod open_records;
 mod options;
 mod records;
 mod recovery;
@@ -73,7 +73,8 @@ pub use history::{
 };
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};
-pub use members::{EntryBounds, MAX_ENTRY_BYTES};
+pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
+pub use open_records::GatheredRecords;
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,
 };
@@ -85,7 +86,7 @@ pub use snapshot::Snapshot;
 pub use snapshots::CommitState;
 pub use sorter::{Sorted, Sorter};
 pub use stats::{Pages, Stats};
-pub use submitted::Submitted;
+pub use submitted::{Seen, Submitted};
 pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_VALUE_BYTES, Savepoint};
 pub use types::{Committed, Timestamp, Value};
 pub use watermarks::{Complete, Visible};

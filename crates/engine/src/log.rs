@@ -82,11 +82,11 @@ impl Needed {
         self.chunked.insert((position, txn), OPEN);
     }
 
-    /// It committed at `ts`, or (`None`) it never will.
+    /// It committed at `ts`, or (`None`) it never will. That may be known before, of chunks that are void.
     pub(crate) fn chunks_end(&mut self, txn: u64, position: u64, ts: Option<u64>) {
         let before = match ts {
             Some(ts) => self.chunked.insert((position, txn), ts),
-            None => self.chunked.remove(&(position, txn)),
+            None => self.chunked.remove(&(position, txn)).or(Some(OPEN)),
         };
         debug_assert_eq!(before, Some(OPEN), "chunks end once, where they began");
     }
@@ -120,12 +120,20 @@ impl Needed {
     }
 
     /// Commits above `ts`, and chunks at or behind `from`, are void; others will come under their
-    /// timestamps.
-    pub(crate) fn forget_after(&mut self, ts: u64, from: u64) {
+    /// timestamps. Answers the transactions whose first chunk stays and whose commit does not, which may come
+    /// again: with the position of that chunk.
+    pub(crate) fn forget_after(&mut self, ts: u64, from: u64) -> Vec<(u64, u64)> {
         let stay = self.points.partition_point(|(point, _)| *point <= ts);
         self.points.truncate(stay);
-        self.chunked
-            .retain(|(position, _), commit| *commit <= ts || (*commit == OPEN && *position < from));
+        self.chunked.retain(|(position, _), commit| *commit <= ts || *position < from);
+        let mut open = Vec::new();
+        for ((position, txn), commit) in &mut self.chunked {
+            if *commit > ts && *commit != OPEN {
+                *commit = OPEN;
+                open.push((*txn, *position));
+            }
+        }
+        open
     }
 
     /// Everything up to `flushed` is in the trees: where the log may now begin.
@@ -182,6 +190,8 @@ pub(crate) struct Log {
     redo_from: AtomicU64,
     /// Bytes of memory that the history's index takes.
     index_bytes: AtomicU64,
+    /// Bytes of memory that a member's newest entries take.
+    entry_bytes: AtomicU64,
     /// Where records ended at the last flush.
     seen_end: AtomicU64,
     /// The memory of the log's buffers that the cache was told of last.
@@ -208,6 +218,7 @@ impl Log {
             times,
             redo_from: AtomicU64::new(0),
             index_bytes: AtomicU64::new(0),
+            entry_bytes: AtomicU64::new(0),
             seen_end: AtomicU64::new(0),
             told_memory: AtomicU64::new(0),
             cache: Arc::clone(cache),
@@ -279,6 +290,11 @@ impl Log {
         self.index_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// A member's newest entries take so much memory.
+    pub(crate) fn set_entry_bytes(&self, bytes: u64) {
+        self.entry_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// It has grown to `end`: much of it in memory is written out before it fills the buffer.
     pub(crate) fn grew(&self, end: u64) {
         if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY_BYTES {
@@ -289,7 +305,9 @@ impl Log {
 
     /// Counts the log's buffers into the cache's bound. They grow and shrink seldom.
     fn count_memory(&self) {
-        let bytes = self.wal().memory_bytes() + self.index_bytes.load(Ordering::Relaxed);
+        let kept = &[&self.index_bytes, &self.entry_bytes];
+        let kept: u64 = kept.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        let bytes = self.wal().memory_bytes() + kept;
         if self.told_memory.load(Ordering::Relaxed) != bytes {
             self.told_memory.store(bytes, Ordering::Relaxed);
             self.cache.sample(Part::Log, bytes);
@@ -368,10 +386,14 @@ mod tests {
         let mut needed = needed();
         needed.chunk(77, 3 * POINT_BYTES);
         needed.chunks_end(77, 3 * POINT_BYTES, Some(8));
-        needed.forget_after(6, 7 * POINT_BYTES);
+        needed.chunk(78, 7 * POINT_BYTES);
+        assert_eq!(needed.forget_after(6, 7 * POINT_BYTES), [(77, 3 * POINT_BYTES)]);
         assert_eq!(needed.position_after(6), 7 * POINT_BYTES);
         needed.commit(7, 20 * POINT_BYTES);
         assert_eq!(needed.position_after(7), 20 * POINT_BYTES);
+        assert_eq!(needed.forget(6), 3 * POINT_BYTES, "its commit may come again");
+        needed.chunks_end(77, 3 * POINT_BYTES, None);
+        needed.chunks_end(78, 7 * POINT_BYTES, None);
         assert_eq!(needed.forget(6), 20 * POINT_BYTES, "void chunks keep nothing");
     }
 

@@ -6,18 +6,26 @@
 //! 2. What a follower appends is checked first: its checksum, its order, each record. Where any of it cannot
 //!    be, nothing is appended.
 //! 3. None of it makes a commit visible: [`Engine::committed`] does.
+//! 4. A leader's clients commit while its entries are made: what is gathered takes no more records, and is
+//!    closed later, in the same order.
 //!
 //! The bytes of an entry are its records, each behind its length as u32, without positions of chunks, which
 //! are of one log only.
 
 mod apply;
+mod commits;
+mod forget;
+
+pub use commits::CommitStep;
 
 use crate::commit_order::CommitOrder;
-use crate::entries::{Entry, EntryId, OpenEntry};
+use crate::entries::{Entries, Entry, EntryId};
 use crate::environment::Environment;
+use crate::open_records::{GatheredRecords, Part};
 use crate::records::{self, EntryHead, EntryKind, Record};
-use crate::{Engine, Error, Result, Timestamp};
+use crate::{Engine, Error, Result};
 use std::borrow::Cow;
+use std::sync::Arc;
 use wal::LiveReader;
 
 /// The longest entry that is appended or read as one.
@@ -35,9 +43,27 @@ pub struct EntryBounds {
 }
 
 impl Engine {
-    /// Closes what was appended since the last entry by an entry, which is in the log then, and on disk after
-    /// [`Engine::sync`]. `None` for [`EntryKind::Records`] where there is nothing. `committed` is the index
-    /// that is known to be committed; a configuration has bytes, other entries have none.
+    /// Describes the next records of clients that no entry has and that were not gathered, some MiB of them at
+    /// most unless it is one longer record; `None` where there are none. They are closed by an entry later on;
+    /// what comes meanwhile is not among them.
+    pub fn gather(&self) -> Option<GatheredRecords> {
+        self.environment().commits.order.lock().open.gather()
+    }
+
+    /// What was gathered and not closed is as if it had not been gathered.
+    pub fn ungather(&self) {
+        self.environment().commits.order.lock().open.ungather();
+    }
+
+    /// Bytes of clients' records that no entry has and that were not gathered.
+    pub fn open_bytes(&self) -> u64 {
+        self.environment().commits.order.lock().open.bytes()
+    }
+
+    /// Closes what was gathered first by an entry, or what would be gathered next; other kinds than
+    /// [`EntryKind::Records`] have none. The entry is in the log then, and on disk after [`Engine::sync`].
+    /// `None` for records where there are none. `committed` is the index that is known to be committed; a
+    /// configuration has bytes, other entries have none.
     ///
     /// # Errors
     /// The index does not follow, or the engine shows every complete commit.
@@ -49,6 +75,21 @@ impl Engine {
         committed: u64,
     ) -> Result<Option<EntryHead>> {
         self.environment().close_entry((term, index), kind, configuration, committed)
+    }
+
+    /// Whether these can be the records of an entry that ends with this commit, or the one before it where it
+    /// has none: where they come in their place, [`Engine::append_entry`] takes them.
+    pub fn check_entry_records(records: &[u8], last_timestamp: u64, last_time: u64) -> bool {
+        let commits = apply::commits_of(records);
+        commits.is_ok_and(|commits| {
+            commits.is_none_or(|commits| commits.last == (last_timestamp, last_time))
+        })
+    }
+
+    /// Whether memory has room for entries of a leader. Where it has not, they are to come later:
+    /// [`Engine::append_entry`] waits for nobody.
+    pub fn has_room_for_entries(&self) -> bool {
+        self.environment().schedule.has_room_for_entries()
     }
 
     /// Appends an entry of the leader: its records, then itself. Its commits are complete when this returns,
@@ -73,13 +114,82 @@ impl Engine {
         self.environment().read_entry(index)
     }
 
+    /// The records of an entry, as they are sent to other members. Those of the newest entries are in memory;
+    /// else it reads the disk, and may wait for it.
+    ///
+    /// # Errors
+    /// [`Error::HistoryLost`] where the log does not hold it.
+    pub fn entry_records(&self, index: u64) -> Result<Arc<[u8]>> {
+        let kept = {
+            let order = self.environment().commits.order.lock();
+            match order.entries.get(index) {
+                Some(entry) if entry.head.bytes == 0 => Some(Arc::default()),
+                _ => order.open.kept(index),
+            }
+        };
+        match kept {
+            Some(kept) => Ok(kept),
+            None => self.read_entry(index).map(|(_, _, records)| records.into()),
+        }
+    }
+
     /// Which entries there are.
     pub fn entries(&self) -> EntryBounds {
         let order = self.environment().commits.order.lock();
-        let last = order.entries.last();
-        let readable = order.entries.iter().find(|entry| entry.start.is_some());
-        let first_readable = readable.map_or(last.index + 1, |entry| entry.head.index);
-        EntryBounds { before: order.entries.before(), first_readable, last }
+        let (before, last) = (order.entries.before(), order.entries.last());
+        EntryBounds { before, first_readable: before.index + 1, last }
+    }
+
+    /// What is known of the entries behind `index`, as far as the log has them.
+    pub fn entry_heads(&self, index: u64) -> Vec<EntryHead> {
+        let order = self.environment().commits.order.lock();
+        let heads = order.entries.iter().map(|entry| entry.head);
+        heads.filter(|head| head.index > index).collect()
+    }
+
+    /// The last entry that is known to be committed.
+    pub fn committed_index(&self) -> u64 {
+        self.environment().commits.order.lock().entries.committed()
+    }
+
+    /// The configuration that was told as counting behind an entry, or behind one before it: see
+    /// [`Engine::configured`].
+    pub fn configuration_at(&self, index: u64) -> Option<Arc<[u8]>> {
+        let order = self.environment().commits.order.lock();
+        order.entries.configuration_at(index).map(|(_, told)| told)
+    }
+
+    /// As [`Engine::committed_entry`], where the configuration of the set changed with the entries up to this
+    /// one: `configuration` counts behind it. What it says is not looked at; checkpoints keep it, and name no
+    /// entry behind a change that was not told.
+    ///
+    /// # Errors
+    /// As [`Engine::committed_entry`].
+    pub fn configured(&self, index: u64, configuration: &[u8]) -> Result<()> {
+        self.environment().committed_entry(index, Some(configuration))
+    }
+
+    /// The set's log begins: all commits so far are of the entry `(term, index)` or before it, which is
+    /// committed, and `configuration` counts behind it. On disk when this returns.
+    ///
+    /// # Errors
+    /// There are entries already, or commits that are not visible.
+    pub fn begin_entries(&self, (term, index): (u64, u64), configuration: &[u8]) -> Result<()> {
+        self.environment().begin_entries((term, index), configuration)?;
+        self.checkpoint()
+    }
+
+    /// From now on no transaction commits, and those that are open never will: this member does not lead.
+    /// Those whose commit has its timestamp complete it.
+    pub fn refuse_writes(&self) {
+        let mut order = self.environment().commits.order.lock();
+        order.refuses_writes = true;
+        self.environment().snapshots.begin_era();
+    }
+
+    /// Transactions that begin from now on may commit: this member leads.
+    pub fn take_writes(&self) {
+        self.environment().commits.order.lock().refuses_writes = false;
     }
 
     /// Term and last commit of an entry that is known.
@@ -88,26 +198,20 @@ impl Engine {
     }
 
     /// Makes void all entries from `index` on, and what is not closed by one: consensus has others. Nobody
-    /// writes meanwhile, and nobody reads what is not visible. On disk when this returns.
+    /// writes meanwhile ([`Engine::refuse_writes`]); it waits for those whose commit is being completed. On
+    /// disk when this returns.
     ///
     /// # Errors
     /// The index is not known. [`Error::Stopped`] where commits that a majority has would be void: the set's
     /// promise was broken.
     pub fn cut(&self, index: u64) -> Result<()> {
-        let last = index.checked_sub(1).and_then(|last| self.entry(last));
-        let Some(last) = last else {
-            return Err(Error::InvalidOption(format!("entry {index} does not follow a known one")));
-        };
-        self.environment().forget_after(last.timestamp, index)
+        self.environment().forget_from(Some(index))
     }
 
-    /// Makes void all commits above `timestamp`, as [`Engine::cut`] does, where there are no entries.
-    pub fn forget_after(&self, timestamp: Timestamp) -> Result<()> {
-        let index = {
-            let order = self.environment().commits.order.lock();
-            order.entries.last_up_to(timestamp.0).index + 1
-        };
-        self.environment().forget_after(timestamp.0, index)
+    /// Makes void what no entry closes: this member leads no more. As [`Engine::cut`]; nothing is written
+    /// where nothing is open.
+    pub fn discard_open(&self) -> Result<()> {
+        self.environment().forget_from(None)
     }
 }
 
@@ -133,10 +237,15 @@ impl Environment {
         loop {
             let mut order = self.commits.order.lock();
             let last = order.entries.last();
-            let open = order.open;
-            if kind == EntryKind::Records && open.start.is_none() {
+            let is_records = kind == EntryKind::Records;
+            let part = order.open.first().filter(|_| is_records).map(|part| {
+                let Part { start, until, records, .. } = part;
+                (*start, *until, *records)
+            });
+            if is_records && part.is_none() {
                 return Ok(None);
             }
+            let records = part.map_or(last.without_records(), |(_, _, records)| records);
             if index != last.index + 1 || term < last.term {
                 let text = format!("entry {index} of term {term} follows {last:?}");
                 return Err(Error::InvalidOption(text));
@@ -146,22 +255,26 @@ impl Environment {
                 term,
                 kind,
                 first_timestamp: last.timestamp + 1,
-                last_timestamp: order.newest,
-                last_time: order.time,
+                last_timestamp: records.last_timestamp,
+                last_time: records.last_time,
                 committed,
-                bytes: open.bytes,
-                checksum: open.checksum,
+                bytes: records.bytes,
+                checksum: records.checksum,
             };
             let record = records::entry_record(&head, configuration);
             let priority = wal::Priority::Ordinary;
             let appended = self.log.wal().try_append(&[&record], priority);
             if let Some(behind) = self.health.check(appended)? {
                 let end = behind - wal::format::frame_bytes(record.len()) as u64;
-                let start = Some(open.start.unwrap_or(end));
-                order.open = OpenEntry::default();
-                let follows = order.entries.push(Entry { head, start, end, behind });
+                let (start, until) = part.map_or((end, end), |(start, until, _)| (start, until));
+                if is_records {
+                    order.open.close(index);
+                }
+                let follows = order.entries.push(Entry { head, start, until, end, behind });
                 debug_assert!(follows, "entries follow each other");
-                self.after_fence(&mut order, kind);
+                after_fence(&mut order, &head);
+                drop(order);
+                self.log.grew(behind);
                 return Ok(Some(head));
             }
             drop(order);
@@ -169,14 +282,42 @@ impl Environment {
         }
     }
 
-    /// With a new term, a transaction of another leader whose commit has not come yet will never be.
-    fn after_fence(&self, order: &mut CommitOrder, kind: EntryKind) {
-        if kind == EntryKind::Fence {
-            let mut needed = self.log.needed.lock();
-            for (txn, first) in std::mem::take(&mut order.chunked) {
-                needed.chunks_end(txn, first, None);
+    /// Entries up to `index` are committed; where one of them changed the configuration, this one counts.
+    pub(crate) fn committed_entry(&self, index: u64, configuration: Option<&[u8]>) -> Result<()> {
+        let id = {
+            let mut order = self.commits.order.lock();
+            let Some(id) = order.entries.id_of(index) else {
+                return Err(Error::InvalidOption(format!("entry {index} is not known")));
+            };
+            if let Some(configuration) = configuration {
+                order.entries.configure(index, configuration.into());
             }
+            order.entries.commit(index);
+            let mut needed = self.log.needed.lock();
+            order.chunked.retain(|txn, chunked| {
+                let is_void = chunked.fence.is_some_and(|fence| fence <= index);
+                if is_void {
+                    needed.chunks_end(*txn, chunked.first, None);
+                }
+                !is_void
+            });
+            id
+        };
+        self.committed(id.timestamp)
+    }
+
+    fn begin_entries(&self, (term, index): (u64, u64), configuration: &[u8]) -> Result<()> {
+        let mut order = self.commits.order.lock();
+        let all_visible = self.snapshots.visible().get() == order.newest;
+        if !self.snapshots.holds_back() || order.entries.last().index > 0 || !all_visible {
+            let text = "a set's log begins where nothing of one is, and all commits are visible";
+            return Err(Error::InvalidOption(text.to_owned()));
         }
+        let (timestamp, time) = (order.newest, order.time);
+        order.entries = Entries::behind(EntryId { index, term, timestamp, time });
+        order.entries.configure(index, configuration.into());
+        order.open.cut(0);
+        Ok(())
     }
 
     fn read_entry(&self, index: u64) -> Result<(EntryHead, Vec<u8>, Vec<u8>)> {
@@ -186,7 +327,7 @@ impl Environment {
             order.entries.trim(wal.first_lsn());
             order.entries.get(index).copied()
         };
-        let Some(Entry { head, start: Some(start), end, behind }) = found else {
+        let Some(Entry { head, start, until, end, behind }) = found else {
             return Err(Error::HistoryLost);
         };
         if head.bytes > MAX_ENTRY_BYTES {
@@ -206,8 +347,8 @@ impl Environment {
                 }
                 break;
             }
-            // A part that was overwritten before the rest was closed.
-            if self.is_void(record.lsn) {
+            // Entries before it may be closed among its records or behind them, later ones begin there.
+            if record.lsn >= until || matches!(decoded, Record::Entry { .. }) {
                 continue;
             }
             let sent = records::without_position(&decoded);
@@ -221,6 +362,15 @@ impl Environment {
             return Err(Error::in_record(start, text));
         }
         Ok((head, configuration, bytes))
+    }
+}
+
+/// With a new term, a transaction of another leader whose commit has not come yet will never be.
+fn after_fence(order: &mut CommitOrder, head: &EntryHead) {
+    if head.kind == EntryKind::Fence {
+        for chunked in order.chunked.values_mut() {
+            chunked.fence.get_or_insert(head.index);
+        }
     }
 }
 

@@ -17,11 +17,12 @@ mod scan;
 mod workers;
 
 use crate::checkpoint::CheckpointRoot;
+use crate::commit_order::Chunked;
 use crate::dictionary::Dictionary;
 use crate::entries::{Entries, EntryId};
 use crate::environment::Environment;
 use crate::history::Voids;
-use crate::records::{self, Cut, HistoryHead, Operation, Operations, Record};
+use crate::records::{self, Cut, EntryKind, HistoryHead, Operation, Operations, Record};
 use crate::settings::PlantedBug;
 use crate::times::Place;
 use crate::{Background, Error, Result, Showing};
@@ -72,6 +73,8 @@ struct Redo<'a> {
     flushed: BTreeMap<u64, u64>,
     /// Transactions whose commit record has not come yet: positions of their chunks.
     chunks: BTreeMap<u64, Vec<u64>>,
+    /// Of those, the first entry of a later term, if one has come.
+    fences: BTreeMap<u64, u64>,
     newest: u64,
     /// No commit so far has a later cluster time.
     time: u64,
@@ -120,13 +123,15 @@ pub(crate) fn recover(
     let showing = environment.options.showing;
     let mut looked_at = LogScan::default();
     if showing == Showing::Committed || root.member.is_some() || image.is_none() {
-        let member = root.member.clone();
-        let voids = member.as_ref().map_or(Vec::new(), |member| member.voids.clone());
         let mut again = log.again();
         if let Some(image) = image {
             again.seek(image.lsn)?;
         }
-        looked_at = scan(&mut again, member.map(|member| member.entry), voids)?;
+        looked_at = scan(&mut again, root.member.as_ref())?;
+        if let Some(member) = &root.member {
+            let (index, told) = (member.configured, member.configuration.as_slice());
+            looked_at.entries.configure(index, told.into());
+        }
     }
     let LogScan { entries, mut voids, committed, open, is_member } = looked_at;
     let dropped = open.filter(|_| is_member && showing == Showing::Committed);
@@ -158,6 +163,7 @@ pub(crate) fn recover(
         flushed,
         checkpoint: root.timestamp,
         chunks: BTreeMap::new(),
+        fences: BTreeMap::new(),
         first: true,
         dropping: false,
         voids,
@@ -190,8 +196,17 @@ pub(crate) fn recover(
         // Commits without a time came since: whoever has seen the last time has not seen them.
         time = time.saturating_add(1);
     }
+    let mut chunked = BTreeMap::new();
     for (txn, positions) in std::mem::take(&mut redo.chunks) {
-        environment.log.needed.lock().chunks_end(txn, positions[0], None);
+        let first = positions.first().copied().unwrap_or_default();
+        let fence = redo.fences.remove(&txn);
+        let is_over = fence.is_some_and(|fence| fence <= entries.committed());
+        if is_member && showing == Showing::Committed && !is_over {
+            // Its commit may come with another entry.
+            chunked.insert(txn, Chunked { first, fence });
+        } else {
+            environment.log.needed.lock().chunks_end(txn, first, None);
+        }
     }
     let all_visible = !redo.has_invisible;
     let mut voids = std::mem::take(&mut redo.voids);
@@ -209,6 +224,7 @@ pub(crate) fn recover(
     let last = {
         let mut order = environment.commits.order.lock();
         (order.newest, order.time) = (newest, time);
+        order.chunked = chunked;
         order.entries = if is_member {
             entries
         } else {
@@ -301,7 +317,14 @@ impl Redo<'_> {
                 self.forget_chunks(txn, None);
                 Ok(())
             }
-            Record::Entry { .. } => Ok(()),
+            Record::Entry { head, .. } => {
+                if head.kind == EntryKind::Fence {
+                    for txn in self.chunks.keys() {
+                        self.fences.entry(*txn).or_insert(head.index);
+                    }
+                }
+                Ok(())
+            }
             Record::Cut(cut) => {
                 // Those that were looked for are known; a log that was not looked at has none.
                 if self.voids.has(cut.from) {

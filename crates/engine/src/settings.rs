@@ -1,5 +1,6 @@
 //! How an engine is opened.
 
+use crate::open_records::PART_BYTES;
 use crate::{Error, HistoryOptions, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,6 +95,8 @@ pub struct Sizes {
     pub spill_bytes: u64,
     /// Bytes of operations in one log record; 0 is 1 MiB.
     pub chunk_bytes: usize,
+    /// Bytes of records in one entry of a set's log, unless it is one longer record; 0 is 4 MiB.
+    pub entry_bytes: u64,
     /// Bytes of log after which a checkpoint is due before its time, and which memtables may hold
     /// back: bounds what a recovery has to replay. 0 is chosen from the largest write budget
     /// and the disk.
@@ -183,6 +186,9 @@ impl Options {
         let most = (sizes.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
         default_to(&mut sizes.log_cap, log_cap(log_disk, most));
         default_to(&mut sizes.log_segment_bytes, log_file_bytes(log_disk));
+        if sizes.entry_bytes == 0 {
+            sizes.entry_bytes = PART_BYTES;
+        }
         if sizes.chunk_bytes == 0 {
             sizes.chunk_bytes = MIB as usize;
         }

@@ -174,9 +174,26 @@ impl Snapshots {
         self.held_back.as_ref().is_some_and(|held_back| held_back.settle(self.complete()))
     }
 
-    /// To be told when a commit becomes visible; `None` where it is.
-    pub(crate) fn until_visible(&self, timestamp: u64) -> Option<Arc<CommitWaiter>> {
-        self.held_back.as_ref().and_then(|held_back| held_back.wait_for(timestamp))
+    /// To be told when a commit that was given in an era becomes visible; `None` where it is.
+    pub(crate) fn until_visible(&self, timestamp: u64, era: u64) -> Option<Arc<CommitWaiter>> {
+        self.held_back.as_ref().and_then(|held_back| held_back.wait_for(timestamp, era))
+    }
+
+    /// The era: another one since each tail that was overwritten, and each time that writes were refused.
+    pub(crate) fn era(&self) -> u64 {
+        self.held_back.as_ref().map_or(0, |held_back| held_back.era())
+    }
+
+    /// Who has read so far commits nothing any more.
+    pub(crate) fn begin_era(&self) {
+        if let Some(held_back) = &self.held_back {
+            held_back.begin_era();
+        }
+    }
+
+    /// Returns when every commit up to here is complete; false where that never will be.
+    pub(crate) fn wait_complete(&self, timestamp: u64) -> bool {
+        self.wait_for(timestamp)
     }
 
     /// What is read now by who asks for this.
@@ -438,6 +455,8 @@ pub(crate) struct Pinned {
     is_past: bool,
     handle: Arc<EngineHandle>,
     registered: bool,
+    /// When it was taken, or before.
+    era: u64,
 }
 
 impl Pinned {
@@ -448,23 +467,28 @@ impl Pinned {
 
     /// The state as of now, of somebody who asks the lock table for this.
     pub(crate) fn watching(watch: Watch, handle: &Arc<EngineHandle>) -> Self {
+        // First: what it sees is of this era or a later one.
+        let era = handle.snapshots.era();
         let timestamp = handle.snapshots.register(watch, handle.stripe());
         debug_assert!(
             timestamp <= handle.snapshots.complete().get(),
             "only complete commits are seen"
         );
-        Self { timestamp, watch, is_past: false, handle: Arc::clone(handle), registered: true }
+        let handle = Arc::clone(handle);
+        Self { timestamp, watch, is_past: false, handle, registered: true, era }
     }
 
     /// A kept state; `None` where it is gone, or yet to come.
     pub(crate) fn past(handle: &Arc<EngineHandle>, timestamp: u64) -> Option<Self> {
         let snapshots = &handle.snapshots;
+        let era = snapshots.era();
         snapshots.kept_states.enter(timestamp, || snapshots.visible()).then(|| Self {
             timestamp,
             watch: Watch::Nothing,
             is_past: true,
             handle: Arc::clone(handle),
             registered: true,
+            era,
         })
     }
 
@@ -485,6 +509,11 @@ impl Pinned {
 
     pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
         &self.handle
+    }
+
+    /// When it was taken, or before.
+    pub(crate) fn era(&self) -> u64 {
+        self.era
     }
 
     /// Lets the versions go before its end; it must not be read at any more.

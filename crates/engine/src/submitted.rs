@@ -12,6 +12,21 @@ use std::time::Duration;
 /// How often who waits looks whether its operation goes on.
 const LOOK: Duration = Duration::from_millis(25);
 
+/// A state that a transaction has read: the newest commit in it. Where that is overwritten, another one has
+/// its number, which is not what was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub(crate) timestamp: u64,
+    pub(crate) era: u64,
+}
+
+impl Seen {
+    /// The newest commit in it.
+    pub fn timestamp(self) -> Timestamp {
+        Timestamp(self.timestamp)
+    }
+}
+
 /// A commit on its way to be visible. Dropping it changes nothing for the commit.
 #[must_use = "whether readers see the commit is in here"]
 pub struct Submitted {
@@ -24,10 +39,15 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// The commit `timestamp`, complete or to come, whose record ends at `end`.
-    pub(crate) fn of(handle: &Arc<EngineHandle>, timestamp: u64, time: u64, end: u64) -> Self {
+    /// The commit `timestamp` of an era, complete or to come, whose record ends at `end`.
+    pub(crate) fn of(
+        handle: &Arc<EngineHandle>,
+        (timestamp, era): (u64, u64),
+        time: u64,
+        end: u64,
+    ) -> Self {
         Self {
-            waiter: handle.snapshots.until_visible(timestamp),
+            waiter: handle.snapshots.until_visible(timestamp, era),
             handle: Arc::clone(handle),
             timestamp: Timestamp(timestamp),
             time,

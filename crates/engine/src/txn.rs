@@ -20,8 +20,8 @@ use crate::live::LiveTxn;
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
 use crate::{
-    Committed, DictionaryId, DictionaryOptions, Durability, Error, OnConflict, Result, Submitted,
-    Timestamp, TxnOptions,
+    Committed, DictionaryId, DictionaryOptions, Durability, Error, OnConflict, Result, Seen,
+    Submitted, Timestamp, TxnOptions,
 };
 use charge::Charge;
 use locktree::Owner;
@@ -69,6 +69,8 @@ pub struct EngineTxn {
     pub(crate) paced: u64,
     /// The red zone is no reason to refuse it.
     pub(crate) within_red_zone: bool,
+    /// What it reads later on may be of a later one; it commits in this one alone.
+    era: u64,
 }
 
 impl OnConflict {
@@ -97,6 +99,7 @@ impl EngineTxn {
         let owner = Owner::new(LockTableRef(Arc::clone(&handle)), live.interrupt.clone());
         Self {
             lock_timeout: options.lock_timeout.unwrap_or(handle.options.lock_timeout),
+            era: pinned.era(),
             live,
             pinned,
             options,
@@ -127,6 +130,17 @@ impl EngineTxn {
     /// The commit timestamp whose state this transaction reads.
     pub fn snapshot_timestamp(&self) -> Timestamp {
         Timestamp(self.pinned.timestamp)
+    }
+
+    /// The state that this transaction reads, for who waits until others may see it
+    /// ([`crate::Engine::wait_visible`]).
+    pub fn seen(&self) -> Seen {
+        Seen { timestamp: self.pinned.timestamp, era: self.pinned.era() }
+    }
+
+    /// When its first snapshot was taken, or before.
+    pub(crate) fn era(&self) -> u64 {
+        self.era
     }
 
     /// Moves the snapshot to now; locks and writes stay. For single statements that retry.

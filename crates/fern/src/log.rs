@@ -242,6 +242,8 @@ struct Order {
     open: BTreeMap<u64, u32>,
     /// Records are missing before what is read.
     lost: bool,
+    /// A commit may come twice, the first one being void, and its chunks once.
+    has_cuts: bool,
 }
 
 impl Order {
@@ -251,7 +253,8 @@ impl Order {
             trees.min().unwrap_or(0).min(root.timestamp.0)
         });
         let newest = Some(flushed);
-        Self { newest, first: true, flushed, open: BTreeMap::new(), lost: false }
+        let open = BTreeMap::new();
+        Self { newest, first: true, flushed, open, lost: false, has_cuts: false }
     }
 
     /// After a gap.
@@ -272,7 +275,7 @@ impl Order {
             RecordKind::Cut { timestamp, .. } => {
                 // Others come under the same numbers.
                 self.newest = Some(timestamp.0);
-                self.open.clear();
+                self.has_cuts = true;
                 None
             }
             RecordKind::Chunk { number } => {
@@ -296,7 +299,8 @@ impl Order {
                     let newest = newest.unwrap_or(0);
                     return Some(format!("commit {} follows commit {newest}", timestamp.0));
                 }
-                let missing = there != chunks && timestamp.0 > self.flushed && !self.lost;
+                let known = !self.lost && !(self.has_cuts && there == 0);
+                let missing = there != chunks && timestamp.0 > self.flushed && known;
                 missing.then(|| format!("chunks of commit {} are missing", timestamp.0))
             }
         }

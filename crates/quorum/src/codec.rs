@@ -56,6 +56,32 @@ pub fn decode(bytes: &[u8]) -> Result<Message> {
     }
 }
 
+/// The bytes of an entry's content, as they are in a message.
+pub fn encode_content(content: &Content) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_content(&mut out, content);
+    out
+}
+
+/// An entry's content from exactly these bytes.
+pub fn decode_content(bytes: &[u8]) -> Result<Content> {
+    content_of(bytes)
+}
+
+/// The bytes of a configuration, as they are in a message.
+pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_configuration(&mut out, configuration);
+    out
+}
+
+/// A configuration from exactly these bytes. What it says may be impossible: [`Configuration::verify`].
+pub fn decode_configuration(bytes: &[u8]) -> Result<Configuration> {
+    let mut input = Input(bytes);
+    let configuration = input.configuration()?;
+    if input.0.is_empty() { Ok(configuration) } else { Err(malformed("bytes behind its end")) }
+}
+
 const APPEND: u8 = 1;
 const ACCEPTED: u8 = 2;
 const REFUSED: u8 = 3;

@@ -8,7 +8,7 @@
 //! An entry's *payload* is what must go to the other members beside it: of records their raw bytes, of
 //! other entries whatever the journal wrote with them (a time, for instance).
 
-use quorum::{Configuration, Descriptor, Entry, Position};
+use quorum::{Configuration, Content, Descriptor, Entry, Position};
 
 use crate::error::Result;
 
@@ -42,6 +42,10 @@ pub trait Journal {
     /// Bytes of records that are open and not gathered.
     fn open_bytes(&self) -> u64;
 
+    /// This member leads, and what the leaders before it decided is applied: clients' records may come, until
+    /// [`Journal::discard_open`] or [`Journal::cut`].
+    fn lead(&mut self) -> Result<()>;
+
     /// Writes an entry that this member made itself. Of records those that were gathered first and are
     /// not closed. The commit index is written with it, and a start must find it again: see
     /// [`quorum::Ready::commit`].
@@ -59,6 +63,19 @@ pub trait Journal {
 
     /// The payload of an entry; `None` where that entry is not there (any more).
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>>;
+
+    /// Whether a payload can be that of an entry with this content; its length and checksum are checked. What
+    /// is wrong with it otherwise. Nothing that passes makes [`Journal::append`] fail, where it comes in its
+    /// place.
+    fn check(&self, _content: &Content, _payload: &[u8]) -> std::result::Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Whether there is memory for entries of another member. Where there is none, they are as good as lost:
+    /// they come again.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Begins to sync all that was written so far, as number `number`; numbers ascend.
     fn begin_sync(&mut self, number: u64) -> Result<()>;

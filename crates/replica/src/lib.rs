@@ -3,8 +3,8 @@
 //!
 //! A [`Replica`] does its work in [`Replica::step`], which is told the time, and in
 //! [`Replica::receive`], which is handed a frame. Threads only call them; the simulator has none. What
-//! it needs is behind three traits: [`Journal`] (the redo log with the engine above it), [`Links`] (the
-//! connections), [`Promises`] (term and vote on disk; [`StateFile`] over `os::Vfs`).
+//! it needs is behind three traits: [`Journal`] (the redo log with the engine above it: [`EngineJournal`]),
+//! [`Links`] (the connections), [`Promises`] (term and vote on disk; [`StateFile`] over `os::Vfs`).
 //!
 //! Always true:
 //! 1. An entry is acknowledged after the journal has said that its records are synced.
@@ -14,19 +14,23 @@
 //!    more; what is in no entry then is cut off.
 //! 4. After an error of journal or state file nothing is acknowledged any more.
 
+mod engine_journal;
 mod error;
 mod frame;
 mod journal;
 mod links;
 pub mod memory;
+mod observer;
 mod policy;
 mod replica;
 mod state_file;
 
+pub use engine_journal::{EngineJournal, SyncMode};
 pub use error::{Error, Result};
 pub use frame::{Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport};
 pub use journal::{Journal, Opened};
 pub use links::Links;
+pub use observer::{Nobody, Observed, Observer};
 pub use policy::MAX_ENTRY_BYTES;
 pub use replica::{Event, Options, Replica};
 pub use state_file::{Promises, StateFile};

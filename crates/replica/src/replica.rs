@@ -182,6 +182,14 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         Frame::check_payloads(&message, &payloads)?;
         if let Body::Append { entries, .. } = &message.body {
+            if !entries.is_empty() && !self.journal.has_room() {
+                return Ok(());
+            }
+            for (entry, payload) in entries.iter().zip(&payloads) {
+                let (from, at) = (link, entry.position());
+                let checked = self.journal.check(&entry.content, payload);
+                checked.map_err(|what| Error::Records { from, at, what })?;
+            }
             let places = entries.iter().map(Entry::position);
             self.arriving = places.zip(payloads).collect();
         }
@@ -481,6 +489,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         (self.applied.term, self.applied.index) = (last.term, last.index);
         if self.leads && !self.writable && last.term == self.led {
+            self.journal.lead()?;
             self.writable = true;
             self.events.push(Event::Writable);
         }

@@ -22,6 +22,7 @@ use engine::{
     PlantedBug, Showing, Sizes, Snapshot, Submitted, Timestamp, TxnOptions,
 };
 use os::sim::{SimOs, Survival};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use testkit::Gen;
 
@@ -35,6 +36,10 @@ pub(crate) struct MemberRun {
     model: Model,
     /// The last commit of each entry; the first has index 1.
     closed: Vec<u64>,
+    /// The entries among them that are configurations.
+    configurations: BTreeSet<u64>,
+    /// The last commits of what was gathered and not closed.
+    gathered: VecDeque<u64>,
     term: u64,
     /// Entries that are on this member's disk.
     synced: usize,
@@ -74,6 +79,7 @@ impl MemberRun {
             most_write_budget: budget,
             memtable_bytes: budget / (2 + random.below(8)),
             chunk_bytes: 100 << random.below(5),
+            entry_bytes: 100 << random.below(7),
             spill_bytes: 600 << random.below(4),
             log_cap: 16 << (10 + random.below(3)),
             tiny_trees: true,
@@ -87,6 +93,8 @@ impl MemberRun {
             engine: None,
             model: Model::new(),
             closed: Vec::new(),
+            configurations: BTreeSet::new(),
+            gathered: VecDeque::new(),
             term: 1,
             synced: 0,
             committed: 0,
@@ -139,7 +147,8 @@ impl MemberRun {
     fn act(&mut self) -> Result<()> {
         match self.random.below(1000) {
             0..430 => self.commit(),
-            430..530 => self.close(),
+            430..480 => self.gather(),
+            480..530 => self.close(),
             530..600 => self.move_on(),
             600..640 => self.overwrite(),
             640..700 => self.hold_or_release(),
@@ -216,20 +225,63 @@ impl MemberRun {
         Ok(())
     }
 
+    /// Records of the next entry are told apart from those that come behind them.
+    fn gather(&mut self) -> Result<()> {
+        let engine = self.engine()?;
+        if self.random.one_in(10) {
+            engine.ungather();
+            self.gathered.clear();
+        }
+        let before = self.gathered.back().or(self.closed.last()).copied().unwrap_or(0);
+        match engine.gather() {
+            Some(found) => {
+                self.note(format!("gathered up to {}", found.last_timestamp));
+                let is_there = (before..=self.model.newest).contains(&found.last_timestamp);
+                ensure!(is_there, "behind {before} there is {found:?}");
+                self.gathered.push_back(found.last_timestamp);
+            }
+            None => ensure!(before == self.model.newest, "nothing is open behind {before}"),
+        }
+        Ok(())
+    }
+
     fn close(&mut self) -> Result<()> {
         let index = self.closed.len() as u64 + 1;
         if self.random.one_in(10) {
             self.term += 1;
         }
-        let kind = if self.random.one_in(8) { EntryKind::Fence } else { EntryKind::Records };
+        let before = self.closed.last().copied().unwrap_or(0);
+        let (kind, bytes) = match self.random.below(16) {
+            0 | 1 => (EntryKind::Fence, &b""[..]),
+            2 | 3 => (EntryKind::Configuration, &b"members"[..]),
+            _ => (EntryKind::Records, &b""[..]),
+        };
         let closed =
-            self.engine()?.close_entry((self.term, index), kind, b"", self.committed as u64)?;
-        if let Some(head) = closed {
-            self.note(format!("entry {index} up to {}", head.last_timestamp));
-            ensure!(head.last_timestamp == self.model.newest, "an entry ends at {head:?}");
-            self.closed.push(head.last_timestamp);
+            self.engine()?.close_entry((self.term, index), kind, bytes, self.committed as u64)?;
+        let Some(head) = closed else {
+            ensure!(before == self.model.newest, "nothing is open behind {before}");
+            return Ok(());
+        };
+        self.note(format!("entry {index} up to {}", head.last_timestamp));
+        let last = if kind == EntryKind::Records {
+            let most = self.model.newest;
+            let expected = self.gathered.pop_front().map_or(before..=most, |at| at..=at);
+            ensure!(expected.contains(&head.last_timestamp), "an entry ends at {head:?}");
+            head.last_timestamp
+        } else {
+            ensure!(head.last_timestamp == before, "an entry without records ends at {head:?}");
+            before
+        };
+        if kind == EntryKind::Configuration {
+            self.configurations.insert(index);
         }
+        self.closed.push(last);
         Ok(())
+    }
+
+    /// The configuration that counts behind an entry, by the entry that brought it.
+    fn configuration(&self, index: u64) -> Option<u64> {
+        self.configurations.range(..=index).next_back().copied()
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -254,8 +306,13 @@ impl MemberRun {
         let committed = self.committed_ts();
         self.note(format!("committed up to {committed}"));
         let engine = self.engine()?;
-        if self.committed > 0 && self.random.one_in(2) {
-            engine.committed_entry(self.committed as u64)?;
+        let index = self.committed as u64;
+        if let Some(told) = self.configuration(index)
+            && self.random.one_in(2)
+        {
+            engine.configured(index, &told.to_le_bytes())?;
+        } else if index > 0 && self.random.one_in(2) {
+            engine.committed_entry(index)?;
         } else {
             engine.committed(Timestamp(committed))?;
         }
@@ -282,25 +339,44 @@ impl MemberRun {
             self.sim.crash_after(1 + self.random.below(4));
         }
         self.cutting = Some(stay);
-        self.engine()?.cut(stay as u64 + 1)?;
+        let synced = self.synced;
+        let ends_here = stay == self.closed.len();
+        let has_open = !self.gathered.is_empty() || self.engine()?.open_bytes() > 0;
+        let discards = ends_here && self.random.one_in(2);
+        if discards {
+            self.engine()?.discard_open()?;
+        } else {
+            self.engine()?.cut(stay as u64 + 1)?;
+        }
         self.sim.cancel_crash();
         if self.sim.is_crashed() {
             return Ok(());
         }
         self.cutting = None;
         self.forgotten(stay, ts)?;
+        if discards && !has_open {
+            // Nothing was written, nor synced.
+            self.synced = synced;
+        }
         self.compare()
     }
 
     fn forgotten(&mut self, stay: usize, ts: u64) -> Result<()> {
-        self.closed.truncate(stay);
-        self.synced = stay;
+        self.stay(stay);
         self.tally.commits_lost_unsynced += self.model.newest - ts;
         self.model.recovered(ts);
         for submitted in self.pending.extract_if(.., |submitted| submitted.timestamp().0 > ts) {
             ensure!(submitted.state() == CommitState::Overwritten, "{submitted:?}");
         }
         Ok(())
+    }
+
+    /// Entries behind that are gone, and what was gathered is.
+    fn stay(&mut self, stay: usize) {
+        self.closed.truncate(stay);
+        self.configurations.split_off(&(stay as u64 + 1));
+        self.gathered.clear();
+        self.synced = stay;
     }
 
     fn hold_or_release(&mut self) -> Result<()> {
@@ -464,9 +540,12 @@ impl MemberRun {
         let visible = engine.visible().timestamp().0;
         let committed = self.committed_ts();
         ensure!(visible <= committed, "{visible} is visible, {committed} committed");
-        self.closed.truncate(stay);
-        self.synced = stay;
+        self.stay(stay);
         self.model.recovered(ts);
+        let before = engine.entries().before.index;
+        let told = engine.configuration_at(before).map(|told| told.to_vec());
+        let expected = self.configuration(before).map(|told| told.to_le_bytes().to_vec());
+        ensure!(told == expected, "behind entry {before} counts {told:?}, not {expected:?}");
         self.tell_committed()?;
         self.check_bounds()?;
         self.compare()

@@ -16,7 +16,9 @@
 //! 56  8  time of the newest commit, or a later one that was told; 0 where there never was one
 //! 64  8  position from which on the log is history; 2^64 - 1 where none of it is
 //! 72     in version 4: the newest entry that is visible: index u64 | term u64 | last timestamp u64
-//!        | last time u64; then the void parts of the log: count u32, each from u64 | to u64
+//!        | last time u64; where the log has later ones: position u64; the configuration that counts
+//!        behind it: of the entry index u64, 0 where there is none | length u32 | bytes; then the void
+//!        parts of the log: count u32, each from u64 | to u64
 //!        per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
 //!        per gone one: id u64
 //! ```
@@ -78,6 +80,12 @@ pub(crate) struct CheckpointRoot {
 pub(crate) struct MemberRoot {
     /// The newest entry all of whose commits are visible.
     pub(crate) entry: EntryId,
+    /// From this position of the log on records are of later entries, or void.
+    pub(crate) entries_from: u64,
+    /// The entry with which the configuration was told that counts behind `entry`.
+    pub(crate) configured: u64,
+    /// That configuration, as it was told; empty where there is none.
+    pub(crate) configuration: Vec<u8>,
     /// The parts of the log that are void.
     pub(crate) voids: Vec<(u64, u64)>,
 }
@@ -237,9 +245,12 @@ impl CheckpointRoot {
 impl MemberRoot {
     fn encode(&self, out: &mut Vec<u8>) {
         let EntryId { index, term, timestamp, time } = self.entry;
-        for number in [index, term, timestamp, time] {
+        for number in [index, term, timestamp, time, self.entries_from, self.configured] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        let len = u32::try_from(self.configuration.len()).expect("a configuration is below 4 GiB");
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&self.configuration);
         let count = u32::try_from(self.voids.len()).expect("fewer than 2^32 overwritten tails");
         out.extend_from_slice(&count.to_le_bytes());
         for (from, to) in &self.voids {
@@ -252,6 +263,12 @@ impl MemberRoot {
         let (index, term) = (number(input)?, number(input)?);
         let (timestamp, time) = (number(input)?, number(input)?);
         let entry = EntryId { index, term, timestamp, time };
+        let (entries_from, configured) = (number(input)?, number(input)?);
+        let len = u32::from_le_bytes(*input.array()?);
+        let configuration = input.bytes(u64::from(len))?.to_vec();
+        if configuration.is_empty() != (configured == 0) || configured > index {
+            return Err(Malformed("a configuration of no entry that it knows"));
+        }
         let mut voids = Vec::new();
         let mut behind = 0;
         for _ in 0..u32::from_le_bytes(*input.array()?) {
@@ -262,7 +279,7 @@ impl MemberRoot {
             behind = to;
             voids.push((from, to));
         }
-        Ok(Self { entry, voids })
+        Ok(Self { entry, entries_from, configured, configuration, voids })
     }
 }
 
@@ -302,7 +319,10 @@ mod tests {
     fn of_a_member() -> CheckpointRoot {
         let entry = EntryId { index: 12, term: 3, timestamp: 90, time: 7 << 32 };
         let voids = vec![(4100, 4200), (4200, 4500)];
-        CheckpointRoot { member: Some(MemberRoot { entry, voids }), ..sample() }
+        let (entries_from, configured) = (4300, 9);
+        let configuration = b"members".to_vec();
+        let member = MemberRoot { entry, entries_from, configured, configuration, voids };
+        CheckpointRoot { member: Some(member), ..sample() }
     }
 
     #[test]
@@ -315,7 +335,7 @@ mod tests {
         let change = later().encode_change(&CheckpointDigest::of(&sample()));
         assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
         let mut bytes = of_a_member().encode();
-        bytes[112..120].copy_from_slice(&5000_u64.to_le_bytes());
+        bytes[139..147].copy_from_slice(&5000_u64.to_le_bytes());
         assert!(CheckpointRoot::fold(&bytes, &NONE).is_err(), "void parts that meet");
     }
 

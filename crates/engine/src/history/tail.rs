@@ -258,6 +258,10 @@ impl HistoryOperations<'_> {
                 return Err(Error::in_record(self.commit.position, text));
             };
             let position = record.lsn;
+            // Its entry may have been overwritten, and have come again.
+            if self.commit.history.is_void(position) {
+                continue;
+            }
             match Record::decode(record.payload).map_err(|e| Error::in_record(position, e))? {
                 Record::Chunk { txn, number, operations } if txn == self.commit.txn => {
                     if number != self.chunks {

@@ -3,8 +3,10 @@
 //! Always true: all of an entry is checked before any of it is appended. Its commits are published in their
 //! order; that nobody else writes meanwhile is the caller's word.
 
-use crate::entries::{Entry, OpenEntry};
+use crate::commit_order::{Chunked, CommitOrder};
+use crate::entries::Entry;
 use crate::environment::Environment;
+use crate::open_records::NewRecord;
 use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
 use crate::recovery::{Piece, each_needed};
 use crate::times::Place;
@@ -12,8 +14,14 @@ use crate::{Error, Result};
 use ftree::Message;
 use wal::LiveReader;
 
+/// A follower appends whatever its leader says.
+#[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
+fn any(_: &CommitOrder) -> Result<()> {
+    Ok(())
+}
+
 /// The records of an entry, one after the other.
-struct Records<'a>(&'a [u8]);
+pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Records<'a> {
     type Item = Result<&'a [u8]>;
@@ -35,8 +43,54 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-fn wrong(what: &str) -> Error {
+pub(super) fn wrong(what: &str) -> Error {
     Error::Corruption(format!("an entry that was sent: {what}").into())
+}
+
+/// The commits of an entry.
+pub(super) struct Commits {
+    /// Timestamp and first time of the first one.
+    first: (u64, u64),
+    /// Timestamp and last time of the last one.
+    pub(super) last: (u64, u64),
+}
+
+/// Looks at each record of an entry; `None` where there are no commits among them.
+pub(super) fn commits_of(records: &[u8]) -> Result<Option<Commits>> {
+    let mut commits: Option<Commits> = None;
+    let malformed = |_| wrong("a record cannot be read");
+    for record in Records(records) {
+        let operations = match Record::decode(record?).map_err(malformed)? {
+            Record::Commit { timestamp, history: Some(place), operations, .. } => {
+                let last = (timestamp, place.last_time());
+                match &mut commits {
+                    Some(commits) => {
+                        let follows = timestamp == commits.last.0.saturating_add(1);
+                        if !follows || place.time <= commits.last.1 {
+                            return Err(wrong("a commit is out of order"));
+                        }
+                        commits.last = last;
+                    }
+                    None => commits = Some(Commits { first: (timestamp, place.time), last }),
+                }
+                operations
+            }
+            Record::Chunk { operations, .. } => operations,
+            Record::Abort { .. } => continue,
+            Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
+                return Err(wrong("a record of another kind"));
+            }
+        };
+        for operation in Operations::new(operations) {
+            if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
+                operation.map_err(malformed)?
+            {
+                let shape = crate::options::validate(options);
+                shape.map_err(|_| wrong("the shape of a dictionary"))?;
+            }
+        }
+    }
+    Ok(commits)
 }
 
 impl Environment {
@@ -54,21 +108,29 @@ impl Environment {
             self.append_record(record?)?;
         }
         let record = records::entry_record(head, configuration);
-        let follows = self.commits.append_in_order(&[&record], |order, end, behind| {
-            let start = Some(order.open.start.unwrap_or(end));
-            order.open = OpenEntry::default();
-            self.after_fence(order, head.kind);
-            order.entries.push(Entry { head: *head, start, end, behind })
+        let follows = self.commits.append_in_order(&[&record], any, |order, end, behind| {
+            let part = order.open.first().map(|part| (part.start, part.until));
+            let (start, until) = part.unwrap_or((end, end));
+            order.open.close(head.index);
+            super::after_fence(order, head);
+            order.entries.push(Entry { head: *head, start, until, end, behind })
         })?;
         debug_assert!(follows, "that it follows was checked");
         Ok(())
     }
 
+    /// Takes a record of an entry in, which is in the log now.
+    fn take_in(&self, order: &mut CommitOrder, place: (u64, u64), record: &[u8]) {
+        let newest = (order.newest, order.time);
+        order.open.append(&NewRecord { place, pieces: &[record], newest, joins: true });
+        self.log.set_entry_bytes(order.open.memory_bytes());
+    }
+
     /// Fails where the entry does not follow what is there, or is not what its head says.
     fn check_entry(&self, head: &EntryHead, configuration: &[u8], records: &[u8]) -> Result<()> {
-        let (last, newest, mut time, is_open) = {
+        let (last, newest, time, is_open) = {
             let order = self.commits.order.lock();
-            (order.entries.last(), order.newest, order.time, order.open.start.is_some())
+            (order.entries.last(), order.newest, order.time, !order.open.is_empty())
         };
         let follows = head.index == last.index.saturating_add(1) && head.term >= last.term;
         if !follows || is_open || head.first_timestamp != newest.saturating_add(1) {
@@ -83,33 +145,17 @@ impl Environment {
         if records.len() as u64 != head.bytes || crc32c::crc32c(records) != head.checksum {
             return Err(wrong("its checksum"));
         }
-        let mut timestamp = newest;
-        for record in Records(records) {
-            let malformed = |_| wrong("a record cannot be read");
-            let operations = match Record::decode(record?).map_err(malformed)? {
-                Record::Commit { timestamp: next, history: Some(place), operations, .. } => {
-                    if next != timestamp.saturating_add(1) || place.time <= time {
-                        return Err(wrong("a commit is out of order"));
-                    }
-                    (timestamp, time) = (next, place.last_time());
-                    operations
-                }
-                Record::Chunk { operations, .. } => operations,
-                Record::Abort { .. } => continue,
-                Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
-                    return Err(wrong("a record of another kind"));
-                }
-            };
-            for operation in Operations::new(operations) {
-                if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
-                    operation.map_err(malformed)?
-                {
-                    let shape = crate::options::validate(options);
-                    shape.map_err(|_| wrong("the shape of a dictionary"))?;
-                }
-            }
+        if (head.kind == EntryKind::Records) == records.is_empty() {
+            return Err(wrong("it has records, or none, against its kind"));
         }
-        if timestamp != head.last_timestamp || time > head.last_time {
+        let Some(commits) = commits_of(records)? else {
+            let is_same = (head.last_timestamp, head.last_time) == (newest, time);
+            return if is_same { Ok(()) } else { Err(wrong("its last commit")) };
+        };
+        if commits.first.0 != newest.saturating_add(1) || commits.first.1 <= time {
+            return Err(wrong("a commit is out of order"));
+        }
+        if commits.last != (head.last_timestamp, head.last_time) {
             return Err(wrong("its last commit"));
         }
         Ok(())
@@ -120,49 +166,52 @@ impl Environment {
         match Record::decode(record).map_err(malformed)? {
             Record::Chunk { txn, number, .. } => {
                 self.live.taken_below(txn.saturating_add(1));
-                self.commits.append_in_order(&[record], |order, position, _| {
-                    order.open.append(position, &[record]);
+                self.commits.append_in_order(&[record], any, |order, position, end| {
+                    self.take_in(order, (position, end), record);
                     if number == 0 {
                         self.log.needed.lock().chunk(txn, position);
-                        order.chunked.insert(txn, position);
+                        order.chunked.insert(txn, Chunked { first: position, fence: None });
                     }
                 })
             }
             Record::Abort { txn } => {
-                self.commits.append_in_order(&[record], |order, position, _| {
-                    order.open.append(position, &[record]);
-                    if let Some(first) = order.chunked.remove(&txn) {
-                        self.log.needed.lock().chunks_end(txn, first, None);
+                self.commits.append_in_order(&[record], any, |order, position, end| {
+                    self.take_in(order, (position, end), record);
+                    if let Some(chunked) = order.chunked.remove(&txn) {
+                        self.log.needed.lock().chunks_end(txn, chunked.first, None);
                     }
                 })
             }
             Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
                 self.live.taken_below(txn.saturating_add(1));
-                self.schedule.make_room(operations.len() as u64)?;
-                let first = self.commits.order.lock().chunked.remove(&txn);
-                let first = if chunks > 0 { first } else { None };
+                self.schedule.make_room_for_entries(operations.len() as u64)?;
+                let chunked = self.commits.order.lock().chunked.get(&txn).copied();
+                let chunked = chunked.filter(|chunked| chunks > 0 && chunked.fence.is_none());
+                let first = chunked.map(|chunked| chunked.first);
                 if chunks > 0 && first.is_none() {
                     return Err(wrong("chunks of a commit are missing"));
                 }
                 let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
                 let own = records::commit_head(txn, timestamp, chunks, Some(history));
                 let pieces = [own.bytes(), operations];
-                let position = self.commits.append_in_order(&pieces, |order, position, end| {
-                    order.open.append(position, &[record]);
-                    order.newest = timestamp;
-                    order.time = history.last_time();
-                    if let Some(kept) = &self.history {
-                        kept.times().given(Place { timestamp, time: order.time, end });
-                        let next = kept.committed(&history, chunks, position);
-                        order.next_history_point = next;
-                    }
-                    let mut needed = self.log.needed.lock();
-                    order.next_point = needed.commit(timestamp, position);
-                    if let Some(first) = first {
-                        needed.chunks_end(txn, first, Some(timestamp));
-                    }
-                    position
-                })?;
+                let position =
+                    self.commits.append_in_order(&pieces, any, |order, position, end| {
+                        order.newest = timestamp;
+                        order.time = history.last_time();
+                        self.take_in(order, (position, end), record);
+                        if let Some(kept) = &self.history {
+                            kept.times().given(Place { timestamp, time: order.time, end });
+                            let next = kept.committed(&history, chunks, position);
+                            order.next_history_point = next;
+                        }
+                        let mut needed = self.log.needed.lock();
+                        order.next_point = needed.commit(timestamp, position);
+                        if let Some(first) = first {
+                            order.chunked.remove(&txn);
+                            needed.chunks_end(txn, first, Some(timestamp));
+                        }
+                        position
+                    })?;
                 if let Some(first) = first {
                     self.apply_chunks((txn, chunks), timestamp, first, position)?;
                 }
@@ -186,6 +235,9 @@ impl Environment {
         let mut found = 0;
         while let Some(record) = reader.next_record(self.log.wal(), until)? {
             let (lsn, payload) = (record.lsn, record.payload);
+            if self.is_void(lsn) {
+                continue;
+            }
             match Record::decode(payload).map_err(|e| Error::in_record(lsn, e))? {
                 Record::Chunk { txn: of, operations, .. } if of == txn => {
                     found += 1;

@@ -66,6 +66,17 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Makes room for what a leader sends. Where others make it, it waits for nobody: what is not visible cannot
+    /// be drained, and who waited here could not be told that it is.
+    pub(crate) fn make_room_for_entries(&self, bytes: u64) -> Result<()> {
+        if self.has_flushers { Ok(()) } else { self.make_room(bytes) }
+    }
+
+    /// Whether there is room for what a leader sends, without that wait.
+    pub(crate) fn has_room_for_entries(&self) -> bool {
+        !self.has_flushers || !self.is_full()
+    }
+
     /// Does the background's work where there is no background: until memory is below three quarters
     /// of the budget or there is nothing to drain.
     pub(crate) fn make_room_alone(&self) -> Result<()> {

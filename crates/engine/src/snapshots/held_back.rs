@@ -11,7 +11,7 @@
 use super::{Complete, Visible};
 use os::sync::atomic::{AtomicU64, Ordering};
 use os::sync::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,32 @@ impl CommitWaiter {
 struct Waiters {
     list: BTreeMap<(u64, u64), Arc<CommitWaiter>>,
     next: u64,
+    /// Tails that were overwritten: the era since, and the last commit that stayed. Both ascend: a commit of
+    /// an era is void where the first pair of a later era says so.
+    cuts: VecDeque<(u64, u64)>,
+}
+
+/// Overwritten tails that are told apart. Who waits comes within moments of its commit.
+const MOST_CUTS: usize = 4096;
+
+impl Waiters {
+    fn cut(&mut self, era: u64, timestamp: u64) {
+        while self.cuts.back().is_some_and(|(_, before)| *before >= timestamp) {
+            self.cuts.pop_back();
+        }
+        self.cuts.push_back((era, timestamp));
+        if self.cuts.len() > MOST_CUTS
+            && let (Some((_, oldest)), Some(next)) = (self.cuts.pop_front(), self.cuts.front_mut())
+        {
+            next.1 = oldest;
+        }
+    }
+
+    /// Whether a commit that was given in `era` was overwritten.
+    fn is_void(&self, timestamp: u64, era: u64) -> bool {
+        let later = self.cuts.partition_point(|(since, _)| *since <= era);
+        self.cuts.get(later).is_some_and(|(_, stayed)| timestamp > *stayed)
+    }
 }
 
 /// See above.
@@ -69,6 +95,8 @@ pub(super) struct HeldBack {
     committed: AtomicU64,
     visible: AtomicU64,
     waiters: Mutex<Waiters>,
+    /// Another one since each tail that was overwritten, and each time that writes were refused.
+    era: AtomicU64,
 }
 
 impl HeldBack {
@@ -100,14 +128,27 @@ impl HeldBack {
         true
     }
 
-    /// Somebody waits for a commit; `None` where it is visible.
-    pub(super) fn wait_for(&self, timestamp: u64) -> Option<Arc<CommitWaiter>> {
+    pub(super) fn era(&self) -> u64 {
+        self.era.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn begin_era(&self) {
+        self.era.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Somebody waits for a commit of an era; `None` where it is visible.
+    pub(super) fn wait_for(&self, timestamp: u64, era: u64) -> Option<Arc<CommitWaiter>> {
         // Under the lock: whoever moves the watermark takes it afterwards.
         let mut waiters = self.waiters.lock();
+        let waiter = CommitWaiter::new();
+        if waiters.is_void(timestamp, era) {
+            // What is visible under its number is another commit.
+            waiter.tell(CommitState::Overwritten);
+            return Some(waiter);
+        }
         if self.visible().get() >= timestamp {
             return None;
         }
-        let waiter = CommitWaiter::new();
         let number = waiters.next;
         waiters.next += 1;
         waiters.list.insert((timestamp, number), Arc::clone(&waiter));
@@ -117,6 +158,8 @@ impl HeldBack {
     /// Commits above `timestamp` will never be seen.
     pub(super) fn overwrite(&self, timestamp: u64) {
         let mut waiters = self.waiters.lock();
+        self.begin_era();
+        waiters.cut(self.era(), timestamp);
         for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {
             waiter.tell(CommitState::Overwritten);
         }
@@ -154,13 +197,13 @@ mod tests {
     #[test]
     fn those_whose_commit_is_passed_are_told_and_nobody_else() {
         let held = HeldBack::default();
-        let wait = |timestamp| held.wait_for(timestamp).unwrap();
+        let wait = |timestamp| held.wait_for(timestamp, held.era()).unwrap();
         let (late, early, twin, middle) = (wait(9), wait(2), wait(2), wait(5));
         held.commit(4);
         assert!(held.settle(Complete::at(100)));
         let states = || [&early, &twin, &middle, &late].map(|waiter| waiter.state());
         assert_eq!(states(), [SHOWN, SHOWN, Pending, Pending]);
-        assert!(held.wait_for(4).is_none());
+        assert!(held.wait_for(4, 0).is_none());
         held.overwrite(5);
         assert_eq!(states(), [SHOWN, SHOWN, Pending, Overwritten]);
         // The number is given again: who waited for the first one is not told of the second.
@@ -173,9 +216,33 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_late_is_not_told_of_another_commit_of_its_number() {
+        let held = HeldBack::default();
+        held.commit(100);
+        held.settle(Complete::at(5));
+        let state =
+            |timestamp, era| held.wait_for(timestamp, era).map_or(SHOWN, |waiter| waiter.state());
+        for cut in [9, 5, 7] {
+            held.overwrite(cut);
+        }
+        held.settle(Complete::at(20));
+        for (era, void) in [(0, [false, true, true, true]), (1, [false, true, true, true])] {
+            let states = [5, 6, 8, 10].map(|timestamp| state(timestamp, era) == Overwritten);
+            assert_eq!(states, void, "of era {era}");
+        }
+        assert_eq!([6, 7, 8].map(|timestamp| state(timestamp, 2)), [SHOWN, SHOWN, Overwritten]);
+        assert_eq!(state(10, 3), SHOWN);
+        for cut in 0..2 * MOST_CUTS as u64 {
+            held.overwrite(20 + cut);
+        }
+        assert!(held.waiters.lock().cuts.len() <= MOST_CUTS);
+        assert_eq!(state(6, 0), Overwritten);
+    }
+
+    #[test]
     fn who_sleeps_is_woken() {
         let held = HeldBack::default();
-        let waiter = held.wait_for(1).unwrap();
+        let waiter = held.wait_for(1, 0).unwrap();
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| waiter.wait(Duration::from_mins(1)));
             held.commit(1);

@@ -117,10 +117,12 @@ fn submitted_commits_are_told_what_became_of_them() {
     first.wait().unwrap();
     engine.ask_while_waiting(|| false);
     assert!(matches!(second.wait(), Err(Error::Undecided)), "the operation may not wait");
-    assert!(matches!(engine.wait_visible(second.timestamp()), Err(Error::Undecided)));
+    let seen = engine.begin_newest(latest()).seen();
+    assert_eq!(seen.timestamp(), second.timestamp());
+    assert!(matches!(engine.wait_visible(seen), Err(Error::Undecided)));
     engine.committed(second.timestamp()).unwrap();
     second.wait().unwrap();
-    engine.wait_visible(second.timestamp()).unwrap();
+    engine.wait_visible(seen).unwrap();
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn overwritten_tail_leaves_nothing() {
     put(&engine, "c", "void");
     let history = engine.history().unwrap();
     let mut tail = history.read_after(0).unwrap();
-    engine.forget_after(Timestamp(base)).unwrap();
+    engine.discard_open().unwrap();
     assert_eq!(submitted.state(), CommitState::Overwritten);
     assert!(matches!(submitted.wait(), Err(Error::Overwritten)));
     assert_eq!(newest(&engine), entries([("a", "1")]));
@@ -92,36 +92,19 @@ fn overwritten_tail_leaves_nothing() {
 }
 
 #[test]
-fn commits_that_stay_without_an_entry_are_in_the_next_one() {
-    let (_sim, _os, engine) = fresh();
-    let mut txn = engine.begin_newest(latest());
-    for n in 0..20 {
-        txn.put(ROOT, format!("large {n}").as_bytes(), &[b'x'; 100]).unwrap();
-    }
-    let first = txn.submit().unwrap().timestamp();
-    put(&engine, "b", "void");
-    engine.forget_after(first).unwrap();
-    put(&engine, "b", "2");
-    close(&engine, 1, 0);
-    let (head, _, records) = engine.read_entry(1).unwrap();
-    assert_eq!((head.first_timestamp, head.last_timestamp), (1, 2));
-    let (_other_sim, _other_os, other) = fresh();
-    other.append_entry(&head, b"", &records).unwrap();
-    assert_eq!(newest(&other), newest(&engine));
-}
-
-#[test]
 fn what_is_visible_is_never_overwritten() {
     let (_sim, _os, engine) = fresh();
-    let first = put(&engine, "a", "1");
+    put(&engine, "a", "1");
+    let first = close(&engine, 1, 0);
     let second = put(&engine, "a", "2");
+    assert!(first < second);
     engine.committed(Timestamp(second)).unwrap();
-    let forgotten = engine.forget_after(Timestamp(first));
+    let forgotten = engine.discard_open();
     assert!(matches!(forgotten, Err(Error::Stopped(_))), "{forgotten:?}");
     assert_eq!(seen(&engine), entries([("a", "2")]));
     assert!(matches!(engine.check_running(), Err(Error::Stopped(_))));
     let shows_all = open(&SimOs::new(3).os(), crate::tiny()).unwrap();
-    assert!(matches!(shows_all.forget_after(Timestamp(0)), Err(Error::InvalidOption(_))));
+    assert!(matches!(shows_all.cut(1), Err(Error::InvalidOption(_))));
     let closed = shows_all.close_entry((1, 1), EntryKind::Fence, b"", 0);
     assert!(matches!(closed, Err(Error::InvalidOption(_))));
 }
@@ -167,8 +150,9 @@ fn followers_have_the_leaders_commits_and_entries() {
     txn.submit().unwrap().state();
     let head =
         leader.close_entry((1, 2), EntryKind::Configuration, b"members", 1).unwrap().unwrap();
-    assert_eq!((head.first_timestamp, head.last_timestamp), (1, 1));
-    assert!(leader.close_entry((1, 3), EntryKind::Records, b"", 1).unwrap().is_none());
+    assert_eq!((head.first_timestamp, head.last_timestamp, head.bytes), (1, 0, 0));
+    assert_eq!(close(&leader, 1, 1), 1);
+    assert!(leader.close_entry((1, 4), EntryKind::Records, b"", 1).unwrap().is_none());
     for _ in 0..40 {
         let mut txn = leader.begin_newest(latest());
         // Some are long enough for chunks, some for a spill.
@@ -365,4 +349,210 @@ fn set_of_one_that_becomes_a_member_keeps_all() {
     assert_eq!((next, close(&engine, 1, 1)), (31, 31));
     let (head, _, _) = engine.read_entry(1).unwrap();
     assert_eq!(head.first_timestamp, 31);
+}
+
+/// A transaction of several chunks.
+fn large(engine: &Engine, value: &str) -> engine::EngineTxn {
+    let mut txn = engine.begin_newest(latest());
+    for n in 0..20 {
+        txn.put(ROOT, format!("large {n:02}").as_bytes(), value.repeat(100).as_bytes()).unwrap();
+    }
+    txn
+}
+
+fn small_entries() -> Options {
+    let options = member();
+    Options { sizes: engine::Sizes { entry_bytes: 400, ..options.sizes }, ..options }
+}
+
+#[test]
+fn clients_commit_while_an_entry_is_made() {
+    let (sim, follower_sim) = (SimOs::new(9), SimOs::new(10));
+    let leader = open(&sim.os(), small_entries()).unwrap();
+    let follower = open(&follower_sim.os(), member()).unwrap();
+    assert!((leader.gather(), leader.open_bytes()) == (None, 0));
+    put(&leader, "a", "1");
+    let first = leader.gather().unwrap();
+    assert_eq!((first.last_timestamp, leader.open_bytes()), (1, 0));
+    put(&leader, "b", "2");
+    let second = leader.gather().unwrap();
+    put(&leader, "c", "3");
+    let head = leader.close_entry((1, 1), EntryKind::Records, b"", 0).unwrap().unwrap();
+    assert_eq!((head.bytes, head.checksum), (first.bytes, first.checksum));
+    put(&leader, "d", "4");
+    leader.close_entry((1, 2), EntryKind::Configuration, b"members", 0).unwrap().unwrap();
+    // It is proposed again.
+    leader.ungather();
+    assert_eq!(leader.gather(), Some(second));
+    let head = leader.close_entry((1, 3), EntryKind::Records, b"", 0).unwrap().unwrap();
+    assert_eq!((head.first_timestamp, head.last_timestamp), (2, 2));
+    large(&leader, "x").submit().unwrap().state();
+    while leader.open_bytes() > 0 {
+        assert!(leader.gather().is_some());
+    }
+    for n in 0..20 {
+        close(&leader, 1, 2);
+        put(&leader, "e", &format!("{n}{}", "5".repeat(200)));
+    }
+    leader.sync().unwrap();
+    assert!(leader.entries().last.index > 5, "a transaction in several entries");
+    send(&leader, &follower);
+    assert_eq!(newest(&follower).len(), newest(&leader).len());
+    for index in 1..=leader.entries().last.index {
+        let read = leader.read_entry(index).unwrap();
+        assert_eq!(follower.read_entry(index).unwrap(), read);
+        assert_eq!(leader.entry_records(index).unwrap()[..], read.2[..]);
+    }
+    let last = leader.entries().last;
+    let (_os, leader) = restart(&sim, leader, small_entries());
+    assert_eq!(leader.entries().last, last, "what no entry has is void");
+    assert_eq!(newest(&leader), newest(&follower));
+    for index in 1..=last.index {
+        assert_eq!(leader.read_entry(index).unwrap(), follower.read_entry(index).unwrap());
+    }
+}
+
+#[test]
+fn entry_stays_whose_record_stands_behind_those_that_are_void() {
+    let sim = SimOs::new(9);
+    let engine = open(&sim.os(), small_entries()).unwrap();
+    put(&engine, "a", "1");
+    engine.gather().unwrap();
+    put(&engine, "b", "void");
+    engine.gather().unwrap();
+    close(&engine, 1, 0);
+    close(&engine, 1, 0);
+    put(&engine, "c", "void");
+    engine.cut(2).unwrap();
+    let check = |engine: &Engine| {
+        assert_eq!(newest(engine), entries([("a", "1")]));
+        assert_eq!((engine.entries().last.index, engine.entries().last.timestamp), (1, 1));
+        engine.read_entry(1).unwrap();
+    };
+    check(&engine);
+    let (_os, engine) = restart(&sim, engine, small_entries());
+    check(&engine);
+    // And where a checkpoint knows of the cut.
+    engine.checkpoint().unwrap();
+    let (_os, engine) = restart(&sim, engine, small_entries());
+    check(&engine);
+    assert_eq!(put(&engine, "b", "2"), 2);
+    close(&engine, 2, 1);
+    engine.committed_entry(1).unwrap();
+    engine.checkpoint().unwrap();
+    let (_os, engine) = restart(&sim, engine, small_entries());
+    assert_eq!(newest(&engine), entries([("a", "1"), ("b", "2")]));
+    assert_eq!((engine.entries().before.index, engine.entries().last.index), (1, 2));
+}
+
+#[test]
+fn transaction_of_a_leader_that_went_commits_where_its_entry_comes() {
+    let sim = SimOs::new(9);
+    let leader = open(&sim.os(), small_entries()).unwrap();
+    let (follower_sim, _os, follower) = fresh();
+    large(&leader, "x").submit().unwrap().state();
+    while leader.open_bytes() > 0 {
+        close(&leader, 1, 0);
+    }
+    let last = leader.entries().last.index;
+    let append = |follower: &Engine, index: u64| {
+        let (head, configuration, records) = leader.read_entry(index).unwrap();
+        follower.append_entry(&head, &configuration, &records).unwrap();
+    };
+    (1..last).for_each(|index| append(&follower, index));
+    follower.sync().unwrap();
+    follower.committed_entry(1).unwrap();
+    follower.checkpoint().unwrap();
+    let (_os, follower) = restart(&follower_sim, follower, member());
+    append(&follower, last);
+    assert_eq!(newest(&follower), newest(&leader), "over a restart");
+    // Another leader's first entry takes its place, and gives way to it again.
+    follower.cut(last).unwrap();
+    assert_eq!(newest(&follower), entries([]));
+    follower.close_entry((2, last), EntryKind::Fence, b"", 1).unwrap().unwrap();
+    follower.sync().unwrap();
+    let (_os, follower) = restart(&follower_sim, follower, member());
+    follower.cut(last).unwrap();
+    append(&follower, last);
+    assert_eq!(newest(&follower), newest(&leader), "after another entry");
+    // And of chunks that stand in the log twice, the first time void.
+    follower.cut(last - 1).unwrap();
+    append(&follower, last - 1);
+    append(&follower, last);
+    assert_eq!(newest(&follower), newest(&leader), "with chunks that came again");
+    let mut told = 0;
+    follower
+        .each_commit(last, &mut |step| {
+            told += u64::from(matches!(step, engine::CommitStep::Write { .. }));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(told, 20, "each write is told once");
+    // Once that is decided there is nothing that it could come to.
+    follower.cut(last).unwrap();
+    follower.close_entry((3, last), EntryKind::Fence, b"", 1).unwrap().unwrap();
+    follower.committed_entry(last).unwrap();
+    let (head, _, records) = leader.read_entry(last).unwrap();
+    let late = engine::EntryHead { index: last + 1, term: 3, ..head };
+    let refused = follower.append_entry(&late, b"", &records);
+    assert!(matches!(refused, Err(Error::Corruption(_))), "{refused:?}");
+}
+
+#[test]
+fn who_does_not_lead_commits_nothing() {
+    let (_sim, _os, engine) = fresh();
+    put(&engine, "a", "1");
+    close(&engine, 1, 0);
+    put(&engine, "a", "void");
+    let mut stale = engine.begin_newest(latest());
+    let read = stale.get(ROOT, b"a").unwrap().unwrap();
+    stale.put(ROOT, b"b", &[&read[..], b"!"].concat()).unwrap();
+    let seen = stale.seen();
+    engine.refuse_writes();
+    let mut refused = engine.begin_newest(latest());
+    refused.put(ROOT, b"c", b"never").unwrap();
+    assert!(matches!(refused.submit(), Err(Error::NotLeader)));
+    assert!(matches!(large(&engine, "y").submit(), Err(Error::NotLeader)), "in chunks");
+    engine.discard_open().unwrap();
+    engine.take_writes();
+    assert!(matches!(stale.submit(), Err(Error::NotLeader)), "what it has read is void");
+    assert_eq!(put(&engine, "a", "2"), 2);
+    close(&engine, 2, 1);
+    engine.committed_entry(2).unwrap();
+    // The commit that it has read has the same number as one that is visible by now.
+    assert_eq!(seen.timestamp(), engine.visible().timestamp());
+    assert!(matches!(engine.wait_visible(seen), Err(Error::Overwritten)));
+    engine.wait_visible(engine.begin_newest(latest()).seen()).unwrap();
+    assert_eq!(self::seen(&engine), entries([("a", "2")]));
+}
+
+#[test]
+fn set_begins_with_what_is_there_and_its_configuration_is_kept() {
+    let (sim, _os, engine) = fresh();
+    put(&engine, "a", "1");
+    let begun = engine.begin_entries((1, 1), b"one");
+    assert!(matches!(begun, Err(Error::InvalidOption(_))), "what is not visible may be void");
+    engine.committed(Timestamp(1)).unwrap();
+    engine.begin_entries((1, 1), b"one").unwrap();
+    let configured = |engine: &Engine, index| {
+        engine.configuration_at(index).map(|told| String::from_utf8_lossy(&told).into_owned())
+    };
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!((engine.entries().last.index, newest(&engine).len()), (1, 1));
+    assert_eq!(configured(&engine, 1).as_deref(), Some("one"));
+    engine.close_entry((1, 2), EntryKind::Configuration, b"change", 1).unwrap().unwrap();
+    put(&engine, "b", "2");
+    close(&engine, 1, 1);
+    engine.committed_entry(3).unwrap();
+    engine.checkpoint().unwrap();
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!(engine.entries().before.index, 1, "what it changed was not told");
+    assert_eq!((configured(&engine, 3).as_deref(), engine.entry_heads(1).len()), (Some("one"), 2));
+    assert_eq!(engine.read_entry(2).unwrap().1, b"change");
+    engine.configured(3, b"two").unwrap();
+    engine.checkpoint().unwrap();
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!((engine.entries().before.index, engine.committed_index()), (3, 3));
+    assert_eq!(configured(&engine, 3).as_deref(), Some("two"));
+    assert!(engine.begin_entries((1, 1), b"one").is_err(), "there is one");
 }

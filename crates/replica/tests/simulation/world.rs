@@ -1,27 +1,19 @@
 //! Members, network and clients in one process, from one seed; and what must hold.
 //!
 //! 1. What a client was told is done is in the journal of each later leader that takes writes.
-//! 2. What members show is a prefix of one sequence, each record once, timestamps ascending.
+//! 2. What members show is the same at the same timestamp, and no member goes back while it runs.
 //! 3. What is shown is never cut off (the journal refuses it, and a member that stops fails the test).
-//! 4. Once all is well, all journals hold the same entries, and no record without an entry.
+//! 4. Once all is well, all members hold the same entries and show the same, and there is no record without an
+//!    entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorum::state::MemberState;
-use quorum::{Change, Configuration, MemberId, Position, Role, Settings, Standing};
-use replica::memory::{Fault, MemoryJournal, MemoryPromises, Record};
-use replica::{Error, Event, Frame, Links, Options, Promises, Replica};
+use quorum::{Change, Configuration, MemberId, Role, Settings, Standing};
+use replica::{Error, Event, Frame, Journal as _, Links, Options, Replica};
 use testkit::Gen;
 
-/// A bug that the simulation must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Planted {
-    Nothing,
-    AcknowledgedBeforeSync,
-    CutsNotWritten,
-    CommitForgotten,
-    AnsweredBeforeCommitted,
-}
+use crate::Planted;
+use crate::machine::{Machine, Outcome};
 
 type Check = Result<(), String>;
 
@@ -38,23 +30,26 @@ impl Links for Outbox {
     }
 }
 
-type Simulated = Replica<MemoryJournal, Outbox, MemoryPromises>;
+type Simulated<M> = Replica<<M as Machine>::Journal, Outbox, <M as Machine>::Promises>;
 
-struct Member {
+struct Member<M: Machine> {
     id: MemberId,
-    running: Option<Simulated>,
-    /// While it is down.
-    parts: Option<(MemoryJournal, MemoryPromises)>,
+    machine: M,
+    running: Option<Simulated<M>>,
     down_until: u64,
     paused_until: u64,
-    /// Answers that clients wait for: timestamp, term, and what was written.
-    waiting: Vec<(u64, u64, u64)>,
+    /// Answers that clients wait for: the term, what was written, and by what it is known.
+    waiting: Vec<(u64, u64, M::Ticket)>,
+    /// The last timestamp that it has shown since its start.
+    shown: u64,
+    /// It has the entries up to here for good.
+    has: u64,
 }
 
-pub(crate) struct World {
+pub(crate) struct World<M: Machine> {
     random: Gen,
     now_ms: u64,
-    members: Vec<Member>,
+    members: Vec<Member<M>>,
     planted: Planted,
     /// By when, who sent it to whom.
     on_the_way: BTreeMap<(u64, u64), (MemberId, MemberId, Vec<u8>)>,
@@ -66,7 +61,8 @@ pub(crate) struct World {
     operations: u64,
     /// What clients were told is done, with the term of the leader that said so.
     acknowledged: BTreeMap<u64, u64>,
-    shown: Vec<Record>,
+    /// What was shown at each timestamp, in short.
+    shown: BTreeMap<u64, u64>,
     terms: BTreeMap<u64, MemberId>,
     pub(crate) voided: u64,
 }
@@ -77,32 +73,22 @@ fn place(member: MemberId) -> usize {
     member.0 as usize - 1
 }
 
-impl World {
+impl<M: Machine> World<M> {
     pub(crate) fn new(seed: u64, voters: u64, planted: Planted) -> Self {
         let mut random = Gen::new(seed);
         let configuration = Configuration::of_voters((1..=voters).map(MemberId));
-        let base = Position { term: 1, index: 1 };
-        let member = |id: u64| {
-            let mut journal = MemoryJournal::new(base, configuration.clone());
-            journal.fault = match planted {
-                Planted::AcknowledgedBeforeSync => Fault::LiesAboutSyncs,
-                Planted::CutsNotWritten => Fault::ForgetsCuts,
-                Planted::CommitForgotten => Fault::ForgetsCommits,
-                Planted::Nothing | Planted::AnsweredBeforeCommitted => Fault::None,
-            };
-            journal.slow = true;
-            let promises = MemoryPromises::new(MemberState::new(MemberId(id)));
-            Member {
-                id: MemberId(id),
-                running: None,
-                parts: Some((journal, promises)),
-                down_until: 0,
-                paused_until: 0,
-                waiting: Vec::new(),
-            }
+        let member = |id: u64| Member {
+            id: MemberId(id),
+            machine: M::new(id, seed, &configuration, planted),
+            running: None,
+            down_until: 0,
+            paused_until: 0,
+            waiting: Vec::new(),
+            shown: 0,
+            has: 1,
         };
         Self {
-            members: (1..=voters + 1).map(member).collect(),
+            members: (1..=voters + u64::from(M::HAS_ALL_ENTRIES)).map(member).collect(),
             loss: [0, 60, 12, 5][random.below(4) as usize],
             delay_ms: random.below(60),
             random,
@@ -114,7 +100,7 @@ impl World {
             calm: false,
             operations: 0,
             acknowledged: BTreeMap::new(),
-            shown: Vec::new(),
+            shown: BTreeMap::new(),
             terms: BTreeMap::new(),
             voided: 0,
         }
@@ -154,20 +140,46 @@ impl World {
                 continue;
             }
             let syncs = if self.calm { 9 } else { self.random.below(3) };
-            let now_ms = self.now_ms;
-            if let Some(replica) = &mut self.members[at].running {
-                replica.journal().finish_syncs(syncs as usize);
-                replica.step(now_ms, now_ms as i64).map_err(|error| error.to_string())?;
+            let everywhere = self.members.iter().map(|member| member.has).min().unwrap_or(0);
+            let (now_ms, random) = (self.now_ms, &mut self.random);
+            let member = &mut self.members[at];
+            let mut done = Ok(());
+            if let Some(replica) = &mut member.running {
+                let journal = replica.journal();
+                done = member.machine.background(journal, everywhere, random);
+                done = done.and_then(|()| member.machine.finish_syncs(journal, syncs));
+                let stepped = replica.step(now_ms, now_ms as i64);
+                done = done.and(stepped.map(drop).map_err(|error| error.to_string()));
             }
+            if self.lost_power(at) {
+                continue;
+            }
+            done.map_err(|error| format!("{}: {error}", self.members[at].id))?;
             self.look(at)?;
         }
         Ok(())
     }
 
+    /// Whether the power of a member has gone; then it is down.
+    fn lost_power(&mut self, at: usize) -> bool {
+        let is_down = self.members[at].machine.is_down() && self.members[at].running.is_some();
+        if is_down {
+            self.crash(at);
+        }
+        is_down
+    }
+
     fn start(&mut self, at: usize) -> Check {
         let mut seed = Gen::new(self.random.u64());
         let member = &mut self.members[at];
-        let Some((journal, promises)) = member.parts.take() else { return Ok(()) };
+        let started = member.machine.start(&mut self.random);
+        if member.machine.is_down() {
+            member.down_until = self.now_ms + 50;
+            return Ok(());
+        }
+        let (journal, promises) =
+            started.map_err(|error| format!("{} cannot start: {error}", member.id))?;
+        member.shown = 0;
         let settings = Settings {
             election_ticks: 10,
             heartbeat_ticks: 2,
@@ -195,7 +207,11 @@ impl World {
         }
         let Some(replica) = &mut self.members[at].running else { return Ok(()) };
         let frame = Frame::decode(bytes).map_err(|error| error.to_string())?;
-        match replica.receive(from, frame) {
+        let received = replica.receive(from, frame);
+        if self.lost_power(at) {
+            return Ok(());
+        }
+        match received {
             Ok(()) | Err(Error::Quorum(quorum::Error::NoMember { .. })) => {}
             Err(error) => return Err(format!("{to} hears from {from}: {error}")),
         }
@@ -205,6 +221,9 @@ impl World {
     /// Takes out what a member sends and says, and checks it.
     fn look(&mut self, at: usize) -> Check {
         let id = self.members[at].id;
+        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let status = replica.status();
+        self.members[at].has = self.members[at].has.max(status.synced.min(status.commit));
         let Some(replica) = &mut self.members[at].running else { return Ok(()) };
         let frames = std::mem::take(&mut replica.links().0);
         let events = replica.take_events();
@@ -217,10 +236,7 @@ impl World {
                     let leader = *self.terms.entry(now.term).or_insert(id);
                     ensure(leader == id, || format!("term {} has two leaders", now.term))?;
                 }
-                Event::Role(_) => {
-                    self.voided += self.members[at].waiting.len() as u64;
-                    self.members[at].waiting.clear();
-                }
+                Event::Role(_) => self.answer(at),
                 Event::Writable => self.check_leader(at)?,
                 Event::Read(_) | Event::Configured { .. } => {}
             }
@@ -245,28 +261,23 @@ impl World {
     }
 
     fn check_leader(&mut self, at: usize) -> Check {
-        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        let Member { running, machine, .. } = &mut self.members[at];
+        let Some(replica) = running else { return Ok(()) };
         let term = replica.status().now.term;
-        let has: BTreeSet<u64> = replica.journal().records().iter().map(operation).collect();
+        let has = machine.operations(replica.journal());
         let lost = self.acknowledged.iter().find(|(op, of)| **of < term && !has.contains(op));
         ensure(lost.is_none(), || format!("the leader of term {term} lacks {lost:?}"))
     }
 
     fn check_shown(&mut self, at: usize) -> Check {
-        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
-        let shown = replica.journal().shown();
-        let common = shown.len().min(self.shown.len());
-        // What was compared before does not change; the end is enough.
-        let from = common.saturating_sub(8);
-        ensure(shown[from..common] == self.shown[from..common], || {
-            format!("member {} shows another history", at + 1)
-        })?;
-        for record in &shown[common..] {
-            let before = self.shown.last().map_or(0, |last| last.ts);
-            ensure(record.ts > before, || format!("{} is shown behind {before}", record.ts))?;
-            self.shown.push(record.clone());
-        }
-        Ok(())
+        let Member { running, machine, .. } = &mut self.members[at];
+        let Some(replica) = running else { return Ok(()) };
+        let (ts, digest) = machine.shown(replica.journal())?;
+        let before = self.members[at].shown;
+        ensure(ts >= before, || format!("member {} shows {ts} behind {before}", at + 1))?;
+        self.members[at].shown = ts;
+        let first = *self.shown.entry(ts).or_insert(digest);
+        ensure(first == digest, || format!("member {} shows another state at {ts}", at + 1))
     }
 
     /// Tells clients what is done.
@@ -274,14 +285,18 @@ impl World {
         let member = &mut self.members[at];
         let Some(replica) = &mut member.running else { return };
         let now = replica.status().now;
-        let shown = replica.journal().shown().last().map_or(0, |record| record.ts);
         let early = self.planted == Planted::AnsweredBeforeCommitted;
-        member.waiting.retain(|(ts, term, op)| {
-            let done = now.role == Role::Leader && now.term == *term && (*ts <= shown || early);
-            if done {
-                self.acknowledged.insert(*op, *term);
+        let Member { machine, waiting, .. } = member;
+        waiting.retain(|(term, op, ticket)| {
+            let leads = now.role == Role::Leader && now.term == *term;
+            match machine.outcome(replica.journal(), ticket, leads) {
+                Outcome::Pending if !early => return true,
+                Outcome::Void => self.voided += 1,
+                Outcome::Done | Outcome::Pending => {
+                    self.acknowledged.insert(*op, now.term);
+                }
             }
-            !done
+            false
         });
     }
 
@@ -313,7 +328,8 @@ impl World {
                 let replica = self.members[at].running.as_mut();
                 let _done = replica.map(|replica| replica.link_lost(other));
             }
-            10..=90 => self.write(),
+            10 => self.members[at].machine.crash_soon(&mut self.random),
+            11..=90 => self.write(),
             _ => {}
         }
         self.look(at)
@@ -328,12 +344,15 @@ impl World {
             // More than one may think that it leads; each has its clients.
             for _ in 0..=self.random.below(3) {
                 self.operations += 1;
-                let term = replica.status().now.term;
-                let mut bytes = self.operations.to_le_bytes().to_vec();
-                bytes.resize(8 + self.random.below(60) as usize, 0);
-                let ts = replica.journal().commit(bytes);
-                member.waiting.push((ts, term, self.operations));
+                let (term, op) = (replica.status().now.term, self.operations);
+                let (journal, random) = (replica.journal(), &mut self.random);
+                if let Some(ticket) = member.machine.commit(journal, op, random) {
+                    member.waiting.push((term, op, ticket));
+                }
             }
+        }
+        for at in 0..self.members.len() {
+            self.lost_power(at);
         }
     }
 
@@ -341,23 +360,24 @@ impl World {
         let standing = [Standing::Voter, Standing::Voter, Standing::Learner, Standing::Gone];
         let changes = (0..=self.random.below(2)).map(|_| Change {
             member: MemberId(self.random.below(self.members.len() as u64) + 1),
-            standing: standing[self.random.below(4) as usize],
+            standing: standing[self.random.below(if M::HAS_ALL_ENTRIES { 4 } else { 3 }) as usize],
         });
         let changes = changes.collect();
-        let leads = |member: &Member| member.running.as_ref().is_some_and(Replica::is_writable);
-        let at = self.members.iter().position(leads).unwrap_or(at);
+        let at = self.writable().unwrap_or(at);
         let replica = self.members[at].running.as_mut();
         let _refused = replica.map(|replica| replica.propose_configuration(changes, vec![7; 5]));
+    }
+
+    fn writable(&self) -> Option<usize> {
+        let leads = |member: &Member<M>| member.running.as_ref().is_some_and(Replica::is_writable);
+        self.members.iter().position(leads)
     }
 
     fn crash(&mut self, at: usize) {
         let member = &mut self.members[at];
         let Some(replica) = member.running.take() else { return };
-        let (mut journal, _, promises) = replica.into_parts();
-        let keep = !self.random.one_in(2);
-        let random = &mut self.random;
-        journal.crash(|behind| if keep { random.below(behind as u64 + 1) as usize } else { 0 });
-        member.parts = Some((journal, MemoryPromises::new(promises.state().clone())));
+        let (journal, _, promises) = replica.into_parts();
+        member.machine.crash(journal, promises, &mut self.random);
         member.down_until = self.now_ms + self.random.below(500);
         member.waiting.clear();
         let id = member.id;
@@ -389,26 +409,25 @@ impl World {
 
     /// A leader takes writes, nothing waits, and everybody in the set has what it has.
     fn is_settled(&mut self) -> bool {
-        let leads = |member: &Member| member.running.as_ref().is_some_and(Replica::is_writable);
-        let Some(at) = self.members.iter().position(leads) else { return false };
+        let Some(at) = self.writable() else { return false };
         let Some(leader) = &mut self.members[at].running else { return false };
         let configuration = leader.configuration();
         let last = leader.status().last;
-        let records = leader.journal().records();
-        let settled = leader.status().commit == last.index && leader.journal().open_records() == 0;
-        if records.is_empty() {
+        let settled = leader.status().commit == last.index && leader.journal().open_bytes() == 0;
+        let shown = self.members[at].shown;
+        if shown == 0 {
             self.write();
         }
-        if !settled || configuration.is_joint() || records.is_empty() {
+        if !settled || configuration.is_joint() || shown == 0 {
             return false;
         }
         configuration.members().into_iter().all(|id| {
-            let Some(replica) = &mut self.members[place(id)].running else { return false };
+            let Member { running, machine, shown: of, .. } = &mut self.members[place(id)];
+            let Some(replica) = running else { return false };
             replica.status().last == last
                 && replica.status().commit == last.index
-                && replica.journal().open_records() == 0
-                && replica.journal().records() == records
-                && replica.journal().shown() == records
+                && *of == shown
+                && machine.is_settled(replica.journal())
         })
     }
 
@@ -417,8 +436,4 @@ impl World {
         let lines: Vec<_> = nodes.map(|replica| format!("{:?}", replica.status())).collect();
         lines.join("\n")
     }
-}
-
-fn operation(record: &Record) -> u64 {
-    record.bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -1,0 +1,268 @@
+//! The records of a member's log that no entry closes yet, in parts; and the records of the newest entries, in
+//! memory.
+//!
+//! What is open is a queue of parts, each of which becomes the records of one entry. A part is full where the
+//! next record would make it longer than [`PART_BYTES`] (a longer record is a part of its own), and complete
+//! when it was gathered: consensus then knows its bytes and checksum, so nothing may come to it.
+//!
+//! Always true: parts stand in the order of their records; those that were gathered are the first ones. Copies
+//! of records are kept within a bound, and never needed: the log has them. But it gives out only what is on
+//! disk, and an entry is sent while it is being synced.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of records in one part.
+pub(crate) const PART_BYTES: u64 = 4 << 20;
+
+/// What a leader tells consensus of the records of its next entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GatheredRecords {
+    /// The last commit up to their end.
+    pub last_timestamp: u64,
+    /// The last cluster time up to their end.
+    pub last_time: u64,
+    /// Their bytes, as members send them to each other.
+    pub bytes: u64,
+    /// The crc32c of those.
+    pub checksum: u32,
+}
+
+/// Records that are, or will be, of one entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Its first record.
+    pub(crate) start: u64,
+    /// Behind its last one.
+    pub(crate) until: u64,
+    pub(crate) records: GatheredRecords,
+    /// A copy of them.
+    copy: Option<Vec<u8>>,
+}
+
+/// The records of an entry, in memory.
+struct Kept {
+    index: u64,
+    records: Arc<[u8]>,
+}
+
+/// A record as it is taken in.
+pub(crate) struct NewRecord<'a> {
+    /// Where it begins and ends in the log.
+    pub(crate) place: (u64, u64),
+    /// Its bytes, as members send them to each other.
+    pub(crate) pieces: &'a [&'a [u8]],
+    /// The last commit up to its end, and its last time.
+    pub(crate) newest: (u64, u64),
+    /// It is of the same entry as the record before it, however long that becomes.
+    pub(crate) joins: bool,
+}
+
+/// See above.
+pub(crate) struct OpenRecords {
+    parts: VecDeque<Part>,
+    gathered: usize,
+    part_bytes: u64,
+    kept: VecDeque<Kept>,
+    /// Bytes of copies, of parts and of entries.
+    copied: u64,
+    most_copied: u64,
+}
+
+impl Default for OpenRecords {
+    fn default() -> Self {
+        Self::new(PART_BYTES, 0)
+    }
+}
+
+impl OpenRecords {
+    pub(crate) fn new(part_bytes: u64, most_copied: u64) -> Self {
+        let (parts, kept) = (VecDeque::new(), VecDeque::new());
+        Self { parts, gathered: 0, part_bytes, kept, copied: 0, most_copied }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Where the first record begins.
+    pub(crate) fn start(&self) -> Option<u64> {
+        self.parts.front().map(|part| part.start)
+    }
+
+    /// Bytes of records that are not gathered.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().skip(self.gathered).map(|part| part.records.bytes).sum()
+    }
+
+    /// A record was appended to the log.
+    pub(crate) fn append(&mut self, record: &NewRecord<'_>) {
+        let len = record.pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let bytes = 4 + u64::from(len);
+        let fits = |part: &Part| record.joins || part.records.bytes + bytes <= self.part_bytes;
+        let has_room = self.parts.len() > self.gathered && self.parts.back().is_some_and(fits);
+        let (start, until) = record.place;
+        let keeps = self.make_room(bytes);
+        if !has_room {
+            let records =
+                GatheredRecords { last_timestamp: 0, last_time: 0, bytes: 0, checksum: 0 };
+            self.parts.push_back(Part { start, until, records, copy: Some(Vec::new()) });
+        }
+        let Some(part) = self.parts.back_mut() else { return };
+        let records = &mut part.records;
+        records.checksum = crc32c::crc32c_append(records.checksum, &len.to_le_bytes());
+        for piece in record.pieces {
+            records.checksum = crc32c::crc32c_append(records.checksum, piece);
+        }
+        records.bytes += bytes;
+        (records.last_timestamp, records.last_time) = record.newest;
+        part.until = until;
+        match &mut part.copy {
+            Some(copy) if keeps => {
+                copy.extend_from_slice(&len.to_le_bytes());
+                record.pieces.iter().for_each(|piece| copy.extend_from_slice(piece));
+                self.copied += bytes;
+            }
+            Some(copy) => {
+                self.copied -= copy.len() as u64;
+                part.copy = None;
+            }
+            None => {}
+        }
+    }
+
+    /// Lets go of entries' records until so many bytes more may be kept; false where they may not.
+    fn make_room(&mut self, bytes: u64) -> bool {
+        while self.copied + bytes > self.most_copied
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.copied -= oldest.records.len() as u64;
+        }
+        self.copied + bytes <= self.most_copied
+    }
+
+    /// The next part that was not gathered is now.
+    pub(crate) fn gather(&mut self) -> Option<GatheredRecords> {
+        let next = self.parts.get(self.gathered)?;
+        self.gathered += 1;
+        Some(next.records)
+    }
+
+    /// All parts are as if they had not been gathered.
+    pub(crate) fn ungather(&mut self) {
+        self.gathered = 0;
+    }
+
+    /// The part that is closed next.
+    pub(crate) fn first(&self) -> Option<&Part> {
+        self.parts.front()
+    }
+
+    /// The first part has become the entry `index`.
+    pub(crate) fn close(&mut self, index: u64) {
+        let Some(part) = self.parts.pop_front() else { return };
+        self.gathered = self.gathered.saturating_sub(1);
+        if let Some(copy) = part.copy {
+            self.kept.push_back(Kept { index, records: copy.into() });
+        }
+    }
+
+    /// The records of an entry, where they are in memory.
+    pub(crate) fn kept(&self, index: u64) -> Option<Arc<[u8]>> {
+        let at = self.kept.binary_search_by_key(&index, |kept| kept.index).ok()?;
+        self.kept.get(at).map(|kept| Arc::clone(&kept.records))
+    }
+
+    /// Everything that is open is void, and entries from `index` on are.
+    pub(crate) fn cut(&mut self, index: u64) {
+        self.parts.clear();
+        self.gathered = 0;
+        while self.kept.back().is_some_and(|kept| kept.index >= index) {
+            self.kept.pop_back();
+        }
+        self.copied = self.kept.iter().map(|kept| kept.records.len() as u64).sum();
+    }
+
+    /// Bytes of memory that the copies take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.copied
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(open: &mut OpenRecords, ts: u64, bytes: usize) {
+        let piece = vec![ts as u8; bytes];
+        let place = (ts * 100, ts * 100 + 50);
+        let newest = (ts, ts * 10);
+        open.append(&NewRecord { place, pieces: &[&piece], newest, joins: false });
+    }
+
+    fn parts(open: &OpenRecords) -> Vec<(u64, u64, u64)> {
+        let of = |part: &Part| (part.start, part.until, part.records.bytes);
+        open.parts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_part_ends_where_it_is_full_or_gathered() {
+        let mut open = OpenRecords::new(100, 1000);
+        for (ts, bytes) in [(1, 46), (2, 46), (3, 1), (4, 300), (5, 1)] {
+            append(&mut open, ts, bytes);
+        }
+        let all = [(100, 250, 100), (300, 350, 5), (400, 450, 304), (500, 550, 5)];
+        assert_eq!(parts(&open), all);
+        assert_eq!(open.bytes(), 414);
+        let first = open.gather().unwrap();
+        assert_eq!((first.last_timestamp, first.last_time, first.bytes), (2, 20, 100));
+        assert_eq!(open.gather().unwrap().last_timestamp, 3);
+        append(&mut open, 6, 1);
+        assert_eq!(open.bytes(), 314, "it came to the last one, which is not gathered");
+        assert_eq!(open.gather().unwrap().bytes, 304);
+        assert_eq!(open.gather().unwrap().bytes, 10);
+        append(&mut open, 7, 1);
+        assert_eq!(parts(&open).last(), Some(&(700, 750, 5)), "what was gathered takes no more");
+        open.close(1);
+        assert_eq!(open.gather().unwrap().last_timestamp, 7);
+        assert_eq!((open.gather(), open.bytes()), (None, 0));
+        open.ungather();
+        assert_eq!(open.gather().unwrap().last_timestamp, 3);
+        open.cut(1);
+        assert_eq!((open.is_empty(), open.gather(), open.kept(1).is_none()), (true, None, true));
+    }
+
+    #[test]
+    fn checksums_are_those_of_what_is_sent() {
+        let mut open = OpenRecords::new(1000, 1000);
+        append(&mut open, 1, 9);
+        append(&mut open, 2, 3);
+        let sent = [&9_u32.to_le_bytes()[..], &[1; 9], &3_u32.to_le_bytes(), &[2; 3]].concat();
+        let records = open.gather().unwrap();
+        assert_eq!((records.bytes, records.checksum), (20, crc32c::crc32c(&sent)));
+        open.close(7);
+        assert_eq!(open.kept(7).as_deref(), Some(&sent[..]));
+    }
+
+    #[test]
+    fn copies_are_within_their_bound() {
+        let mut open = OpenRecords::new(100, 250);
+        append(&mut open, 1, 96);
+        append(&mut open, 2, 96);
+        open.close(1);
+        assert_eq!(open.memory_bytes(), 200);
+        append(&mut open, 3, 96);
+        assert_eq!((open.kept(1), open.memory_bytes()), (None, 200), "the oldest entry gives way");
+        append(&mut open, 4, 46);
+        assert_eq!(open.memory_bytes(), 250);
+        append(&mut open, 5, 46);
+        assert_eq!(open.memory_bytes(), 200, "a part that may not grow is not kept");
+        for index in [2, 3, 4] {
+            open.close(index);
+        }
+        assert_eq!([2, 3, 4].map(|index| open.kept(index).is_some()), [true, true, false]);
+        open.cut(3);
+        assert_eq!((open.memory_bytes(), open.kept(2).is_some()), (100, true));
+    }
+}

@@ -1,0 +1,319 @@
+//! The redo log of an engine as a member's journal.
+//!
+//! | Of the seam | In the engine |
+//! |---|---|
+//! | open records | commits that no entry closes; [`engine::Engine::gather`] seals a part of them |
+//! | an entry without records | an entry record; of a configuration, with its content as bytes |
+//! | a cut | a cut record, on disk before memory forgets; writers are refused first, and waited for |
+//! | applying | at [`Journal::append`]: the commits are complete, and held back |
+//! | committed | they become visible, and the [`Observer`] hears of them |
+//! | the configuration as of what was applied | told with the entry behind which it counts; the checkpoint keeps it |
+//!
+//! A start begins with the newest entry of the checkpoint: what is behind it is decided again, from the commit
+//! index that stands with the entries. What was visible by then is not told to the observer again.
+//!
+//! Always true: transactions commit from [`Journal::lead`] until [`Journal::discard_open`] or
+//! [`Journal::cut`], and those that were open at either end never do.
+
+mod syncs;
+
+pub use syncs::SyncMode;
+
+use std::collections::BTreeSet;
+
+use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
+use quorum::{Configuration, Content, Descriptor, Entry, Position, codec};
+
+use crate::error::{Error, Result};
+use crate::journal::{Journal, Opened};
+use crate::observer::Observer;
+use syncs::Syncs;
+
+/// The journal.
+pub struct EngineJournal<O> {
+    engine: Engine,
+    observer: O,
+    syncs: Syncs,
+    /// Entries up to here were told to the observer, or need not be.
+    told: u64,
+    /// Entries of this member's clients since its start that are not decided.
+    own: BTreeSet<u64>,
+}
+
+fn failed(error: &engine::Error) -> Error {
+    Error::Journal(error.to_string())
+}
+
+/// Results of the engine as those of a journal.
+fn of<T>(result: engine::Result<T>) -> Result<T> {
+    result.map_err(|error| failed(&error))
+}
+
+impl<O: Observer> EngineJournal<O> {
+    /// Over an engine that holds commits back ([`engine::Showing::Committed`]). Its state is what is visible:
+    /// whoever observes begins with that.
+    ///
+    /// # Errors
+    /// Where there is no thread for syncs.
+    pub fn new(engine: Engine, observer: O, mode: SyncMode) -> Result<Self> {
+        let syncs = Syncs::start(&engine, mode)?;
+        let told = engine.committed_index();
+        // Clients' commits come when it leads.
+        engine.refuse_writes();
+        Ok(Self { engine, observer, syncs, told, own: BTreeSet::new() })
+    }
+
+    /// Makes an engine's directory the beginning of a set's log: its commits are those of the entry `at`,
+    /// behind which `configuration` counts. On disk when it returns.
+    ///
+    /// # Errors
+    /// There is a log already, or commits that are not visible.
+    pub fn begin(engine: &Engine, at: Position, configuration: &Configuration) -> Result<()> {
+        let configuration = codec::encode_configuration(configuration);
+        of(engine.begin_entries((at.term, at.index), &configuration))
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Who observes.
+    pub fn observer(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// Ends syncs that wait for it: see [`SyncMode::WhenTold`].
+    ///
+    /// # Errors
+    /// A sync failed.
+    pub fn finish_syncs(&mut self) -> Result<()> {
+        self.syncs.finish(&self.engine)
+    }
+
+    fn content_of(&self, head: &EntryHead) -> Result<Content> {
+        Ok(match head.kind {
+            EntryKind::Fence => Content::Fence,
+            EntryKind::Records => Content::Records(Descriptor {
+                last_ts: head.last_timestamp,
+                last_time: head.last_time,
+                bytes: u32::try_from(head.bytes)
+                    .map_err(|_| Error::Journal("an entry of more than 4 GiB".to_owned()))?,
+                checksum: head.checksum,
+            }),
+            EntryKind::Configuration => {
+                let (_, content, _) = of(self.engine.read_entry(head.index))?;
+                codec::decode_content(&content)?
+            }
+        })
+    }
+
+    fn position(&self, index: u64) -> Option<Position> {
+        self.engine.entry(index).map(|id| Position { term: id.term, index: id.index })
+    }
+
+    /// Tells the observer of an entry's commits, and shows what stands alone.
+    fn tell(&mut self, index: u64) -> Result<()> {
+        let Self { engine, observer, .. } = self;
+        let mut refused = None;
+        let told = engine.each_commit(index, &mut |step| {
+            let done = match step {
+                CommitStep::Write { dictionary, key, value } => {
+                    observer.read(dictionary, key, value)
+                }
+                CommitStep::End(commit) => match observer.before_visible(commit) {
+                    Ok(true) => {
+                        let before = Timestamp(commit.0.saturating_sub(1));
+                        engine.committed(before)?;
+                        let shown = observer.visible(before);
+                        engine.committed(commit)?;
+                        shown.and_then(|()| observer.visible(commit))
+                    }
+                    Ok(false) => Ok(()),
+                    Err(error) => Err(error),
+                },
+            };
+            done.map_err(|error| {
+                refused = Some(error);
+                engine::Error::Interrupted
+            })
+        });
+        match refused {
+            Some(error) => Err(Error::Journal(format!("who observes the commits: {error}"))),
+            None => of(told),
+        }
+    }
+}
+
+impl<O: Observer> Journal for EngineJournal<O> {
+    fn open(&mut self) -> Result<Opened> {
+        let before = self.engine.entries().before;
+        let mut entries = Vec::new();
+        for head in self.engine.entry_heads(before.index) {
+            let content = self.content_of(&head)?;
+            entries.push(Entry { term: head.term, index: head.index, content });
+        }
+        let told = self.engine.configuration_at(before.index);
+        let configuration = match told {
+            Some(told) => codec::decode_configuration(&told)?,
+            None => Configuration::default(),
+        };
+        Ok(Opened {
+            base: Position { term: before.term, index: before.index },
+            entries,
+            commit: self.engine.committed_index(),
+            applied: before.index,
+            configuration,
+        })
+    }
+
+    fn gather(&mut self, most: u64) -> Option<Descriptor> {
+        debug_assert!(most >= crate::MAX_ENTRY_BYTES, "parts are cut when their records come");
+        let records = self.engine.gather()?;
+        Some(Descriptor {
+            last_ts: records.last_timestamp,
+            last_time: records.last_time,
+            // A longer one is refused when it is closed: it is not what was gathered.
+            bytes: u32::try_from(records.bytes).unwrap_or(u32::MAX),
+            checksum: records.checksum,
+        })
+    }
+
+    fn ungather(&mut self) {
+        self.engine.ungather();
+    }
+
+    fn open_bytes(&self) -> u64 {
+        self.engine.open_bytes()
+    }
+
+    fn lead(&mut self) -> Result<()> {
+        self.engine.take_writes();
+        Ok(())
+    }
+
+    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+        let (kind, content) = kind_of(&entry.content);
+        let place = (entry.term, entry.index);
+        let head = of(self.engine.close_entry(place, kind, &content, commit))?;
+        let head = head.ok_or_else(|| Error::Journal("an entry of nothing is closed".into()))?;
+        if matches!(entry.content, Content::Records(_)) {
+            if self.content_of(&head)? != entry.content {
+                return Err(Error::Journal("an entry is not of what was gathered".into()));
+            }
+            self.own.insert(entry.index);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+        let last = self.engine.entries().last;
+        let (kind, content) = kind_of(&entry.content);
+        let (last_timestamp, last_time, checksum) = match &entry.content {
+            Content::Records(records) => (records.last_ts, records.last_time, records.checksum),
+            _ => (last.timestamp, last.time, 0),
+        };
+        let head = EntryHead {
+            index: entry.index,
+            term: entry.term,
+            kind,
+            first_timestamp: last.timestamp.saturating_add(1),
+            last_timestamp,
+            last_time,
+            committed: commit,
+            bytes: payload.len() as u64,
+            checksum,
+        };
+        of(self.engine.append_entry(&head, &content, payload))
+    }
+
+    fn cut(&mut self, index: u64) -> Result<()> {
+        self.engine.refuse_writes();
+        of(self.engine.cut(index))?;
+        self.own.split_off(&index);
+        Ok(())
+    }
+
+    fn discard_open(&mut self) -> Result<()> {
+        self.engine.refuse_writes();
+        of(self.engine.discard_open())
+    }
+
+    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+        if self.position(at.index) != Some(at) {
+            return Ok(None);
+        }
+        match self.engine.entry_records(at.index) {
+            Ok(records) => Ok(Some(records.to_vec())),
+            Err(engine::Error::HistoryLost) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
+        match content {
+            Content::Records(_) if payload.is_empty() => Err("there are none"),
+            Content::Records(records) => {
+                let (last_ts, last_time) = (records.last_ts, records.last_time);
+                let are_records = Engine::check_entry_records(payload, last_ts, last_time);
+                if are_records { Ok(()) } else { Err("they cannot be read") }
+            }
+            _ if payload.is_empty() => Ok(()),
+            _ => Err("there are some"),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.engine.has_room_for_entries()
+    }
+
+    fn begin_sync(&mut self, number: u64) -> Result<()> {
+        self.syncs.begin(&self.engine, number)
+    }
+
+    fn synced(&mut self) -> Result<u64> {
+        self.syncs.synced()
+    }
+
+    fn committed(&mut self, entries: &[Entry], configuration: &Configuration) -> Result<()> {
+        let Some(last) = entries.last() else { return Ok(()) };
+        for entry in entries {
+            let at = entry.position();
+            if self.position(at.index) != Some(at) {
+                return Err(Error::Journal(format!("{at:?} is decided, and not there")));
+            }
+            let has_records = matches!(entry.content, Content::Records(_));
+            let is_own = self.own.remove(&entry.index);
+            if has_records && entry.index > self.told && !is_own {
+                self.tell(entry.index)?;
+            }
+        }
+        let changes = |entry: &Entry| {
+            matches!(entry.content, Content::Configuration { .. } | Content::Joined)
+        };
+        if entries.iter().any(changes) {
+            let configuration = codec::encode_configuration(configuration);
+            of(self.engine.configured(last.index, &configuration))?;
+        } else {
+            of(self.engine.committed_entry(last.index))?;
+        }
+        if last.index > self.told {
+            self.told = last.index;
+            let visible = self.engine.visible().timestamp();
+            let shown = self.observer.visible(visible);
+            shown.map_err(|error| Error::Journal(format!("who observes the commits: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// What an entry is in the log; its content where it has no records.
+fn kind_of(content: &Content) -> (EntryKind, Vec<u8>) {
+    match content {
+        Content::Records(_) => (EntryKind::Records, Vec::new()),
+        Content::Fence => (EntryKind::Fence, Vec::new()),
+        Content::Configuration { .. } | Content::Joined => {
+            (EntryKind::Configuration, codec::encode_content(content))
+        }
+    }
+}
