@@ -14,7 +14,7 @@ use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use crate::metadata::records;
 use crate::shape;
-use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
+use engine::{DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use indexkeys::IndexSpec;
 use indexkeys::StorageOptions;
@@ -53,8 +53,16 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Reads what the engine holds. Refuses a format newer than this code.
+    /// Reads what the engine holds, and takes over the writing. Refuses a format newer than this code.
     pub fn open(engine: Engine, options: CatalogOptions) -> Result<Arc<Self>> {
+        let catalog = Self::following(engine, options)?;
+        catalog.take_over()?;
+        Ok(catalog)
+    }
+
+    /// Reads what the engine holds and writes nothing: for a member of a set that another one leads. Refuses a
+    /// format newer than this code.
+    pub fn following(engine: Engine, options: CatalogOptions) -> Result<Arc<Self>> {
         let mut namespaces = BTreeMap::new();
         let mut by_number = BTreeMap::new();
         let mut stripes = Vec::new();
@@ -63,13 +71,10 @@ impl Catalog {
         let mut cursor = snapshot
             .cursor(counts::DICTIONARY, KeyRange::all(), Direction::Forward)
             .map_err(from_engine)?;
-        let mut known = false;
-        let mut unfinished = Vec::new();
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             match key.first() {
                 _ if key == records::VERSION_KEY => {
                     check_version(value)?;
-                    known = true;
                 }
                 Some(&records::NAMESPACE_PREFIX) => {
                     let collection = Arc::new(records::read_collection(value)?);
@@ -77,11 +82,6 @@ impl Catalog {
                     namespaces.insert(collection.namespace.as_str().to_owned(), collection);
                 }
                 Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
-                Some(&records::BUILDING_PREFIX) => {
-                    if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
-                        unfinished.push(DictionaryId(u64::from_be_bytes(dictionary)));
-                    }
-                }
                 Some(&records::MULTIKEY_PREFIX) => {
                     if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
                         masks.insert(u64::from_be_bytes(dictionary), records::read_multikey(value));
@@ -106,21 +106,32 @@ impl Catalog {
             }
         }
         engine.ask_while_waiting(|| limits::check_wait().is_ok());
-        let catalog = Arc::new(Self {
+        Ok(Arc::new(Self {
             engine,
             options,
             namespaces: RwLock::new(namespaces),
             ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
-        });
+        }))
+    }
+
+    /// Takes over the writing: what others began and did not end is dropped, unfinished builds and temporary
+    /// collections. Nobody else writes, and whoever followed has ended. To be called once by who writes, and
+    /// again each time it leads anew.
+    pub fn take_over(&self) -> Result<()> {
+        let state = self.engine.snapshot();
+        let unfinished = records::unfinished(&state)?;
+        let is_new =
+            state.get(counts::DICTIONARY, records::VERSION_KEY).map_err(from_engine)?.is_none();
+        drop(state);
         if !unfinished.is_empty() {
-            records::drop_unfinished(&catalog.engine, &unfinished)?;
+            records::drop_unfinished(&self.engine, &unfinished)?;
         }
-        catalog.sweep_temporary()?;
-        if !known {
-            catalog.write_version()?;
+        self.sweep_temporary()?;
+        if is_new {
+            self.write_version()?;
         }
-        Ok(catalog)
+        Ok(())
     }
 
     /// Tells the engine what the metadata in memory take, so that its cache makes room for them. Looks at every

@@ -70,6 +70,40 @@ impl Follower {
         follower
     }
 
+    /// Follows again, from the state that readers see: what this catalog has written, and was taken back, goes.
+    /// Nobody writes meanwhile.
+    pub fn again(catalog: &Arc<Catalog>) -> Result<Self> {
+        let mut follower = Self::new(catalog);
+        let state = catalog.snapshot();
+        let mut names: BTreeMap<Vec<u8>, Option<Collection>> =
+            catalog.namespaces.read().keys().map(|name| (key_of(name), None)).collect();
+        let mut cursor = state
+            .cursor(DictionaryId::ROOT, KeyRange::all(), Direction::Forward)
+            .map_err(from_engine)?;
+        let (mut stripes, mut masks) = (Vec::new(), Vec::new());
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            match key.first() {
+                Some(&records::NAMESPACE_PREFIX) => {
+                    names.insert(key.to_vec(), Some(records::read_collection(value)?));
+                }
+                Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
+                Some(&records::MULTIKEY_PREFIX) => masks.extend(read_mask(key, value)),
+                _ => {}
+            }
+        }
+        follower.take_names(names, state.timestamp())?;
+        let masks: HashMap<DictionaryId, u32> = masks.into_iter().collect();
+        for (dictionary, index) in &follower.indexes {
+            set_mask(index, masks.get(dictionary).copied().unwrap_or(0));
+        }
+        for shared in follower.collections.values() {
+            shared.counts.forget();
+        }
+        let changes = Changes { stripes, ..Changes::default() };
+        follower.after_visible(changes, state.timestamp())?;
+        Ok(follower)
+    }
+
     fn know(&mut self, collection: &Collection) {
         self.collections.insert(collection.number, Arc::clone(&collection.shared));
         for index in &collection.indexes {
@@ -110,10 +144,7 @@ impl Follower {
                 changes.names.insert(key.to_vec(), collection);
             }
             (Some(&records::MULTIKEY_PREFIX), Some(value)) => {
-                if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
-                    let dictionary = DictionaryId(u64::from_be_bytes(dictionary));
-                    changes.masks.push((dictionary, records::read_multikey(value)));
-                }
+                changes.masks.extend(read_mask(key, value));
             }
             (Some(&counts::PREFIX), Some(value)) => {
                 changes.stripes.extend(Stripe::read(key, value));
@@ -202,6 +233,19 @@ impl Follower {
         }
         Ok(())
     }
+}
+
+/// An index's multikey mask, and whose it is.
+fn read_mask(key: &[u8], value: &[u8]) -> Option<(DictionaryId, u32)> {
+    let dictionary = key.get(1..).and_then(|key| <[u8; 8]>::try_from(key).ok())?;
+    Some((DictionaryId(u64::from_be_bytes(dictionary)), records::read_multikey(value)))
+}
+
+/// The key of a name in `ROOT`.
+fn key_of(name: &str) -> Vec<u8> {
+    let mut key = vec![records::NAMESPACE_PREFIX];
+    key.extend_from_slice(name.as_bytes());
+    key
 }
 
 /// The name in a key of `ROOT`; one that is none names nothing.

@@ -9,8 +9,9 @@
 //! lock of their own and cannot conflict.
 
 use catalog::{Catalog, SESSION_RECORDS, Txn, TxnKind, from_engine};
-use engine::{DictionaryId, Direction, KeyRange, Value};
-use errors::Result;
+use engine::{Cursor, DictionaryId, Direction, KeyRange, Value};
+use errors::{Code, Error, Result};
+use parking_lot::RwLock;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -32,14 +33,55 @@ fn key(session: &[u8; SESSION_BYTES], statement: u32) -> [u8; SESSION_BYTES + 4]
 /// The rows of all sessions.
 pub struct SessionRecords {
     catalog: Arc<Catalog>,
-    dictionary: DictionaryId,
+    /// Where they stand, while this server writes them. Who follows looks it up each time: what it has seen
+    /// may be taken back.
+    dictionary: RwLock<Option<DictionaryId>>,
 }
 
 impl SessionRecords {
     /// The records of a catalog, made where there are none yet. Waits for the disk.
     pub fn open(catalog: &Arc<Catalog>) -> Result<Self> {
-        let dictionary = catalog.side_dictionary(SESSION_RECORDS)?;
-        Ok(Self { catalog: Arc::clone(catalog), dictionary })
+        let records = Self::following(catalog);
+        records.take_over()?;
+        Ok(records)
+    }
+
+    /// Those of a catalog that follows another member's: nothing is written before [`SessionRecords::take_over`].
+    pub fn following(catalog: &Arc<Catalog>) -> Self {
+        Self { catalog: Arc::clone(catalog), dictionary: RwLock::new(None) }
+    }
+
+    /// Makes the dictionary where there is none: this server writes from now on. Waits for the disk.
+    pub fn take_over(&self) -> Result<()> {
+        let made = self.catalog.side_dictionary(SESSION_RECORDS)?;
+        *self.dictionary.write() = Some(made);
+        Ok(())
+    }
+
+    /// Another member writes from now on.
+    pub fn follow(&self) {
+        *self.dictionary.write() = None;
+    }
+
+    /// Where they stand; `None` where nobody has made them yet.
+    fn dictionary(&self) -> Result<Option<DictionaryId>> {
+        if let Some(known) = *self.dictionary.read() {
+            return Ok(Some(known));
+        }
+        self.catalog.find_side_dictionary(SESSION_RECORDS)
+    }
+
+    /// Where rows are written; an error on a server that follows.
+    fn writable(&self) -> Result<DictionaryId> {
+        let known = *self.dictionary.read();
+        known.ok_or_else(|| Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"))
+    }
+
+    /// Rows in a range, in a state of now; `None` where there never were any.
+    fn rows(&self, range: KeyRange) -> Result<Option<Cursor>> {
+        let Some(dictionary) = self.dictionary()? else { return Ok(None) };
+        let cursor = self.catalog.snapshot().cursor(dictionary, range, Direction::Forward);
+        cursor.map(Some).map_err(from_engine)
     }
 
     /// Writes a row as part of a transaction.
@@ -50,7 +92,7 @@ impl SessionRecords {
         statement: u32,
         value: &[u8],
     ) -> Result<()> {
-        txn.write_aside(self.dictionary, &key(session, statement), Some(value))
+        txn.write_aside(self.writable()?, &key(session, statement), Some(value))
     }
 
     /// A session's rows, by statement.
@@ -59,10 +101,8 @@ impl SessionRecords {
             lower: Bound::Included(key(session, 0).to_vec()),
             upper: Bound::Included(key(session, u32::MAX).to_vec()),
         };
-        let snapshot = self.catalog.snapshot();
-        let mut cursor =
-            snapshot.cursor(self.dictionary, range, Direction::Forward).map_err(from_engine)?;
         let mut rows = Vec::new();
+        let Some(mut cursor) = self.rows(range)? else { return Ok(rows) };
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             if let Some(Ok(statement)) = key.get(SESSION_BYTES..).map(<[u8; 4]>::try_from) {
                 rows.push((u32::from_be_bytes(statement), value.to_vec()));
@@ -73,8 +113,9 @@ impl SessionRecords {
 
     /// One row's value.
     pub fn one(&self, session: &[u8; SESSION_BYTES], statement: u32) -> Result<Option<Value>> {
+        let Some(dictionary) = self.dictionary()? else { return Ok(None) };
         let snapshot = self.catalog.snapshot();
-        snapshot.get(self.dictionary, &key(session, statement)).map_err(from_engine)
+        snapshot.get(dictionary, &key(session, statement)).map_err(from_engine)
     }
 
     /// Shows every row of every session, by session and statement.
@@ -82,11 +123,7 @@ impl SessionRecords {
         &self,
         mut show: impl FnMut(&[u8; SESSION_BYTES], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut cursor = self
-            .catalog
-            .snapshot()
-            .cursor(self.dictionary, KeyRange::all(), Direction::Forward)
-            .map_err(from_engine)?;
+        let Some(mut cursor) = self.rows(KeyRange::all())? else { return Ok(()) };
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             if let Some(session) = key.first_chunk() {
                 show(session, value)?;
@@ -97,17 +134,15 @@ impl SessionRecords {
 
     /// Deletes the rows that `is_old` picks by session and value; says how many.
     pub fn forget(&self, is_old: impl Fn(&[u8; SESSION_BYTES], &[u8]) -> bool) -> Result<u64> {
-        let snapshot = self.catalog.snapshot();
-        let mut cursor = snapshot
-            .cursor(self.dictionary, KeyRange::all(), Direction::Forward)
-            .map_err(from_engine)?;
+        let Some(mut cursor) = self.rows(KeyRange::all())? else { return Ok(0) };
+        let dictionary = self.writable()?;
         let mut forgotten = 0;
         let mut txn = self.catalog.begin(TxnKind::Statement);
         let mut rows = 0;
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             let Some(session) = key.first_chunk() else { continue };
             if is_old(session, value) {
-                txn.write_aside(self.dictionary, key, None)?;
+                txn.write_aside(dictionary, key, None)?;
                 forgotten += 1;
                 rows += 1;
             }

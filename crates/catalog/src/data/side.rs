@@ -14,16 +14,25 @@ use errors::{Code, Error, Result};
 pub const SESSION_RECORDS: &[u8] = b"s";
 
 impl Catalog {
-    /// The dictionary that `ROOT` names under `key`, made where it does not exist yet. The keys in
-    /// use are those of `docs/formats/catalog.md`.
-    pub fn side_dictionary(&self, key: &'static [u8]) -> Result<DictionaryId> {
+    /// The dictionary that `ROOT` names under `key`, where it exists. The keys in use are those of
+    /// `docs/formats/catalog.md`.
+    pub fn find_side_dictionary(&self, key: &'static [u8]) -> Result<Option<DictionaryId>> {
         let root = self.engine().snapshot();
-        if let Some(stored) = root.get(DictionaryId::ROOT, key).map_err(from_engine)? {
+        let stored = root.get(DictionaryId::ROOT, key).map_err(from_engine)?;
+        let read = |stored: engine::Value| {
             // Made anew, it would forget what it was to remember.
             let id = stored[..].try_into().map_err(|_| {
                 Error::new(Code::INTERNAL_ERROR, "damaged name of a dictionary in the catalog")
             })?;
-            return Ok(DictionaryId(u64::from_le_bytes(id)));
+            Ok(DictionaryId(u64::from_le_bytes(id)))
+        };
+        stored.map(read).transpose()
+    }
+
+    /// The dictionary that `ROOT` names under `key`, made where it does not exist yet.
+    pub fn side_dictionary(&self, key: &'static [u8]) -> Result<DictionaryId> {
+        if let Some(known) = self.find_side_dictionary(key)? {
+            return Ok(known);
         }
         let mut txn = self.engine().begin(TxnOptions::default());
         txn.allow_within_red_zone();

@@ -73,6 +73,14 @@ impl Counts {
         self.bytes.fetch_add(stripe.bytes.wrapping_sub(before.bytes), Ordering::AcqRel);
     }
 
+    /// Forgets all stripes, which are read anew then. None is lent: nobody writes.
+    pub(crate) fn forget(&self) {
+        let mut free = self.free.lock();
+        *free = Free::default();
+        self.documents.store(0, Ordering::Release);
+        self.bytes.store(0, Ordering::Release);
+    }
+
     /// Lends a stripe to a commit; a new one where all are lent.
     pub(crate) fn borrow(&self) -> Stripe {
         let mut free = self.free.lock();

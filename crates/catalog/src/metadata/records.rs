@@ -18,10 +18,13 @@ use crate::metadata::options::CollectionOptions;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Uuid};
-use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
+use engine::{
+    DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, TxnOptions,
+};
 use errors::{Code, Error, Result};
 use indexkeys::{IndexSpec, KeyMaker};
 use keystring::{Collation, SORT_KEY_VERSION};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Where the format's version stands.
@@ -191,6 +194,23 @@ pub(crate) fn drop_index_records(
     txn.drop_dictionary(dictionary)?;
     // Written only inside the collection, which nobody is now.
     txn.write_covered(DictionaryId::ROOT, &multikey_key(dictionary), None)
+}
+
+/// The dictionaries of builds that have not ended, in a state.
+pub(crate) fn unfinished(state: &Snapshot) -> Result<Vec<DictionaryId>> {
+    let range = KeyRange {
+        lower: Bound::Included(vec![BUILDING_PREFIX]),
+        upper: Bound::Excluded(vec![BUILDING_PREFIX + 1]),
+    };
+    let mut cursor =
+        state.cursor(DictionaryId::ROOT, range, Direction::Forward).map_err(from_engine)?;
+    let mut dictionaries = Vec::new();
+    while let Some((key, _)) = cursor.next().map_err(from_engine)? {
+        if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
+            dictionaries.push(DictionaryId(u64::from_be_bytes(dictionary)));
+        }
+    }
+    Ok(dictionaries)
 }
 
 /// Drops the dictionaries of builds that a crash interrupted.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::data::txn::TxnKind;
-use engine::{HistoryOperation, HistoryOptions, HistoryTail};
+use engine::{DictionaryId, HistoryOperation, HistoryOptions, HistoryTail};
 use std::time::Duration;
 
 /// Two catalogs over one engine: what the first writes, the second reads from the history.
@@ -19,7 +19,7 @@ impl Pair {
         let kept = HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
         let engine = Engine::temporary_with(|options| options.history = Some(kept));
         let writer = open(&engine);
-        let reader = open(&engine);
+        let reader = following(&engine);
         engine.sync().unwrap();
         let history = engine.history().unwrap();
         let tail = history.read_after(history.durable_time()).unwrap();
@@ -56,6 +56,50 @@ impl Pair {
         assert_eq!(shown(&self.reader), shown(&open(&self.engine)));
         assert_eq!(shown(&self.reader), shown(&self.writer));
     }
+}
+
+fn following(engine: &Engine) -> Arc<Catalog> {
+    let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
+    Catalog::following(engine.clone(), options).unwrap()
+}
+
+#[test]
+fn who_follows_writes_nothing() {
+    let engine = Engine::temporary();
+    let catalog = following(&engine);
+    assert!(catalog.databases().is_empty());
+    assert!(catalog.find_side_dictionary(SESSION_RECORDS).unwrap().is_none());
+    assert_eq!(engine.visible().timestamp(), engine::Timestamp(0));
+    catalog.take_over().unwrap();
+    let written = engine.visible().timestamp();
+    assert!(written > engine::Timestamp(0));
+    catalog.take_over().unwrap();
+    assert_eq!(engine.visible().timestamp(), written, "there was nothing more to do");
+}
+
+#[test]
+fn who_takes_over_ends_what_others_began() {
+    let mut pair = Pair::new();
+    insert(&pair.writer, "db.a", &doc! { "_id": 1, "f0": 1 }).unwrap();
+    insert(&pair.writer, "db.system.buckets.tmp", &doc! { "_id": 1 }).unwrap();
+    let temporary = format!("db.{TEMPORARY_PREFIX}1");
+    insert(&pair.writer, &temporary, &doc! { "_id": 1 }).unwrap();
+    let mut txn = pair.engine.begin(engine::TxnOptions::default());
+    let made = txn.create_dictionary(engine::DictionaryOptions::default()).unwrap();
+    txn.put(DictionaryId::ROOT, &metadata::records::building_key(made), &[]).unwrap();
+    txn.commit(engine::Durability::Buffered).unwrap().visible();
+    pair.check();
+    assert!(pair.reader.collection(&ns(&temporary)).is_some());
+    // The reader is the writer from here on.
+    let Pair { engine, reader, follower, .. } = pair;
+    drop(follower);
+    reader.take_over().unwrap();
+    assert!(reader.collection(&ns(&temporary)).is_none());
+    assert!(metadata::records::unfinished(&engine.snapshot()).unwrap().is_empty());
+    assert!(reader.collection(&ns("db.system.buckets.tmp")).is_some());
+    insert(&reader, "db.new", &doc! { "_id": 1 }).unwrap();
+    insert(&reader, "db.a", &doc! { "_id": 2 }).unwrap();
+    assert_eq!(shown(&reader), shown(&open(&engine)));
 }
 
 /// Everything that a catalog knows, but for what only clients of one server make (statistics, locks).
