@@ -303,6 +303,12 @@ impl Engine {
         environment.locks.ask_while_waiting(move || may_wait());
     }
 
+    /// Stops it, as an error of the disk does: nothing is acknowledged any more, and who waits for a commit is
+    /// told so. The next start finds out what became of those.
+    pub fn stop(&self, cause: &str) {
+        let _told = self.environment().health.stop(cause);
+    }
+
     /// Begins a hot backup: writes a checkpoint and holds its files.
     pub fn backup(&self) -> Result<Backup> {
         Backup::begin(self.environment())

@@ -179,6 +179,12 @@ impl Engine {
         self.checkpoint()
     }
 
+    /// Has `notify` called whenever a commit is in the log that no entry closes yet, on the thread of who commits:
+    /// it must not wait. The first call counts.
+    pub fn when_open(&self, notify: Arc<dyn Fn() + Send + Sync>) {
+        self.environment().snapshots.set_notify(notify);
+    }
+
     /// From now on no transaction commits, and those that are open never will: this member does not lead.
     /// Those whose commit has its timestamp complete it.
     pub fn refuse_writes(&self) {

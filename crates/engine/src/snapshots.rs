@@ -21,7 +21,7 @@ mod held_back;
 mod kept_states;
 
 pub use held_back::CommitState;
-pub(crate) use held_back::CommitWaiter;
+pub(crate) use held_back::{CommitWaiter, Notify};
 
 use crate::Showing;
 use crate::handle::EngineHandle;
@@ -131,6 +131,20 @@ impl Snapshots {
     /// Whether commits are held back until they are said to be committed.
     pub(crate) fn holds_back(&self) -> bool {
         self.held_back.is_some()
+    }
+
+    /// Has this called when a commit is held back; once.
+    pub(crate) fn set_notify(&self, notify: Notify) {
+        if let Some(held_back) = &self.held_back {
+            held_back.set_notify(notify);
+        }
+    }
+
+    /// A commit is in the log, and held back.
+    pub(crate) fn notify(&self) {
+        if let Some(held_back) = &self.held_back {
+            held_back.notify();
+        }
     }
 
     /// Sets the first complete watermark, before anybody reads. Where commits are held back, none above

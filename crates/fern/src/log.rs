@@ -299,7 +299,7 @@ impl Order {
                     let newest = newest.unwrap_or(0);
                     return Some(format!("commit {} follows commit {newest}", timestamp.0));
                 }
-                let known = !self.lost && !(self.has_cuts && there == 0);
+                let known = !(self.lost || self.has_cuts && there == 0);
                 let missing = there != chunks && timestamp.0 > self.flushed && known;
                 missing.then(|| format!("chunks of commit {} are missing", timestamp.0))
             }

@@ -35,7 +35,7 @@ pub struct LinkHello {
     pub from: MemberId,
     /// The member that it is said to.
     pub to: MemberId,
-    /// 0, or a random number since the set was forced to go on without its majority.
+    /// The founder, or a random number since the set was forced to go on without its majority.
     pub lineage: u64,
     /// A random number of this start of the process that opens the link.
     pub start: u64,

@@ -16,7 +16,7 @@ pub struct Identity {
     pub set_id: ObjectId,
     /// Its number, of its data directory.
     pub member: MemberId,
-    /// 0, or a random number since the set was forced to go on without its majority.
+    /// The founder, or a random number since the set was forced to go on without its majority.
     pub lineage: u64,
 }
 

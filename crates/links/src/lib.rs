@@ -33,6 +33,7 @@ mod links;
 mod peer;
 mod queue;
 mod signal;
+pub mod stand_in;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};

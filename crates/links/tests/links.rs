@@ -6,15 +6,14 @@ mod support;
 
 use bson::rawdoc;
 use limits::Part;
+use links::stand_in::{read_message, send_message};
 use links::{HostAndPort, LinkHello, Tuning};
 use member::Arrival;
 use quorum::MemberId;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
-use support::{
-    Member, News, eventually, member, member_at, read_message, send_message, set_id, tuning,
-};
+use support::{Member, News, eventually, member, member_at, set_id, tuning};
 
 /// Opens a link by hand, as `from`; `None` where it is refused, with the reason.
 fn open(to: &Member, change: impl FnOnce(&mut LinkHello)) -> Result<TcpStream, String> {
@@ -38,7 +37,8 @@ fn hello_to(to: &Member) -> LinkHello {
 fn open_by(to: &Member, hello: &LinkHello) -> Result<TcpStream, String> {
     let mut stream = TcpStream::connect(("127.0.0.1", to.number)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    send_message(&mut stream, &rawdoc! { "hello": 1, "fernLink": hello.encode(), "$db": "admin" });
+    send_message(&mut stream, &rawdoc! { "hello": 1, "fernLink": hello.encode(), "$db": "admin" })
+        .unwrap();
     let answer = read_message(&mut stream).unwrap();
     let Ok((_, wire::Message::Msg(answer))) = wire::decode(&answer) else { panic!("no OP_MSG") };
     match answer.body.get_str("errmsg") {
@@ -172,7 +172,7 @@ fn who_does_not_belong_here_is_told_why() {
     }
     let mut stream = TcpStream::connect(("127.0.0.1", one.number)).unwrap();
     let hello = rawdoc! { "hello": 1, "fernLink": { "version": 2 }, "$db": "admin" };
-    send_message(&mut stream, &hello);
+    send_message(&mut stream, &hello).unwrap();
     let answer = read_message(&mut stream).unwrap();
     assert!(String::from_utf8_lossy(&answer).contains("version 2"));
     assert!(open(&one, |_| {}).is_ok());
@@ -270,7 +270,7 @@ fn who_takes_nothing_loses_frames_and_memory_stays_bounded() {
             start: 1,
             connection: 1,
         };
-        send_message(&mut stream, &rawdoc! { "fernLink": answer.encode(), "ok": 1.0 });
+        send_message(&mut stream, &rawdoc! { "fernLink": answer.encode(), "ok": 1.0 }).unwrap();
         stream
     };
     let first = accept();

@@ -47,7 +47,7 @@ pub enum Arrival {
     Lost(MemberId),
 }
 
-/// The seam to what receives from the other members, and the bell by which the thread is called.
+/// The seam to what receives from the other members, and what wakes the thread.
 pub trait Arrivals: Send + Sync {
     /// What has come and was not taken yet, in the order of each link.
     fn take(&self) -> Option<Arrival>;

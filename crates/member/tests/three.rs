@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/set.rs"]
 mod support;
 
 use member::{Refusal, View, successor};

@@ -7,7 +7,7 @@
 //! 12   u32  length of the set's name, at most 255
 //! 16   u64  generation: 1 for a new file, +1 with each write
 //! 24   u64  member id, random, made with the data directory
-//! 32   u64  lineage: 0, or a random number since the set was forced to go on without its majority
+//! 32   u64  lineage: the founder's member id, or a random number since the set was forced to go on without its majority
 //! 40   u64  term
 //! 48   u64  whom it voted for in that term, 0 for nobody
 //! 56   u64  commit index, a hint

@@ -167,6 +167,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
         })
     }
 
+    fn check_running(&self) -> Result<()> {
+        of(self.engine.check_running())
+    }
+
     fn gather(&mut self, most: u64) -> Option<Descriptor> {
         debug_assert!(most >= crate::MAX_ENTRY_BYTES, "parts are cut when their records come");
         let records = self.engine.gather()?;

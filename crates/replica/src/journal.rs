@@ -32,6 +32,11 @@ pub trait Journal {
     /// What is there. Called once, first.
     fn open(&mut self) -> Result<Opened>;
 
+    /// Fails where nothing can be written any more: a member that cannot must not lead on, though nobody writes.
+    fn check_running(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Describes open records, in their order, `most` bytes of them and one at least; `None` where none
     /// is open. What was gathered stays open until it is closed, and the next call goes on behind it.
     fn gather(&mut self, most: u64) -> Option<Descriptor>;

@@ -150,6 +150,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             self.report(now_ms, wall_ms);
         }
         self.guarded(|replica| {
+            replica.journal.check_running()?;
             let mut done = replica.pass_time(now_ms)?;
             done |= replica.look_at_syncs()?;
             done |= replica.propose_what_is_open()?;

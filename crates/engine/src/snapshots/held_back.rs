@@ -12,7 +12,7 @@ use super::{Complete, Visible};
 use os::sync::atomic::{AtomicU64, Ordering};
 use os::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What became of a commit.
@@ -97,9 +97,24 @@ pub(super) struct HeldBack {
     waiters: Mutex<Waiters>,
     /// Another one since each tail that was overwritten, and each time that writes were refused.
     era: AtomicU64,
+    /// Called when there is a commit that no entry closes.
+    notify: OnceLock<Notify>,
 }
 
+/// What calls somebody.
+pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
+
 impl HeldBack {
+    pub(super) fn set_notify(&self, notify: Notify) {
+        let _the_first_one_stays = self.notify.set(notify);
+    }
+
+    pub(super) fn notify(&self) {
+        if let Some(notify) = self.notify.get() {
+            notify();
+        }
+    }
+
     pub(super) fn visible(&self) -> Visible {
         Visible::at(self.visible.load(Ordering::SeqCst))
     }

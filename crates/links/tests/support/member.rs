@@ -1,22 +1,17 @@
 //! A member with a port of its own, and no server behind it: what `net` and `hello` do for links, in short.
 
-use bson::RawBsonRef;
 use bson::oid::ObjectId;
-use bson::raw::RawDocumentBuf;
-use bson::rawdoc;
-use dispatch::{ConnectionInfo, HandedOver, LinkAcceptor};
+use dispatch::LinkAcceptor;
 use limits::Account;
+use links::stand_in::Port;
 use links::{Admission, Arrival, HostAndPort, Identity, LinkHello, Links, Tuning};
 use os::Os;
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position};
 use replica::{Frame, Links as _, MemberReport};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::MsgFlags;
 
 /// Lets in members that it knows.
 pub(crate) struct Set {
@@ -39,79 +34,10 @@ pub(crate) fn set_id() -> ObjectId {
     ObjectId::from_bytes([7; 12])
 }
 
-/// A listening socket whose connections become links.
-pub(crate) struct Port {
-    pub(crate) number: u16,
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Port {
-    /// Listens at that port, or at any.
-    pub(crate) fn open(port: u16, acceptor: Arc<dyn LinkAcceptor>) -> Self {
-        let listener =
-            eventually("the port is free", || TcpListener::bind(("127.0.0.1", port)).ok());
-        let port = listener.local_addr().unwrap().port();
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&stop);
-        let accept = move || {
-            for stream in listener.incoming() {
-                if ends.load(Ordering::SeqCst) {
-                    return;
-                }
-                if let Ok(stream) = stream {
-                    serve(stream, &*acceptor);
-                }
-            }
-        };
-        #[expect(clippy::disallowed_methods, reason = "a test's thread")]
-        let thread = std::thread::spawn(accept);
-        Self { number: port, stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let _wakes_it = TcpStream::connect(("127.0.0.1", self.number));
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-/// Reads a hello and answers it as the command does.
-fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) {
-    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    let Some(message) = read_message(&mut stream) else { return };
-    let (_, wire::Message::Msg(message)) = wire::decode(&message).unwrap() else { return };
-    let Ok(Some(RawBsonRef::Document(link))) = message.body.get("fernLink") else { return };
-    let peer =
-        ConnectionInfo { remote: stream.peer_addr().unwrap().to_string(), local: String::new() };
-    match acceptor.accept(link, &peer) {
-        Ok(accepted) => {
-            let answer = rawdoc! { "fernLink": accepted.answer, "ok": 1.0 };
-            if send_message(&mut stream, &answer) {
-                stream.set_nonblocking(true).unwrap();
-                (accepted.take)(HandedOver { socket: stream, read: Vec::new() });
-            }
-        }
-        Err(error) => {
-            send_message(&mut stream, &rawdoc! { "ok": 0.0, "errmsg": error.message() });
-        }
-    }
-}
-
-pub(crate) fn read_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut message = vec![0; 4];
-    stream.read_exact(&mut message).ok()?;
-    message.resize(u32::from_le_bytes(message[..4].try_into().unwrap()) as usize, 0);
-    stream.read_exact(&mut message[4..]).ok()?;
-    Some(message)
-}
-
-pub(crate) fn send_message(stream: &mut TcpStream, body: &RawDocumentBuf) -> bool {
-    let mut message = Vec::new();
-    wire::encode_msg(&mut message, 1, 1, MsgFlags::NONE, body);
-    stream.write_all(&message).is_ok()
+/// A port at that number, or at any.
+pub(crate) fn open_port(port: u16, acceptor: Arc<dyn LinkAcceptor>) -> Port {
+    let listener = eventually("the port is free", || TcpListener::bind(("127.0.0.1", port)).ok());
+    Port::open(&Os::real(), listener, acceptor).unwrap()
 }
 
 /// A member.
@@ -148,8 +74,8 @@ pub(crate) fn member_at(id: u64, port: u16, tuning: Tuning) -> Member {
     let memory = Account::new(1 << 30);
     let admission = Arc::clone(&set);
     let links = Links::new(Os::real(), Arc::clone(&memory), admission, tuning);
-    let port = Port::open(port, links.acceptor());
-    let number = port.number;
+    let port = open_port(port, links.acceptor());
+    let number = port.number();
     Member { id, set, links, memory, port: Some(port), number }
 }
 

@@ -110,6 +110,9 @@ impl Journal for Shared {
     fn open_bytes(&self) -> u64 {
         self.0.lock().open_bytes()
     }
+    fn lead(&mut self) -> Result<()> {
+        self.0.lock().lead()
+    }
     fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
         self.0.lock().close(entry, commit)
     }
@@ -136,9 +139,9 @@ impl Journal for Shared {
     }
 }
 
-type Told = Arc<Mutex<Vec<View>>>;
+type Seen = Arc<Mutex<Vec<View>>>;
 
-struct Note(Told);
+struct Note(Seen);
 
 impl Watcher for Note {
     fn changed(&mut self, before: &View, now: &View) {
@@ -152,7 +155,7 @@ pub(crate) struct Set {
     pub(crate) members: Vec<Member>,
     pub(crate) queues: Vec<Arc<Queue>>,
     pub(crate) journals: Vec<Arc<Mutex<MemoryJournal>>>,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<Seen>,
 }
 
 impl Set {
@@ -181,7 +184,7 @@ impl Set {
                 Box::new(move || random.u64()),
             );
             let arrivals: Arc<dyn Arrivals> = Arc::clone(&queues[member as usize - 1]) as _;
-            let told = Told::default();
+            let told = Seen::default();
             let watcher = Box::new(Note(Arc::clone(&told)));
             let started = Member::start(&Os::real(), replica.unwrap(), None, arrivals, watcher);
             set.members.push(started.unwrap());

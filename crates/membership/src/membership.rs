@@ -1,0 +1,468 @@
+//! A member from its start to its end: what it begins with, what it does when its role or the set changes.
+//!
+//! Always true: `raft.state` is there before anything of the set is, and the set's document on disk before the
+//! replica runs, so that a start after a crash goes on where this one was.
+
+use crate::admission::AdmitKnown;
+use crate::catalog_observer::{CatalogObserver, TimesLed};
+use crate::error::{Error, Result};
+use crate::set_document::SetDocument;
+use crate::set_file;
+use catalog::Catalog;
+use dispatch::LinkAcceptor;
+use engine::Engine;
+use limits::Account;
+use links::{Links, Tuning};
+use member::{Member, Pending, Refusal, View, Watcher, successor};
+use os::Os;
+use parking_lot::Mutex;
+use quorum::{Change, Configuration, MemberId, Position, Standing};
+use replica::{EngineJournal, Options, Promises, Replica, StateFile, SyncMode};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// Where the log of every set begins.
+pub const BASE: Position = Position { term: 1, index: 1 };
+
+/// How long the links may take to end.
+const LINKS_END: Duration = Duration::from_secs(2);
+/// How long a member that cannot take the writing over waits for another one to do it.
+const HANDING_OVER: Duration = Duration::from_secs(5);
+/// How long a founder waits until its thread has proposed the configuration.
+const CONFIGURING: Duration = Duration::from_secs(5);
+
+/// The layers above, which have things to do that only one member may do.
+pub trait Roles: Send + Sync {
+    /// This member leads: what the ones before it left is ended here, before clients write. On a thread of its
+    /// own; may wait for commits of its own.
+    ///
+    /// # Errors
+    /// It cannot lead: another member is asked to.
+    fn take_over(&self, term: u64) -> std::result::Result<(), String>;
+
+    /// Something of role, term, leader or configuration is different, or whether clients' writes are taken. Must
+    /// not wait.
+    fn changed(&self, view: &View, takes_writes: bool);
+}
+
+/// What a member is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// Clock, threads, files, randomness.
+    pub os: Os,
+    /// The data directory.
+    pub directory: PathBuf,
+    /// Holds commits back ([`engine::Showing::Committed`]).
+    pub engine: Engine,
+    /// Over the engine, opened without writing ([`Catalog::following`]).
+    pub catalog: Arc<Catalog>,
+    /// What frames are charged to.
+    pub memory: Arc<Account>,
+    /// The layers above.
+    pub roles: Arc<dyn Roles>,
+    /// Sizes and times of the links.
+    pub tuning: Tuning,
+    /// Milliseconds between two reports to the others, and of a tick of consensus; `None` for the usual ones.
+    pub pace_ms: Option<(u64, u64)>,
+}
+
+/// What a data directory says of its membership.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Which member it is.
+    pub member: MemberId,
+    /// The set's document, once it belongs to a set of several.
+    pub document: Option<SetDocument>,
+}
+
+/// How a set begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Founding {
+    /// With this directory.
+    Here,
+    /// With another member's; this one has nothing.
+    By(MemberId),
+}
+
+fn state_path(directory: &Path) -> PathBuf {
+    directory.join("raft.state")
+}
+
+fn open_state(os: &Os, directory: &Path) -> Result<StateFile> {
+    let entropy = Arc::clone(&os.entropy);
+    Ok(StateFile::open(&*os.vfs, &state_path(directory), move || {
+        // Zero is nobody.
+        MemberId(entropy.next_u64().max(1))
+    })?)
+}
+
+impl Stored {
+    /// Reads it; the directory gets a member's number where it has none.
+    pub fn read(os: &Os, directory: &Path) -> Result<Self> {
+        let state = open_state(os, directory)?;
+        let document = set_file::read(&*os.vfs, directory)?;
+        // Without the document the set was never begun here.
+        Ok(Self { member: state.state().member, document })
+    }
+}
+
+/// A member of a set. Ends when it is dropped.
+pub struct Membership {
+    inner: Arc<Inner>,
+    links: Arc<Links>,
+}
+
+struct Inner {
+    own: MemberId,
+    os: Os,
+    directory: PathBuf,
+    engine: Engine,
+    admission: Arc<AdmitKnown>,
+    links: Weak<Links>,
+    roles: Arc<dyn Roles>,
+    times_led: TimesLed,
+    member: OnceLock<Member>,
+    /// The term in which clients' writes are taken; 0 for none.
+    takes_writes: AtomicU64,
+    /// One takes over at a time.
+    taking_over: Mutex<()>,
+    /// It is being ended.
+    ends: AtomicBool,
+}
+
+impl Membership {
+    /// Begins a set with this directory, or goes into one that another member has begun. On disk when it
+    /// returns.
+    ///
+    /// # Errors
+    /// The document does not name this directory, or the directory is in a set, or has data that the others
+    /// do not have.
+    pub fn begin(parts: Parts, document: &SetDocument, founding: Founding) -> Result<Arc<Self>> {
+        let mut state = open_state(&parts.os, &parts.directory)?;
+        let own = state.state().member;
+        if document.id_of(own).is_none() {
+            return Err(Error::Document(format!("it does not name this directory, {own}")));
+        }
+        if set_file::read(&*parts.os.vfs, &parts.directory)?.is_some() {
+            return Err(Error::Directory("this directory is in a set already".to_owned()));
+        }
+        let engine = &parts.engine;
+        if engine.entries().last.index > 0 || engine.complete().timestamp().0 > 0 {
+            return Err(Error::Directory(
+                "this directory has data, which the other members would not get: a set of several is begun \
+                 with empty directories"
+                    .to_owned(),
+            ));
+        }
+        let founder = match founding {
+            Founding::Here => own,
+            Founding::By(other) => other,
+        };
+        state.set_name(document.name(), founder.0)?;
+        EngineJournal::<CatalogObserver>::begin(
+            engine,
+            BASE,
+            &Configuration::of_voters([founder]),
+        )?;
+        set_file::write(&*parts.os.vfs, &parts.directory, document)?;
+        Self::run(parts, state, document.clone())
+    }
+
+    /// Goes on as the member that the directory is.
+    ///
+    /// # Errors
+    /// The directory is in no set, or what stands in it does not fit together.
+    pub fn start(parts: Parts) -> Result<Arc<Self>> {
+        let state = open_state(&parts.os, &parts.directory)?;
+        let Some(document) = set_file::read(&*parts.os.vfs, &parts.directory)? else {
+            return Err(Error::Directory("this directory is in no set".to_owned()));
+        };
+        Self::run(parts, state, document)
+    }
+
+    fn run(parts: Parts, state: StateFile, document: SetDocument) -> Result<Arc<Self>> {
+        let Parts { os, directory, engine, catalog, memory, roles, tuning, pace_ms } = parts;
+        let (own, lineage) = (state.state().member, state.state().lineage);
+        let others = document.others(own);
+        let rank = document.rank(own);
+        let admission = Arc::new(AdmitKnown::new(own, lineage, document));
+        let links = Arc::new(Links::new(os.clone(), memory, Arc::clone(&admission) as _, tuning));
+        let times_led = TimesLed::default();
+        let inbox = links.inbox();
+        let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || inbox.wake());
+        let observer = CatalogObserver::new(&catalog, times_led.clone());
+        let syncs = SyncMode::Thread(Arc::clone(&os.spawner), Arc::clone(&notify));
+        let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
+        engine.when_open(notify);
+        let mut options = Options::new(own);
+        if let Some((report_ms, tick_ms)) = pace_ms {
+            (options.report_ms, options.tick_ms) = (report_ms, tick_ms);
+        }
+        options.settings.electable = rank.is_some();
+        options.settings.rank = rank.unwrap_or(0);
+        let entropy = Arc::clone(&os.entropy);
+        let random = Box::new(move || entropy.next_u64());
+        let replica = Replica::new(options, journal, links.sender(), state, random)?;
+        let inner = Arc::new(Inner {
+            own,
+            os: os.clone(),
+            directory,
+            engine,
+            admission,
+            links: Arc::downgrade(&links),
+            roles,
+            times_led,
+            member: OnceLock::new(),
+            takes_writes: AtomicU64::new(0),
+            taking_over: Mutex::default(),
+            ends: AtomicBool::new(false),
+        });
+        links.set_peers(&others)?;
+        let arrivals = links.arrivals();
+        let watcher = Box::new(Follow(Arc::downgrade(&inner)));
+        let member = Member::start(&os, replica, None, arrivals, watcher)?;
+        let _only_once = inner.member.set(member);
+        Ok(Arc::new(Self { inner, links }))
+    }
+
+    /// Which member this directory is.
+    pub fn own(&self) -> MemberId {
+        self.inner.own
+    }
+
+    /// What can be seen of it.
+    pub fn view(&self) -> Arc<View> {
+        self.inner.member().map_or_else(Arc::default, Member::view)
+    }
+
+    /// Waits until the view is as asked, or the time is over; says whether it is.
+    pub fn wait_for(&self, time: Duration, is_so: impl FnMut(&View) -> bool) -> bool {
+        self.inner.member().is_some_and(|member| member.wait_for(time, is_so))
+    }
+
+    /// Whether clients' writes are taken.
+    pub fn takes_writes(&self) -> bool {
+        self.inner.takes_writes.load(Ordering::Acquire) != 0
+    }
+
+    /// The newest document that is known here.
+    pub fn document(&self) -> SetDocument {
+        self.inner.admission.document()
+    }
+
+    /// The links.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// What lets other members' links in.
+    pub fn acceptor(&self) -> Arc<dyn LinkAcceptor> {
+        self.links.acceptor()
+    }
+
+    /// Proposes a document: members that it has and consensus has not become voters or learners, those that it
+    /// has no more go.
+    pub fn configure(&self, document: &SetDocument) -> Result<Option<Pending<Position>>> {
+        self.inner.configure(document)
+    }
+
+    /// Hands over to the member that is ready first; `None` where none is.
+    pub fn hand_over(&self) -> Option<Pending<()>> {
+        self.inner.hand_over()
+    }
+
+    /// Ends it: clients' writes are refused, the thread and the links end. What is not decided by then is decided
+    /// by the others.
+    pub fn stop(&self) {
+        self.inner.ends.store(true, Ordering::Release);
+        self.inner.takes_writes.store(0, Ordering::Release);
+        if let Some(member) = self.inner.member()
+            && let Err(panicked) = member.stop()
+        {
+            tracing::error!(target: "REPL", %panicked, "The member's thread failed");
+        }
+        self.links.shutdown(LINKS_END);
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").field("own", &self.inner.own).finish_non_exhaustive()
+    }
+}
+
+/// What has to change for consensus to have the members of a document.
+fn changes(now: &Configuration, document: &SetDocument) -> Vec<Change> {
+    let wanted = document.members().iter().map(|listed| {
+        let standing = if listed.votes { Standing::Voter } else { Standing::Learner };
+        Change { member: listed.member, standing }
+    });
+    let is_so = |change: &Change| match change.standing {
+        Standing::Voter => now.voters.contains(&change.member),
+        Standing::Learner => now.learners.contains(&change.member),
+        Standing::Gone => false,
+    };
+    let mut changes: Vec<Change> = wanted.filter(|change| !is_so(change)).collect();
+    let gone = now.members().into_iter().filter(|member| document.id_of(*member).is_none());
+    changes.extend(gone.map(|member| Change { member, standing: Standing::Gone }));
+    changes
+}
+
+impl Inner {
+    fn member(&self) -> Option<&Member> {
+        self.member.get()
+    }
+
+    fn configure(&self, document: &SetDocument) -> Result<Option<Pending<Position>>> {
+        let Some(member) = self.member() else { return Ok(None) };
+        let changes = changes(&member.view().configuration, document);
+        Ok(Some(member.configure(changes, document.encode()?)))
+    }
+
+    fn hand_over(&self) -> Option<Pending<()>> {
+        let (member, document) = (self.member()?, self.admission.document());
+        let next = successor(&member.view(), |other| document.rank(other))?;
+        Some(member.hand_over(next))
+    }
+
+    /// A decided configuration, as it stands in the log.
+    fn follow_configuration(&self, bytes: &[u8]) -> Result<()> {
+        let document = SetDocument::decode(bytes)?;
+        set_file::write(&*self.os.vfs, &self.directory, &document)?;
+        let others = document.others(self.own);
+        let rank = document.rank(self.own);
+        self.admission.follow(document);
+        if let Some(links) = self.links.upgrade() {
+            links.set_peers(&others)?;
+        }
+        if let Some(member) = self.member() {
+            member.set_priority(rank.is_some(), rank.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// On a thread of its own, once this member may write.
+    fn take_over(&self, term: u64) {
+        let _one_at_a_time = self.taking_over.lock();
+        let Some(member) = self.member() else { return };
+        let leads = |view: &View| view.writable && view.now.term == term;
+        if !leads(&member.view()) {
+            return;
+        }
+        if let Err(why) = self.roles.take_over(term) {
+            if leads(&member.view()) {
+                tracing::error!(target: "REPL", term, why, "This member cannot take the writing over");
+                if let Some(asked) = self.hand_over() {
+                    let _handed_over = asked.wait(HANDING_OVER);
+                }
+            }
+            return;
+        }
+        // A founder that is alone yet, also where a crash came between.
+        if member.view().document.is_none() && self.engine_has_no_document() {
+            let refusal = match self.configure(&self.admission.document()) {
+                Ok(asked) => asked
+                    .and_then(|asked| asked.wait(CONFIGURING))
+                    .and_then(std::result::Result::err),
+                Err(error) => Some(Refusal::Refused(error.to_string())),
+            };
+            // It is proposed again when this member leads again.
+            if let Some(refusal) = refusal {
+                tracing::error!(target: "REPL", %refusal, "The set is not configured");
+            }
+        }
+        self.takes_writes.store(term, Ordering::Release);
+        let view = member.view();
+        if leads(&view) {
+            self.roles.changed(&view, true);
+        } else {
+            let _was =
+                self.takes_writes.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Whether consensus has nobody but the founder.
+    fn engine_has_no_document(&self) -> bool {
+        let alone = Configuration::of_voters([self.own]);
+        self.member().is_some_and(|member| member.view().configuration == alone)
+    }
+}
+
+/// Follows the replica's role and configuration, on the member's thread.
+struct Follow(Weak<Inner>);
+
+impl Watcher for Follow {
+    fn changed(&mut self, before: &View, now: &View) {
+        let Some(inner) = self.0.upgrade() else { return };
+        // A configuration is rare, and on disk before the links follow it.
+        if now.document != before.document
+            && let Some(document) = &now.document
+            && let Err(error) = inner.follow_configuration(&document.bytes)
+        {
+            tracing::error!(target: "REPL", %error, "A decided configuration cannot be followed");
+        }
+        if let (Some(why), None) = (&now.stopped, &before.stopped)
+            && !inner.ends.load(Ordering::Acquire)
+        {
+            tracing::error!(target: "REPL", why, "This member has stopped");
+            // Who waits for a commit would wait for ever.
+            inner.engine.stop(why);
+        }
+        let began = now.writable && (!before.writable || before.now.term != now.now.term);
+        if !now.writable || began {
+            inner.takes_writes.store(0, Ordering::Release);
+        }
+        if began {
+            inner.times_led.again();
+            let (taking_over, term) = (Arc::clone(&inner), now.now.term);
+            let job = Box::new(move || taking_over.take_over(term));
+            if let Err(error) = inner.os.spawner.spawn("take-over", job) {
+                tracing::error!(target: "REPL", %error, "No thread to take the writing over");
+            }
+        }
+        inner.roles.changed(now, inner.takes_writes.load(Ordering::Acquire) != 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Document, doc};
+
+    #[test]
+    fn consensus_follows_the_document() {
+        let member = |id: i32, votes: i32| doc! { "_id": id, "host": format!("h:{}", id + 1), "votes": votes };
+        let members: Vec<Document> = vec![member(0, 1), member(1, 1), member(2, 0), member(3, 1)];
+        let config = doc! { "_id": "rs", "members": members };
+        let ids = (0..4).map(|id| (id, MemberId(id as u64 + 10))).collect();
+        let document = SetDocument::new(config, &ids).unwrap();
+        let now = Configuration {
+            voters: [10, 13, 99].map(MemberId).into(),
+            learners: [MemberId(11)].into(),
+            ..Configuration::default()
+        };
+        let change = |member, standing| Change { member: MemberId(member), standing };
+        assert_eq!(
+            changes(&now, &document),
+            [
+                change(11, Standing::Voter),
+                change(12, Standing::Learner),
+                change(99, Standing::Gone)
+            ]
+        );
+        let there = Configuration {
+            voters: [10, 11, 13].map(MemberId).into(),
+            learners: [MemberId(12)].into(),
+            ..Configuration::default()
+        };
+        assert_eq!(changes(&there, &document), []);
+    }
+}

@@ -1,0 +1,254 @@
+//! The configuration of a set, as an entry of its log carries it: what `rs.conf()` shows, and which data
+//! directory each member is.
+//!
+//! ```text
+//! {v: 1, config: <as rs.conf() shows it>, members: [{_id: int, member: long}, …]}
+//! ```
+//!
+//! Always true of a [`SetDocument`]: each member of the configuration has one data directory, and no two the same.
+
+use crate::error::{Error, Result};
+use bson::oid::ObjectId;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use links::HostAndPort;
+use quorum::MemberId;
+use std::collections::BTreeMap;
+
+/// The version that this program writes.
+const VERSION: i32 = 1;
+
+/// One member, as far as consensus and links want to know it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) id: i32,
+    pub(crate) member: MemberId,
+    pub(crate) host: String,
+    pub(crate) votes: bool,
+    pub(crate) priority: f64,
+}
+
+/// A set's configuration, and who its members are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetDocument {
+    config: Document,
+    members: Vec<Listed>,
+}
+
+fn wrong(what: impl Into<String>) -> Error {
+    Error::Document(what.into())
+}
+
+/// A number of any of BSON's kinds.
+fn number(value: Option<&Bson>) -> Option<f64> {
+    match value? {
+        Bson::Int32(number) => Some(f64::from(*number)),
+        Bson::Int64(number) => Some(*number as f64),
+        Bson::Double(number) => Some(*number),
+        _ => None,
+    }
+}
+
+impl SetDocument {
+    /// A configuration that was checked, and the data directory of each member by its `_id`.
+    ///
+    /// # Errors
+    /// A member without a directory, or a directory twice.
+    pub fn new(config: Document, ids: &BTreeMap<i32, MemberId>) -> Result<Self> {
+        let listed = config.get_array("members").map_err(|_| wrong("it has no members"))?;
+        let mut members: Vec<Listed> = Vec::with_capacity(listed.len());
+        for value in listed {
+            let Bson::Document(value) = value else { return Err(wrong("a member is no document")) };
+            let id = number(value.get("_id")).filter(|id| (0.0..256.0).contains(id));
+            let id = id.ok_or_else(|| wrong("a member has no _id"))? as i32;
+            let host =
+                value.get_str("host").map_err(|_| wrong(format!("member {id} has no host")))?;
+            host.parse::<HostAndPort>().map_err(|error| wrong(error.to_string()))?;
+            let member =
+                *ids.get(&id).ok_or_else(|| wrong(format!("member {id} has no directory")))?;
+            if member == MemberId(0) || members.iter().any(|known| known.member == member) {
+                return Err(wrong(format!("the directory {member} of member {id} is another's")));
+            }
+            members.push(Listed {
+                id,
+                member,
+                host: host.to_owned(),
+                votes: number(value.get("votes")).is_none_or(|votes| votes > 0.0),
+                priority: number(value.get("priority")).unwrap_or(1.0),
+            });
+        }
+        if members.len() != ids.len() {
+            return Err(wrong("a directory is of no member"));
+        }
+        Ok(Self { config, members })
+    }
+
+    /// What `rs.conf()` shows.
+    pub fn config(&self) -> &Document {
+        &self.config
+    }
+
+    /// The set's name.
+    pub fn name(&self) -> &str {
+        self.config.get_str("_id").unwrap_or_default()
+    }
+
+    /// The set's identity.
+    pub fn set_id(&self) -> Option<ObjectId> {
+        self.config.get_document("settings").ok()?.get_object_id("replicaSetId").ok()
+    }
+
+    /// The data directory of each member.
+    pub fn ids(&self) -> BTreeMap<i32, MemberId> {
+        self.members.iter().map(|listed| (listed.id, listed.member)).collect()
+    }
+
+    /// The `_id` of a data directory's member.
+    pub fn id_of(&self, member: MemberId) -> Option<i32> {
+        self.members.iter().find(|listed| listed.member == member).map(|listed| listed.id)
+    }
+
+    pub(crate) fn members(&self) -> &[Listed] {
+        &self.members
+    }
+
+    /// Where the others listen.
+    pub(crate) fn others(&self, own: MemberId) -> Vec<(MemberId, HostAndPort)> {
+        let others = self.members.iter().filter(|listed| listed.member != own);
+        others.filter_map(|listed| Some((listed.member, listed.host.parse().ok()?))).collect()
+    }
+
+    /// How many priorities that members have are above this one's; `None` of one that is never to lead.
+    pub fn rank(&self, member: MemberId) -> Option<u32> {
+        let own = self.members.iter().find(|listed| listed.member == member)?;
+        if own.priority <= 0.0 || !own.votes {
+            return None;
+        }
+        let mut above: Vec<f64> = self.members.iter().map(|listed| listed.priority).collect();
+        above.retain(|priority| *priority > own.priority);
+        above.sort_by(f64::total_cmp);
+        above.dedup();
+        u32::try_from(above.len()).ok()
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let member = |listed: &Listed| {
+            Bson::Document(doc! { "_id": listed.id, "member": listed.member.0.cast_signed() })
+        };
+        let members: Vec<Bson> = self.members.iter().map(member).collect();
+        let document = doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        let raw = RawDocumentBuf::try_from(&document).map_err(|error| wrong(error.to_string()))?;
+        Ok(raw.into_bytes())
+    }
+
+    /// Reads it. It came from a disk or from another member: everything is checked.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let raw = bson::RawDocument::from_bytes(bytes).map_err(|error| wrong(error.to_string()))?;
+        let document = Document::try_from(raw).map_err(|error| wrong(error.to_string()))?;
+        match document.get_i32("v") {
+            Ok(VERSION) => {}
+            Ok(other) => {
+                return Err(wrong(format!("version {other}; this server reads {VERSION}")));
+            }
+            Err(_) => return Err(wrong("it has no version")),
+        }
+        let config = document.get_document("config").map_err(|_| wrong("it has no config"))?;
+        let listed = document.get_array("members").map_err(|_| wrong("it has no members"))?;
+        let mut ids = BTreeMap::new();
+        for value in listed {
+            let pair = value.as_document().and_then(|value| {
+                let member = MemberId(value.get_i64("member").ok()?.cast_unsigned());
+                Some((value.get_i32("_id").ok()?, member))
+            });
+            let (id, member) = pair.ok_or_else(|| wrong("a member's directory cannot be read"))?;
+            if ids.insert(id, member).is_some() {
+                return Err(wrong(format!("member {id} has two directories")));
+            }
+        }
+        Self::new(config.clone(), &ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Document {
+        doc! {
+            "_id": "rs",
+            "members": [
+                { "_id": 0, "host": "localhost:1", "priority": 2.0, "votes": 1 },
+                { "_id": 1, "host": "localhost:2", "priority": 1.0, "votes": 1 },
+                { "_id": 2, "host": "localhost:3", "priority": 1, "votes": 1 },
+                { "_id": 3, "host": "localhost:4", "priority": 0.0, "votes": 0_i64 },
+            ],
+            "settings": { "replicaSetId": ObjectId::from_bytes([7; 12]) },
+        }
+    }
+
+    fn ids() -> BTreeMap<i32, MemberId> {
+        [(0, 10), (1, u64::MAX), (2, 12), (3, 13)].map(|(id, of)| (id, MemberId(of))).into()
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_written() {
+        let document = SetDocument::new(config(), &ids()).unwrap();
+        assert_eq!(SetDocument::decode(&document.encode().unwrap()).unwrap(), document);
+        assert_eq!((document.name(), document.ids()), ("rs", ids()));
+        assert_eq!(document.id_of(MemberId(u64::MAX)), Some(1));
+        assert_eq!(document.set_id(), Some(ObjectId::from_bytes([7; 12])));
+        let ranks = [10, u64::MAX, 12, 13, 99].map(|of| document.rank(MemberId(of)));
+        assert_eq!(ranks, [Some(0), Some(1), Some(1), None, None]);
+        let others = document.others(MemberId(10));
+        assert_eq!(others.len(), 3);
+        assert_eq!(others[0], (MemberId(u64::MAX), HostAndPort::new("localhost", 2)));
+    }
+
+    #[test]
+    fn what_no_set_can_be_is_refused() {
+        let with = |change: fn(&mut Document, &mut BTreeMap<i32, MemberId>)| {
+            let (mut config, mut ids) = (config(), ids());
+            change(&mut config, &mut ids);
+            SetDocument::new(config, &ids).unwrap_err().to_string()
+        };
+        for (text, words) in [
+            (
+                with(|_, ids| {
+                    ids.remove(&1);
+                }),
+                "has no directory",
+            ),
+            (
+                with(|_, ids| {
+                    ids.insert(1, MemberId(10));
+                }),
+                "another's",
+            ),
+            (
+                with(|_, ids| {
+                    ids.insert(1, MemberId(0));
+                }),
+                "another's",
+            ),
+            (
+                with(|_, ids| {
+                    ids.insert(9, MemberId(9));
+                }),
+                "of no member",
+            ),
+            (with(|config, _| drop(config.remove("members"))), "no members"),
+            (with(|config, _| drop(config.insert("members", vec![Bson::Int32(1)]))), "no document"),
+            (with(|config, _| drop(config.insert("members", vec![doc! { "_id": 0 }]))), "no host"),
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        let bytes = SetDocument::new(config(), &ids()).unwrap().encode().unwrap();
+        for cut in 0..bytes.len() {
+            assert!(SetDocument::decode(&bytes[..cut]).is_err());
+        }
+        let newer = RawDocumentBuf::try_from(&doc! { "v": 2 }).unwrap();
+        assert!(
+            SetDocument::decode(newer.as_bytes()).unwrap_err().to_string().contains("version 2")
+        );
+    }
+}
