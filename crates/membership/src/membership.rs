@@ -352,7 +352,8 @@ impl Inner {
     /// On a thread of its own, once this member may write.
     fn take_over(&self, term: u64) {
         let _one_at_a_time = self.taking_over.lock();
-        let Some(member) = self.member() else { return };
+        // A founder may lead before its start has ended.
+        let member = self.member.wait();
         let leads = |view: &View| view.writable && view.now.term == term;
         if !leads(&member.view()) {
             return;

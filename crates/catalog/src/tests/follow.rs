@@ -81,14 +81,14 @@ fn who_follows_writes_nothing() {
 fn who_takes_over_ends_what_others_began() {
     let mut pair = Pair::new();
     insert(&pair.writer, "db.a", &doc! { "_id": 1, "f0": 1 }).unwrap();
-    insert(&pair.writer, "db.system.buckets.tmp", &doc! { "_id": 1 }).unwrap();
+    insert(&pair.writer, "db.other", &doc! { "_id": 1 }).unwrap();
     let temporary = format!("db.{TEMPORARY_PREFIX}1");
     insert(&pair.writer, &temporary, &doc! { "_id": 1 }).unwrap();
     let mut txn = pair.engine.begin(engine::TxnOptions::default());
     let made = txn.create_dictionary(engine::DictionaryOptions::default()).unwrap();
     txn.put(DictionaryId::ROOT, &metadata::records::building_key(made), &[]).unwrap();
     txn.commit(engine::Durability::Buffered).unwrap().visible();
-    pair.check();
+    pair.catch_up();
     assert!(pair.reader.collection(&ns(&temporary)).is_some());
     // The reader is the writer from here on.
     let Pair { engine, reader, follower, .. } = pair;
@@ -96,7 +96,7 @@ fn who_takes_over_ends_what_others_began() {
     reader.take_over().unwrap();
     assert!(reader.collection(&ns(&temporary)).is_none());
     assert!(metadata::records::unfinished(&engine.snapshot()).unwrap().is_empty());
-    assert!(reader.collection(&ns("db.system.buckets.tmp")).is_some());
+    assert!(reader.collection(&ns("db.other")).is_some());
     insert(&reader, "db.new", &doc! { "_id": 1 }).unwrap();
     insert(&reader, "db.a", &doc! { "_id": 2 }).unwrap();
     assert_eq!(shown(&reader), shown(&open(&engine)));
