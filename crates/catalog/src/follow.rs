@@ -75,8 +75,11 @@ impl Follower {
     pub fn again(catalog: &Arc<Catalog>) -> Result<Self> {
         let mut follower = Self::new(catalog);
         let state = catalog.snapshot();
+        let namespaces = catalog.namespaces.read();
+        let known = namespaces.values();
         let mut names: BTreeMap<Vec<u8>, Option<Collection>> =
-            catalog.namespaces.read().keys().map(|name| (key_of(name), None)).collect();
+            known.map(|collection| (records::namespace_key(&collection.namespace), None)).collect();
+        drop(namespaces);
         let mut cursor = state
             .cursor(DictionaryId::ROOT, KeyRange::all(), Direction::Forward)
             .map_err(from_engine)?;
@@ -239,13 +242,6 @@ impl Follower {
 fn read_mask(key: &[u8], value: &[u8]) -> Option<(DictionaryId, u32)> {
     let dictionary = key.get(1..).and_then(|key| <[u8; 8]>::try_from(key).ok())?;
     Some((DictionaryId(u64::from_be_bytes(dictionary)), records::read_multikey(value)))
-}
-
-/// The key of a name in `ROOT`.
-fn key_of(name: &str) -> Vec<u8> {
-    let mut key = vec![records::NAMESPACE_PREFIX];
-    key.extend_from_slice(name.as_bytes());
-    key
 }
 
 /// The name in a key of `ROOT`; one that is none names nothing.

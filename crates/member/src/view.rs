@@ -106,7 +106,7 @@ impl View {
         self.now.leader == Some(self.id)
     }
 
-    /// How many voters have an entry on disk; on a leader.
+    /// Who has an entry on disk, as a leader knows.
     pub fn holders_of(&self, index: u64) -> impl Iterator<Item = MemberId> {
         self.peers.iter().filter(move |peer| peer.matched >= index).map(|peer| peer.member)
     }

@@ -27,9 +27,6 @@ pub enum Error {
     /// The engine refuses.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// The catalog cannot be read.
-    #[error("the catalog: {0}")]
-    Catalog(String),
     /// The machine gives no thread or no descriptor.
     #[error("a thread of the member: {0}")]
     Thread(#[from] std::io::Error),

@@ -148,24 +148,26 @@ impl Membership {
         if set_file::read(&*parts.os.vfs, &parts.directory)?.is_some() {
             return Err(Error::Directory("this directory is in a set already".to_owned()));
         }
+        let founder = match founding {
+            Founding::Here => own,
+            Founding::By(other) => other,
+        };
         let engine = &parts.engine;
-        if engine.entries().last.index > 0 || engine.complete().timestamp().0 > 0 {
+        let last = engine.entries().last.index;
+        // A crash may have come between the beginning of the log and the document.
+        let was_begun = last == BASE.index && state.state().lineage == founder.0;
+        if (last > 0 && !was_begun) || engine.complete().timestamp().0 > 0 {
             return Err(Error::Directory(
                 "this directory has data, which the other members would not get: a set of several is begun \
                  with empty directories"
                     .to_owned(),
             ));
         }
-        let founder = match founding {
-            Founding::Here => own,
-            Founding::By(other) => other,
-        };
-        state.set_name(document.name(), founder.0)?;
-        EngineJournal::<CatalogObserver>::begin(
-            engine,
-            BASE,
-            &Configuration::of_voters([founder]),
-        )?;
+        if !was_begun {
+            state.set_name(document.name(), founder.0)?;
+            let configuration = Configuration::of_voters([founder]);
+            EngineJournal::<CatalogObserver>::begin(engine, BASE, &configuration)?;
+        }
         set_file::write(&*parts.os.vfs, &parts.directory, document)?;
         Self::run(parts, state, document.clone())
     }
