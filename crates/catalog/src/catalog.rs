@@ -157,6 +157,11 @@ impl Catalog {
         &self.engine
     }
 
+    /// Whether commits are held back: complete before others see them.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.engine.holds_back()
+    }
+
     /// Clock, randomness and files.
     pub fn os(&self) -> &Os {
         &self.options.os
@@ -240,7 +245,8 @@ impl Catalog {
         self.engine.check_running().map_err(from_engine)
     }
 
-    /// Makes every commit so far durable (`j: true`, `fsync`).
+    /// Makes every commit so far durable on this member's disk (`j: true`, `fsync`). Whether others see them
+    /// is waited for with [`Catalog::settle`].
     pub fn sync(&self) -> Result<()> {
         self.engine.sync().map_err(from_engine)
     }

@@ -10,6 +10,7 @@ pub(crate) mod notes;
 pub(crate) mod past;
 pub(crate) mod reader;
 pub(crate) mod side;
+pub(crate) mod statements;
 pub(crate) mod stats;
 pub(crate) mod system;
 pub(crate) mod txn;

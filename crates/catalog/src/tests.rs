@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod follow;
+mod statements;
 
 fn open(engine: &Engine) -> Arc<Catalog> {
     let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());

@@ -171,7 +171,7 @@ impl<'a> OpContext<'a> {
     /// What a write finds its documents in; a transaction's own writes are laid over it by the
     /// transaction itself.
     pub(crate) fn write_state(&self) -> Snapshot {
-        self.txn.as_ref().map_or_else(|| self.catalog.snapshot(), |txn| txn.snapshot())
+        self.txn.as_ref().map_or_else(|| self.catalog.statement_snapshot(), |txn| txn.snapshot())
     }
 
     /// Before a write looks for its document again, as another writer was faster: in the same state it

@@ -194,6 +194,9 @@ pub fn ends_command(error: &Error) -> bool {
             | Code::LOCK_TIMEOUT
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::QUERY_PLAN_KILLED
+            | Code::NOT_WRITABLE_PRIMARY
+            | Code::PRIMARY_STEPPED_DOWN
+            | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
     )
 }
 

@@ -317,7 +317,9 @@ impl Txn {
         let values = index.keys.values_of(&entry.key)?;
         let deleted = self.engine.delete(index.dictionary, values);
         deleted.map_err(|error| self.failed(error))?;
-        for view in [self.engine.view(), self.catalog.snapshot()] {
+        // Where commits are held back, this one remembers what it has read when it ends.
+        let (newest, _) = self.catalog.engine().newest_snapshot();
+        for view in [self.engine.view(), newest] {
             let mut cursor = view
                 .cursor(index.dictionary, starting_with(values), Direction::Forward)
                 .map_err(from_engine)?;

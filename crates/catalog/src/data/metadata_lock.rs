@@ -124,8 +124,20 @@ pub(crate) fn wait<T>(
 }
 
 impl Catalog {
-    /// Waits until no write is inside the collection, and keeps them out.
+    /// Waits until no write is inside the collection, and keeps them out. What was written there is visible
+    /// when this returns.
     pub(crate) fn lock_metadata(
+        &self,
+        collection: &Collection,
+        check: Check<'_>,
+    ) -> Result<MetadataGuard> {
+        let guard = self.keep_writers_out(collection, check)?;
+        self.wait_complete_visible()?;
+        Ok(guard)
+    }
+
+    /// As [`Catalog::lock_metadata`]; what was written is complete, but may not be visible yet.
+    pub(crate) fn keep_writers_out(
         &self,
         collection: &Collection,
         check: Check<'_>,

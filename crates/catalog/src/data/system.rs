@@ -91,7 +91,7 @@ impl Catalog {
                 }
                 None => txn.insert_document(&collection, document)?,
             }
-            return txn.commit().map(drop);
+            return txn.commit_visible().map(drop);
         }
     }
 }

@@ -4,14 +4,17 @@
 //! 1. A collection written to is locked shared until the transaction ends, so its metadata and
 //!    indexes stay what they were at the first write.
 //! 2. Counts and multikey marks are written in the same commit as the documents they describe.
+//! 3. Where commits are held back, a single statement's commit returns when it is complete
+//!    ([`crate::data::statements`]), any other one's when it is visible.
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{METADATA_SLICE, WriterGuard};
 use crate::data::names::{Names, Taken};
 use crate::data::notes::TxnNotes;
+use crate::data::statements::Ahead;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
-use crate::metadata::counts::{self, Stripe};
+use crate::metadata::counts::{self, Lent, Stripe};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
 use engine::{
@@ -79,7 +82,12 @@ pub struct Txn {
     pub(crate) bypasses_validation: bool,
     /// What its commit tells of itself, where anybody listens.
     pub(crate) notes: Option<Box<TxnNotes>>,
+    /// Of a statement where commits are held back.
+    ahead: Option<Ahead>,
 }
+
+/// Stripes that a commit has borrowed, by the place of what was touched.
+type LentStripes = SmallVec<[(usize, Lent); 1]>;
 
 struct Touched {
     /// As this transaction has it now…
@@ -110,7 +118,18 @@ impl Catalog {
             TxnKind::Transaction => OnConflict::Fail,
         };
         let options = TxnOptions { on_conflict, lock_timeout: None };
+        if self.holds_back() && kind == TxnKind::Statement {
+            return self.begin_ahead(options);
+        }
         Txn::over(self, self.engine().begin(options), Client::Statement)
+    }
+
+    /// Starts a statement that reads the newest complete state.
+    #[cold]
+    fn begin_ahead(self: &Arc<Self>, options: TxnOptions) -> Txn {
+        let mut txn = Txn::over(self, self.engine().begin_newest(options), Client::Statement);
+        txn.ahead = Some(Ahead::new(self, txn.engine.seen()));
+        txn
     }
 
     /// Starts a session's transaction over several statements, on the state of `snapshot` or of
@@ -162,6 +181,7 @@ impl Txn {
             touched: SmallVec::new(),
             multikey: Vec::new(),
             bypasses_validation: false,
+            ahead: None,
         }
     }
 
@@ -409,26 +429,64 @@ impl Txn {
     }
 
     /// Makes the writes visible. Whoever acknowledges them as durable waits for the disk once, for
-    /// all of a command's: [`Catalog::sync`].
+    /// all of a command's: [`Catalog::sync`]. Where commits are held back, a statement's writes are complete
+    /// then, and seen by the statements after it; whoever tells of them waits until they are visible once, for
+    /// all of a request's: [`Catalog::settle`].
     ///
     /// # Errors
     /// Nothing of it is visible.
     pub fn commit(mut self) -> Result<engine::Timestamp> {
+        let lent = self.prepare()?;
+        if self.catalog.holds_back() {
+            return self.commit_held_back(&lent, false);
+        }
+        let mut published = false;
+        let committed = self.engine.commit_with(Durability::Buffered, |timestamp| {
+            published = true;
+            self.catalog.publish_names(&self.names, timestamp);
+            publish_counts(&self.touched, &lent);
+            publish_marks(&self.multikey, &self.names);
+        });
+        if published {
+            for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some())
+            {
+                touched.collection.shared.arrivals.tell();
+            }
+        } else {
+            give_back(&self.touched, &lent);
+        }
+        Ok(committed.map_err(from_engine)?.visible())
+    }
+
+    /// As [`Txn::commit`]; returns when the writes are visible in any case.
+    ///
+    /// # Errors
+    /// Where commits are held back, as [`Catalog::settle`].
+    pub fn commit_visible(mut self) -> Result<engine::Timestamp> {
+        if !self.catalog.holds_back() {
+            return self.commit();
+        }
+        let lent = self.prepare()?;
+        self.commit_held_back(&lent, true)
+    }
+
+    /// Writes what belongs to the documents: marks, notes, counts. Gives the stripes it has borrowed.
+    fn prepare(&mut self) -> Result<LentStripes> {
         self.write_multikey_marks()?;
         if let Some(mut notes) = self.notes.take() {
             let (wall_ms, is_clients) = (self.catalog.os().clock.wall_ms(), self.is_clients());
             notes.hand_over(&mut self.engine, wall_ms, is_clients)?;
         }
-        let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
-        let mut written = Ok(());
+        let mut lent = LentStripes::new();
         for (at, touched) in self.touched.iter().enumerate() {
             if touched.is_dropped || (touched.documents, touched.bytes) == (0, 0) {
                 continue;
             }
-            let stripe = touched.collection.shared.counts.borrow();
-            stripes.push((at, stripe));
+            let borrowed = touched.collection.shared.counts.borrow();
+            lent.push((at, borrowed));
+            let stripe = borrowed.stripe;
             // Whoever borrowed the stripe is its only writer.
-            written = self.engine.write_covered(
+            let written = self.engine.write_covered(
                 counts::DICTIONARY,
                 &Stripe::key(touched.collection.number, stripe.number),
                 Some(&Stripe::value(
@@ -436,40 +494,45 @@ impl Txn {
                     stripe.bytes + touched.bytes,
                 )),
             );
-            if written.is_err() {
-                break;
+            if let Err(error) = written {
+                give_back(&self.touched, &lent);
+                return Err(from_engine(error));
             }
         }
-        let lent = || stripes.iter().map(|(at, stripe)| (&self.touched[*at], *stripe));
-        let mut published = false;
-        let committed = match written {
-            Ok(()) => self.engine.commit_with(Durability::Buffered, |timestamp| {
-                published = true;
-                self.catalog.publish_names(&self.names, timestamp);
-                for (touched, stripe) in lent() {
-                    let counts = &touched.collection.shared.counts;
-                    counts.publish(stripe, touched.documents, touched.bytes);
-                }
-                for (index, mask) in &self.multikey {
-                    if self.names.has_dropped_index(index.dictionary) {
-                        continue;
-                    }
-                    index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
-                }
-            }),
-            Err(error) => Err(error),
-        };
-        if published {
-            for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some())
-            {
-                touched.collection.shared.arrivals.tell();
-            }
-        } else {
-            for (touched, stripe) in lent() {
-                touched.collection.shared.counts.give_back(stripe);
-            }
+        Ok(lent)
+    }
+
+    /// As [`Txn::commit`], where commits are held back. Counts and marks are those of the newest complete
+    /// state, over which the next commit writes its own; names and arrivals are told when they are visible.
+    #[cold]
+    fn commit_held_back(
+        mut self,
+        lent: &[(usize, Lent)],
+        is_waited_for: bool,
+    ) -> Result<engine::Timestamp> {
+        let mut written = false;
+        let submitted = self.engine.submit_with(|| {
+            written = true;
+            publish_counts(&self.touched, lent);
+            publish_marks(&self.multikey, &self.names);
+        });
+        if !written {
+            give_back(&self.touched, lent);
         }
-        Ok(committed.map_err(from_engine)?.visible())
+        let seen = submitted.map_err(from_engine)?;
+        let engine = self.catalog.engine();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.committed(seen);
+        }
+        for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some()) {
+            let shared = Arc::clone(&touched.collection.shared);
+            engine.when_visible(seen, move || shared.arrivals.tell());
+        }
+        if is_waited_for || self.ahead.is_none() || !self.names.is_empty() {
+            engine.wait_visible(seen).map_err(from_engine)?;
+            self.catalog.publish_names(&self.names, seen.timestamp());
+        }
+        Ok(seen.timestamp())
     }
 
     /// Forgets the writes and opens the locks.
@@ -551,5 +614,27 @@ impl Txn {
             self.engine.put(DictionaryId::ROOT, &key, &mask.to_le_bytes()).map_err(from_engine)?;
         }
         Ok(())
+    }
+}
+
+/// Takes back what a commit has lent that has not come about.
+fn give_back(touched: &[Touched], lent: &[(usize, Lent)]) {
+    for (at, lent) in lent {
+        touched[*at].collection.shared.counts.give_back(*lent);
+    }
+}
+
+fn publish_counts(touched: &[Touched], lent: &[(usize, Lent)]) {
+    for (at, lent) in lent {
+        let Touched { collection, documents, bytes, .. } = &touched[*at];
+        collection.shared.counts.publish(*lent, *documents, *bytes);
+    }
+}
+
+fn publish_marks(marks: &[(Arc<Index>, u32)], names: &Names) {
+    for (index, mask) in marks {
+        if !names.has_dropped_index(index.dictionary) {
+            index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
+        }
     }
 }

@@ -98,11 +98,12 @@ impl Catalog {
         let mut built = build.run(check);
         // Also a build that failed has to have the writers out, before it stops asking for changes.
         let guard = loop {
-            match self.lock_metadata(collection, &|| Ok(())) {
+            match self.keep_writers_out(collection, &|| Ok(())) {
                 Ok(guard) => break guard,
                 Err(_) => built = built.and_then(|()| check()),
             }
         };
+        let built = built.and_then(|()| self.wait_complete_visible());
         let built = built.and_then(|()| build.catch_up(check).map(drop));
         let mut visible = false;
         let built = built.and_then(|()| show(&build, &mut visible));

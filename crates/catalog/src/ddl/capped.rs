@@ -347,7 +347,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Removes the oldest documents until a capped collection is within `cap`.
+    /// Removes the oldest documents until a capped collection is within `cap`; others see that then.
     fn trim(self: &Arc<Self>, namespace: &Namespace, cap: Cap) -> Result<()> {
         loop {
             let mut txn = self.begin(TxnKind::Statement);
@@ -367,7 +367,7 @@ impl Catalog {
                 Ok(head.is_over(cap) && head.first < head.next)
             })();
             match trimmed.and_then(|more| txn.commit().map(|_| more)) {
-                Ok(false) => return Ok(()),
+                Ok(false) => return self.wait_complete_visible(),
                 Err(error) if !crate::is_retryable(&error) => return Err(error),
                 _ => {}
             }
@@ -416,7 +416,7 @@ impl Catalog {
                 batch.extend(document);
             }
             if batch.is_empty() {
-                return Ok(());
+                return self.wait_complete_visible();
             }
             self.append(to, &batch)?;
         }

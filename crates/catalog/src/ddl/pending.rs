@@ -378,6 +378,14 @@ impl Txn {
         match guard {
             Some(guard) if is_same || !was_inside => match current {
                 Some(current) if current.number == number => {
+                    // What it goes on to index is read from snapshots.
+                    if let Err(error) = self.catalog.wait_complete_visible() {
+                        if was_inside {
+                            // Its share is gone.
+                            self.engine.kill();
+                        }
+                        return Err(error);
+                    }
                     let client = ClientInside::new(&current);
                     self.taken.push(Taken { number, _guard: guard, _client: client });
                     Ok(current)

@@ -8,6 +8,7 @@
 //! Always true:
 //! 1. A stripe is owned by at most one committing transaction; the free ones equal `ROOT`.
 //! 2. `documents` and `bytes` are the sums over all stripes, as of the last published commit.
+//! 3. A stripe that was lent before all were forgotten does not come back: it was read anew.
 
 use engine::DictionaryId;
 use parking_lot::Mutex;
@@ -36,6 +37,15 @@ pub(crate) struct Counts {
 struct Free {
     stripes: Vec<Stripe>,
     next_number: u32,
+    /// How often all were forgotten.
+    forgotten: u32,
+}
+
+/// A stripe in the hands of a commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent {
+    pub(crate) stripe: Stripe,
+    forgotten: u32,
 }
 
 impl Counts {
@@ -73,36 +83,45 @@ impl Counts {
         self.bytes.fetch_add(stripe.bytes.wrapping_sub(before.bytes), Ordering::AcqRel);
     }
 
-    /// Forgets all stripes, which are read anew then. None is lent: nobody writes.
+    /// Forgets all stripes, which are read anew then; those that are lent as well: what their commits write is
+    /// in `ROOT`, or will never be.
     pub(crate) fn forget(&self) {
         let mut free = self.free.lock();
-        *free = Free::default();
+        *free = Free { forgotten: free.forgotten.wrapping_add(1), ..Free::default() };
         self.documents.store(0, Ordering::Release);
         self.bytes.store(0, Ordering::Release);
     }
 
     /// Lends a stripe to a commit; a new one where all are lent.
-    pub(crate) fn borrow(&self) -> Stripe {
+    pub(crate) fn borrow(&self) -> Lent {
         let mut free = self.free.lock();
-        free.stripes.pop().unwrap_or_else(|| {
+        let stripe = free.stripes.pop().unwrap_or_else(|| {
             let number = free.next_number;
             free.next_number += 1;
             Stripe { number, ..Stripe::default() }
-        })
+        });
+        Lent { stripe, forgotten: free.forgotten }
     }
 
     /// Takes a stripe back unchanged: the commit failed.
-    pub(crate) fn give_back(&self, stripe: Stripe) {
-        self.free.lock().stripes.push(stripe);
+    pub(crate) fn give_back(&self, lent: Lent) {
+        let mut free = self.free.lock();
+        if free.forgotten == lent.forgotten {
+            free.stripes.push(lent.stripe);
+        }
     }
 
     /// Takes a stripe back with the committed change in it.
-    pub(crate) fn publish(&self, mut stripe: Stripe, documents: i64, bytes: i64) {
+    pub(crate) fn publish(&self, lent: Lent, documents: i64, bytes: i64) {
+        let Lent { mut stripe, forgotten } = lent;
         stripe.documents += documents;
         stripe.bytes += bytes;
-        self.documents.fetch_add(documents, Ordering::AcqRel);
-        self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        self.give_back(stripe);
+        let mut free = self.free.lock();
+        if free.forgotten == forgotten {
+            self.documents.fetch_add(documents, Ordering::AcqRel);
+            self.bytes.fetch_add(bytes, Ordering::AcqRel);
+            free.stripes.push(stripe);
+        }
     }
 
     /// The numbers of all stripes ever made, so that a drop can delete their records.
@@ -150,11 +169,23 @@ mod tests {
     fn borrowed_stripes_are_never_shared() {
         let counts = Counts::default();
         let (a, b) = (counts.borrow(), counts.borrow());
-        assert_ne!(a.number, b.number);
+        assert_ne!(a.stripe.number, b.stripe.number);
         counts.publish(a, 5, 50);
         counts.give_back(b);
         assert_eq!((counts.documents(), counts.bytes()), (5, 50));
         assert_eq!(counts.stripe_numbers(), 0..2);
+    }
+
+    #[test]
+    fn stripes_that_were_forgotten_do_not_come_back() {
+        let counts = Counts::default();
+        let (published, failed) = (counts.borrow(), counts.borrow());
+        counts.forget();
+        counts.load(Stripe { number: 0, documents: 7, bytes: 70 });
+        counts.publish(published, 5, 50);
+        counts.give_back(failed);
+        assert_eq!((counts.documents(), counts.bytes()), (7, 70));
+        assert_eq!((counts.borrow().stripe.documents, counts.borrow().stripe.number), (7, 1));
     }
 
     #[test]
