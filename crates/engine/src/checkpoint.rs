@@ -242,6 +242,9 @@ impl Checkpointer {
         drop(images);
         self.state.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
         *last = Last { digest: CheckpointDigest::of(&root), log_end, mark: Some(mark) };
+        if let Some(member) = &root.member {
+            self.order.lock().entries.checkpointed(member.entry.index);
+        }
         // Only now: the checkpoint before needed more of it.
         self.log.set_redo_from(position);
         self.trim(None)?;

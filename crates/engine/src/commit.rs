@@ -38,7 +38,10 @@ use crate::snapshots::Snapshots;
 use crate::submitted::Submitted;
 use crate::times::Place;
 use crate::txn::{EngineTxn, Notes};
-use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
+use crate::{
+    Committed, Compression, DictionaryOptions, Durability, Error, Result, Seen, Timestamp,
+    unsettled,
+};
 use cachetable::{CacheTable, Part, Reservation};
 use ftree::{Context, Message, SpillTree};
 use os::Padded;
@@ -59,16 +62,17 @@ thread_local! {
     static COMMITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many commits with writes this thread has made visible: what a piece of code has left behind
+/// How many commits with writes this thread has completed: what a piece of code has left behind
 /// is the difference.
 pub fn thread_commits() -> u64 {
     COMMITS.get()
 }
 
-/// Runs what this thread does besides its task: its commits do not count as the thread's.
+/// Runs what this thread does besides its task: its commits do not count as the thread's, and the task does
+/// not wait for them ([`crate::Engine::settle`]).
 pub fn besides_the_task<T>(work: impl FnOnce() -> T) -> T {
     let before = COMMITS.get();
-    let result = work();
+    let result = unsettled::besides(work);
     COMMITS.set(before);
     result
 }
@@ -163,15 +167,16 @@ impl Committer {
             return Ok(Committed::new(seen.0, 0, durable));
         }
         let held_back = self.snapshots.holds_back();
-        let mut published = Some(published);
-        let Logged { timestamp, time, end, era } = self.write(txn, |timestamp| {
-            if !held_back && let Some(published) = published.take() {
+        let mut waiting = Some(published);
+        let publish = |timestamp| {
+            if !held_back && let Some(published) = waiting.take() {
                 published(timestamp);
             }
-        })?;
+        };
+        let Logged { timestamp, time, end, era } = self.write(txn, || {}, publish)?;
         if held_back {
             self.wait_visible(txn, (timestamp, era))?;
-            if let Some(published) = published {
+            if let Some(published) = waiting {
                 published(Timestamp(timestamp));
             }
         }
@@ -198,8 +203,23 @@ impl Committer {
             drop(txn.holder.take());
             return Ok(Submitted::of(txn.handle(), (seen.timestamp, seen.era), 0, 0));
         }
-        let Logged { timestamp, time, end, era } = self.write(txn, |_| {})?;
+        let Logged { timestamp, time, end, era } = self.write(txn, || {}, |_| {})?;
         Ok(Submitted::of(txn.handle(), (timestamp, era), time, end))
+    }
+
+    /// As [`Committer::submit`]; calls `written` while nobody reads the writes yet.
+    pub(crate) fn submit_with(&self, txn: &mut EngineTxn, written: impl FnOnce()) -> Result<Seen> {
+        if txn.live.interrupt.is_set() {
+            return Err(Error::Interrupted);
+        }
+        if !txn.has_writes() {
+            written();
+            let seen = txn.seen();
+            drop(txn.holder.take());
+            return Ok(seen);
+        }
+        let Logged { timestamp, era, .. } = self.write(txn, written, |_| {})?;
+        Ok(Seen { timestamp, era })
     }
 
     /// Commits became visible that were complete before.
@@ -210,9 +230,14 @@ impl Committer {
         }
     }
 
-    /// Writes a transaction to the log and into the trees, calls `published` when it is complete, and opens
-    /// its locks.
-    fn write(&self, txn: &mut EngineTxn, published: impl FnOnce(Timestamp)) -> Result<Logged> {
+    /// Writes a transaction to the log and into the trees, where it calls `written`; calls `published` when
+    /// it is complete, and opens its locks.
+    fn write(
+        &self,
+        txn: &mut EngineTxn,
+        written: impl FnOnce(),
+        published: impl FnOnce(Timestamp),
+    ) -> Result<Logged> {
         let noted = txn.notes.as_ref().map_or(0, |notes| notes.bytes());
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
@@ -252,6 +277,7 @@ impl Committer {
             test();
         }
         let grown = self.apply(txn, timestamp);
+        written();
         if !self.snapshots.publish(timestamp) {
             return Err(self.health.stop("an earlier commit was never published"));
         }

@@ -10,7 +10,6 @@ use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
-use crate::submitted::{Seen, Submitted};
 use crate::txn::EngineTxn;
 use crate::{
     Complete, DictionaryId, DictionaryOptions, Error, Result, TxnOptions, Visible, recovery,
@@ -158,14 +157,6 @@ impl Engine {
     /// The entry is not known, or the engine shows every complete commit.
     pub fn committed_entry(&self, index: u64) -> Result<()> {
         self.environment().committed_entry(index, None)
-    }
-
-    /// Returns once readers see this state: what a statement answers that has read it before they did.
-    ///
-    /// # Errors
-    /// As [`crate::Submitted::wait`].
-    pub fn wait_visible(&self, seen: Seen) -> Result<()> {
-        Submitted::of(self.0.handles.mine(), (seen.timestamp, seen.era), 0, 0).wait()
     }
 
     /// The history, where one is kept.

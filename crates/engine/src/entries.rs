@@ -2,12 +2,16 @@
 //!
 //! Always true: indexes ascend by one; an entry's records stand before its own record, in the order of entries,
 //! and none of another entry is among them; records of entries themselves may be. Of what an entry holds
-//! nothing is here: it is read from the log.
+//! nothing is here: it is read from the log. `before` ≤ `base` ≤ what is committed ≤ the last: entries up to
+//! `base` are decided and in the checkpoint, and are known only so that others can get them.
 
 use crate::open_records::GatheredRecords;
 use crate::records::{EntryHead, EntryKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// The term of the entry with index 1, which is where sets' logs begin: no record of it is in the log.
+pub(crate) const FIRST_TERM: u64 = 1;
 
 /// An entry, and where it stands in this member's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,11 +55,17 @@ impl From<&EntryHead> for EntryId {
     }
 }
 
+/// Entries that stay in memory though the checkpoint has them, for members that were away: some 120 MB of
+/// them. Who needs older ones needs another member's state as well.
+pub(crate) const MOST_OLDER: usize = 1_000_000;
+
 /// The entries that are known, the oldest first.
 #[derive(Default)]
 pub(crate) struct Entries {
     /// The entry before those.
     before: EntryId,
+    /// The entry of the newest checkpoint.
+    base: EntryId,
     list: VecDeque<Entry>,
     /// Entries up to here are known to be committed.
     committed: u64,
@@ -66,7 +76,58 @@ pub(crate) struct Entries {
 
 impl Entries {
     pub(crate) fn behind(before: EntryId) -> Self {
-        Self { before, committed: before.index, ..Self::default() }
+        Self { before, base: before, committed: before.index, ..Self::default() }
+    }
+
+    /// Older ones, up to that of the checkpoint, which a start has found in the log. Of the first of them the
+    /// entry before is not known, so that it becomes that; the beginning of a set's log is.
+    pub(crate) fn look_back(&mut self, older: Vec<Entry>) {
+        debug_assert!(self.before == self.base, "it looks back once");
+        let reaches = older.last().is_some_and(|last| EntryId::from(&last.head) == self.base);
+        let Some(first) = older.first().filter(|_| reaches) else { return };
+        let begins = first.head.index == 2;
+        self.before = if begins {
+            let timestamp = first.head.first_timestamp.saturating_sub(1);
+            // When its last commit was is asked of the last entry only.
+            EntryId { index: 1, term: FIRST_TERM, timestamp, time: 0 }
+        } else {
+            EntryId::from(&first.head)
+        };
+        for entry in older.into_iter().skip(usize::from(!begins)).rev() {
+            self.list.push_front(entry);
+        }
+        self.forget_older(MOST_OLDER);
+    }
+
+    /// A checkpoint is complete, which has the entries up to this one.
+    pub(crate) fn checkpointed(&mut self, index: u64) {
+        if let Some(base) = self.id_of(index).filter(|base| base.index > self.base.index) {
+            self.base = base;
+        }
+        self.forget_older(MOST_OLDER);
+    }
+
+    /// Lets go of the oldest where the checkpoint has more than `most`.
+    fn forget_older(&mut self, most: usize) {
+        for _ in most..self.older() {
+            self.forget_first();
+        }
+        self.forget_configurations();
+    }
+
+    /// How many there are that the checkpoint has.
+    fn older(&self) -> usize {
+        let older = self.base.index.saturating_sub(self.before.index);
+        usize::try_from(older).unwrap_or(usize::MAX).min(self.list.len())
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.list.pop_front() {
+            self.before = EntryId::from(&first.head);
+            if self.before.index > self.base.index {
+                self.base = self.before;
+            }
+        }
     }
 
     /// The last one.
@@ -77,6 +138,11 @@ impl Entries {
     /// The one before the first that is known.
     pub(crate) fn before(&self) -> EntryId {
         self.before
+    }
+
+    /// That of the newest checkpoint, with which a start begins.
+    pub(crate) fn base(&self) -> EntryId {
+        self.base
     }
 
     pub(crate) fn get(&self, index: u64) -> Option<&Entry> {
@@ -108,12 +174,15 @@ impl Entries {
     /// behind it need not be), and for which the configuration is known. And where the records begin that it
     /// does not close, if there are any.
     pub(crate) fn surely_committed(&self, timestamp: u64) -> (EntryId, Option<u64>) {
+        // What the checkpoint before this one has stays decided.
+        let older = self.older();
         let behind = self.list.partition_point(|entry| entry.head.last_timestamp <= timestamp);
         let has_commits = |head: &EntryHead| head.first_timestamp <= head.last_timestamp;
         let is_sure =
             |entry: &Entry| entry.head.index <= self.committed || has_commits(&entry.head);
-        let mut count = self.list.iter().take(behind).rposition(is_sure).map_or(0, |at| at + 1);
-        let mut changes = self.list.iter().take(count).enumerate().rev();
+        let sure = self.list.range(..behind.max(older)).rposition(is_sure);
+        let mut count = sure.map_or(0, |at| at + 1).max(older);
+        let mut changes = self.list.iter().enumerate().take(count).skip(older).rev();
         while let Some((at, change)) =
             changes.find(|(_, entry)| entry.head.kind == EntryKind::Configuration)
         {
@@ -126,14 +195,14 @@ impl Entries {
             count = at;
         }
         let last = count.checked_sub(1).and_then(|at| self.list.get(at));
-        let next = self.list.iter().skip(count).map(|entry| entry.start).min();
+        let next = self.list.range(count..).map(|entry| entry.start).min();
         (last.map_or(self.before, |last| EntryId::from(&last.head)), next)
     }
 
     /// Where the records begin of entries from `index` on. One without records begins with its own, behind
     /// which those of the next one need not stand.
     pub(crate) fn records_from(&self, index: u64) -> Option<u64> {
-        let list = self.list.iter().filter(|entry| entry.head.index >= index);
+        let list = self.list.iter().rev().take_while(|entry| entry.head.index >= index);
         list.map(|entry| entry.start).min()
     }
 
@@ -186,14 +255,16 @@ impl Entries {
             && first.start < position
             && self.list.len() > 1
         {
-            self.before = EntryId::from(&first.head);
-            self.list.pop_front();
+            self.forget_first();
         }
         self.forget_configurations();
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.list.iter()
+    /// Those behind an index.
+    pub(crate) fn behind_index(&self, index: u64) -> impl Iterator<Item = &Entry> {
+        let known = index.saturating_sub(self.before.index);
+        let skipped = usize::try_from(known).unwrap_or(usize::MAX).min(self.list.len());
+        self.list.range(skipped..)
     }
 }
 
@@ -295,5 +366,49 @@ mod tests {
         assert!(entries.get(7).is_none());
         entries.trim(650);
         assert_eq!((entries.before().index, entries.id_of(5).map(|id| id.index)), (5, Some(5)));
+    }
+
+    #[test]
+    fn older_entries_are_known_and_change_nothing_of_what_is_decided() {
+        let list = || (5..9).map(|index| entry(index, (index, index))).collect::<Vec<_>>();
+        let base = EntryId::from(&list()[3].head);
+        let mut entries = Entries::behind(base);
+        entries.look_back(list());
+        // Nobody knows the entry before the first.
+        assert_eq!((entries.before().index, entries.base(), entries.last()), (5, base, base));
+        assert_eq!(
+            entries.behind_index(6).map(|entry| entry.head.index).collect::<Vec<_>>(),
+            [7, 8]
+        );
+        assert_eq!(entries.committed(), 8);
+        assert_eq!(entries.surely_committed(0), (base, None), "not before the last checkpoint");
+        assert!(entries.push(entry(9, (9, 9))));
+        assert_eq!(entries.surely_committed(0), (base, Some(900)));
+        assert_eq!((entries.surely_committed(9).0.index, entries.records_from(9)), (9, Some(900)));
+        entries.cut(9);
+        assert_eq!(entries.last(), base);
+        // What does not end with the checkpoint's entry is not taken.
+        for not_these in [Vec::new(), list()[..3].to_vec()] {
+            let mut entries = Entries::behind(base);
+            entries.look_back(not_these);
+            assert_eq!((entries.before(), entries.behind_index(0).count()), (base, 0));
+        }
+        let mut entries = Entries::behind(EntryId::from(&entry(3, (3, 3)).head));
+        entries.look_back(vec![entry(2, (2, 2)), entry(3, (3, 3))]);
+        let first = EntryId { index: 1, term: 1, timestamp: 1, time: 0 };
+        assert_eq!((entries.before(), entries.get(2).is_some()), (first, true), "the beginning");
+    }
+
+    #[test]
+    fn the_oldest_go_where_there_are_too_many_and_none_that_the_checkpoint_lacks() {
+        let mut entries = entries();
+        entries.forget_older(0);
+        assert_eq!(entries.before().index, 4, "the checkpoint has none of them");
+        entries.checkpointed(7);
+        assert_eq!((entries.before().index, entries.base().index), (4, 7));
+        entries.forget_older(2);
+        assert_eq!((entries.before().index, entries.base().index), (5, 7));
+        entries.forget_older(0);
+        assert_eq!((entries.before().index, entries.last().index), (7, 8));
     }
 }

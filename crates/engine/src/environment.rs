@@ -28,7 +28,7 @@ use crate::schedule::{Parts, Scheduler, Threads};
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
 use crate::times::Times;
-use crate::{Error, Result};
+use crate::{Error, Result, unsettled};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::Context;
@@ -74,6 +74,8 @@ pub(crate) struct Environment {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) commits: Committer,
     pub(crate) counters: Arc<Counters>,
+    /// What threads remember it by.
+    pub(crate) holder: u64,
     threads: Threads,
     /// Held while the engine is open; dropped by close.
     pub(crate) directory_lock: Mutex<Option<LockGuard>>,
@@ -227,6 +229,7 @@ impl Environment {
             log_writer,
             commits,
             counters,
+            holder: unsettled::new_holder(),
         })
     }
 

@@ -19,7 +19,7 @@ mod forget;
 pub use commits::CommitStep;
 
 use crate::commit_order::CommitOrder;
-use crate::entries::{Entries, Entry, EntryId};
+use crate::entries::{Entries, Entry, EntryId, FIRST_TERM};
 use crate::environment::Environment;
 use crate::open_records::{GatheredRecords, Part};
 use crate::records::{self, EntryHead, EntryKind, Record};
@@ -34,9 +34,10 @@ pub const MAX_ENTRY_BYTES: u64 = 1 << 30;
 /// The entries that a member's log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryBounds {
-    /// The entry before the first that is known.
+    /// The newest that the last checkpoint has: a start begins behind it. It and those before it are decided.
     pub before: EntryId,
-    /// The first whose records can be read; above the last where there is none.
+    /// The first whose records can be read, which may be one that the checkpoint has; above the last where
+    /// there is none. Of the entry before it [`Engine::entry`] knows the term.
     pub first_readable: u64,
     /// The last one.
     pub last: EntryId,
@@ -135,16 +136,26 @@ impl Engine {
 
     /// Which entries there are.
     pub fn entries(&self) -> EntryBounds {
-        let order = self.environment().commits.order.lock();
-        let (before, last) = (order.entries.before(), order.entries.last());
-        EntryBounds { before, first_readable: before.index + 1, last }
+        let mut order = self.environment().commits.order.lock();
+        order.entries.trim(self.environment().log.wal().first_lsn());
+        let (before, last) = (order.entries.base(), order.entries.last());
+        EntryBounds { before, first_readable: order.entries.before().index + 1, last }
     }
 
     /// What is known of the entries behind `index`, as far as the log has them.
     pub fn entry_heads(&self, index: u64) -> Vec<EntryHead> {
         let order = self.environment().commits.order.lock();
-        let heads = order.entries.iter().map(|entry| entry.head);
-        heads.filter(|head| head.index > index).collect()
+        order.entries.behind_index(index).map(|entry| entry.head).collect()
+    }
+
+    /// The same of `most` of them, from `index` on, where it is known.
+    pub fn entry_heads_from(&self, index: u64, most: usize) -> Vec<EntryHead> {
+        let order = self.environment().commits.order.lock();
+        if order.entries.get(index).is_none() {
+            return Vec::new();
+        }
+        let list = order.entries.behind_index(index.saturating_sub(1)).take(most);
+        list.map(|entry| entry.head).collect()
     }
 
     /// The last entry that is known to be committed.
@@ -169,8 +180,28 @@ impl Engine {
         self.environment().committed_entry(index, Some(configuration))
     }
 
+    /// From now on commits are held back, as with [`Showing::Committed`](crate::Showing::Committed): an empty
+    /// directory becomes a member's. The next start is to be told so by its options.
+    ///
+    /// # Errors
+    /// There are commits, or no history is kept.
+    pub fn hold_back(&self) -> Result<()> {
+        let environment = self.environment();
+        let order = environment.commits.order.lock();
+        if environment.snapshots.holds_back() {
+            return Ok(());
+        }
+        if environment.history.is_none() || order.newest > 0 {
+            let text = "commits are held back from the first one on, and a history is kept";
+            return Err(Error::InvalidOption(text.to_owned()));
+        }
+        environment.snapshots.hold_back();
+        Ok(())
+    }
+
     /// The set's log begins: all commits so far are of the entry `(term, index)` or before it, which is
-    /// committed, and `configuration` counts behind it. On disk when this returns.
+    /// committed, and `configuration` counts behind it. On disk when this returns. The entry with index 1 is of
+    /// term 1: a start relies on it.
     ///
     /// # Errors
     /// There are entries already, or commits that are not visible.
@@ -193,9 +224,12 @@ impl Engine {
         self.environment().snapshots.begin_era();
     }
 
-    /// Transactions that begin from now on may commit: this member leads.
+    /// Transactions that begin from now on may commit: this member leads. Those that are open never will: they
+    /// may have looked at what is kept beside the data as another leader's commits had left it.
     pub fn take_writes(&self) {
-        self.environment().commits.order.lock().refuses_writes = false;
+        let mut order = self.environment().commits.order.lock();
+        order.refuses_writes = false;
+        self.environment().snapshots.begin_era();
     }
 
     /// Term and last commit of an entry that is known.
@@ -318,6 +352,9 @@ impl Environment {
         if !self.snapshots.holds_back() || order.entries.last().index > 0 || !all_visible {
             let text = "a set's log begins where nothing of one is, and all commits are visible";
             return Err(Error::InvalidOption(text.to_owned()));
+        }
+        if index == 1 && term != FIRST_TERM {
+            return Err(Error::InvalidOption(format!("entry 1 is of term {FIRST_TERM}")));
         }
         let (timestamp, time) = (order.newest, order.time);
         order.entries = Entries::behind(EntryId { index, term, timestamp, time });

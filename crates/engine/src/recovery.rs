@@ -10,9 +10,11 @@
 //! before the checkpoint; timestamps that do not follow each other; records that cannot be read.
 //!
 //! A member's log is looked at first ([`scan`]): what is void is not replayed, and commits that no majority is
-//! known to have are complete and not visible.
+//! known to have are complete and not visible. So is some of what is before the checkpoint ([`older`]), for
+//! members that were away; nothing else follows from that.
 //! See `docs/flows/recovery.md`.
 
+mod older;
 mod scan;
 mod workers;
 
@@ -28,6 +30,7 @@ use crate::times::Place;
 use crate::{Background, Error, Result, Showing};
 use blockfile::CheckpointImage;
 use ftree::{SpillTree, Tree};
+use older::older;
 use scan::{LogScan, scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,19 +124,8 @@ pub(crate) fn recover(
     environment.directory.taken_below(root.next_dictionary);
     environment.live.taken_below(root.next_txn);
     let showing = environment.options.showing;
-    let mut looked_at = LogScan::default();
-    if showing == Showing::Committed || root.member.is_some() || image.is_none() {
-        let mut again = log.again();
-        if let Some(image) = image {
-            again.seek(image.lsn)?;
-        }
-        looked_at = scan(&mut again, root.member.as_ref())?;
-        if let Some(member) = &root.member {
-            let (index, told) = (member.configured, member.configuration.as_slice());
-            looked_at.entries.configure(index, told.into());
-        }
-    }
-    let LogScan { entries, mut voids, committed, open, is_member } = looked_at;
+    let LogScan { entries, mut voids, committed, open, is_member } =
+        look_at(environment, image, &root, &log)?;
     let dropped = open.filter(|_| is_member && showing == Showing::Committed);
     if environment.options.sizes.planted == Some(PlantedBug::IgnoresCuts) {
         voids = Voids::default();
@@ -272,6 +264,33 @@ pub(crate) fn recover(
     let took = environment.os.clock.monotonic().saturating_sub(started);
     done.micros = took.as_micros() as u64;
     Ok(done)
+}
+
+/// What of the log counts, where it is a member's or may be.
+fn look_at(
+    environment: &Environment,
+    image: Option<&CheckpointImage>,
+    root: &CheckpointRoot,
+    log: &Replay,
+) -> Result<LogScan> {
+    let holds_back = environment.options.showing == Showing::Committed;
+    if !holds_back && root.member.is_none() && image.is_some() {
+        return Ok(LogScan::default());
+    }
+    let mut again = log.again();
+    if let Some(image) = image {
+        again.seek(image.lsn)?;
+    }
+    let mut looked_at = scan(&mut again, root.member.as_ref())?;
+    let (Some(member), Some(image)) = (&root.member, image) else { return Ok(looked_at) };
+    let (index, told) = (member.configured, member.configuration.as_slice());
+    looked_at.entries.configure(index, told.into());
+    if holds_back {
+        let most_bytes = environment.options.sizes.look_back_bytes;
+        let older = older(&mut log.again(), member, image.lsn, most_bytes);
+        looked_at.entries.look_back(older);
+    }
+    Ok(looked_at)
 }
 
 /// Opens each tree of the checkpoint and frees segments no tree names. Returns how far each tree

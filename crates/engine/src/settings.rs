@@ -101,6 +101,9 @@ pub struct Sizes {
     /// back: bounds what a recovery has to replay. 0 is chosen from the largest write budget
     /// and the disk.
     pub log_cap: u64,
+    /// Bytes of log before the checkpoint's part of it in which a member's start looks for older entries; 0 is
+    /// 1 GiB.
+    pub look_back_bytes: u64,
     /// Trees with tiny pages, nodes and buffers.
     pub tiny_trees: bool,
     /// Bytes of page frames; 0 is what the write budget leaves of the cache.
@@ -131,6 +134,8 @@ pub(crate) const LOG_DIR: &str = "journal";
 /// The cache must hold at least this.
 const MIN_CACHE: u64 = 8 << 20;
 const MIB: u64 = 1 << 20;
+/// A start reads a GiB of log in a second or two: it waits no longer for the sake of members that were away.
+const LOOK_BACK_BYTES: u64 = 1024 * MIB;
 
 impl Options {
     /// The defaults for a data directory.
@@ -186,6 +191,7 @@ impl Options {
         let most = (sizes.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
         default_to(&mut sizes.log_cap, log_cap(log_disk, most));
         default_to(&mut sizes.log_segment_bytes, log_file_bytes(log_disk));
+        default_to(&mut sizes.look_back_bytes, LOOK_BACK_BYTES);
         if sizes.entry_bytes == 0 {
             sizes.entry_bytes = PART_BYTES;
         }

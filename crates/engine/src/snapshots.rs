@@ -21,7 +21,7 @@ mod held_back;
 mod kept_states;
 
 pub use held_back::CommitState;
-pub(crate) use held_back::{CommitWaiter, Notify};
+pub(crate) use held_back::{CommitWaiter, Notify, WhenVisible};
 
 use crate::Showing;
 use crate::handle::EngineHandle;
@@ -33,7 +33,7 @@ use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
 use os::{Padded, STRIPES};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Commits that can be complete before the one they wait for; more of them wait their turn.
 const RING: usize = 1024;
@@ -48,7 +48,7 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Snapshots {
     complete: Padded<AtomicU64>,
     /// Commits are held back until they are said to be committed; without it what is complete is visible.
-    held_back: Option<Box<HeldBack>>,
+    held_back: OnceLock<Box<HeldBack>>,
     /// One for each [`Watch`].
     stripes: [Box<[Padded<Stripe>; STRIPES]>; 3],
     kept_states: KeptStates,
@@ -92,8 +92,8 @@ struct Live {
 impl Snapshots {
     pub(crate) fn new(showing: Showing) -> Self {
         let held_back = match showing {
-            Showing::Complete => None,
-            Showing::Committed => Some(Box::default()),
+            Showing::Complete => OnceLock::new(),
+            Showing::Committed => OnceLock::from(Box::default()),
         };
         let stripe = |_| {
             Padded(Stripe {
@@ -122,7 +122,7 @@ impl Snapshots {
 
     /// Every commit up to here is visible.
     pub(crate) fn visible(&self) -> Visible {
-        match &self.held_back {
+        match self.held_back.get() {
             None => Visible::at(self.complete.load(Ordering::SeqCst)),
             Some(held_back) => held_back.visible(),
         }
@@ -130,19 +130,25 @@ impl Snapshots {
 
     /// Whether commits are held back until they are said to be committed.
     pub(crate) fn holds_back(&self) -> bool {
-        self.held_back.is_some()
+        self.held_back.get().is_some()
+    }
+
+    /// From now on they are. Only before the first commit: what is visible stays so.
+    pub(crate) fn hold_back(&self) {
+        assert_eq!(self.complete().get(), 0, "nothing is visible yet");
+        let _is_so_already = self.held_back.set(Box::default());
     }
 
     /// Has this called when a commit is held back; once.
     pub(crate) fn set_notify(&self, notify: Notify) {
-        if let Some(held_back) = &self.held_back {
+        if let Some(held_back) = self.held_back.get() {
             held_back.set_notify(notify);
         }
     }
 
     /// A commit is in the log, and held back.
     pub(crate) fn notify(&self) {
-        if let Some(held_back) = &self.held_back {
+        if let Some(held_back) = self.held_back.get() {
             held_back.notify();
         }
     }
@@ -156,7 +162,7 @@ impl Snapshots {
 
     /// Every commit up to here is on a majority of the set; says whether more became visible.
     pub(crate) fn committed(&self, timestamp: u64) -> bool {
-        if let Some(held_back) = &self.held_back {
+        if let Some(held_back) = self.held_back.get() {
             held_back.commit(timestamp);
         }
         self.settle()
@@ -167,6 +173,8 @@ impl Snapshots {
     pub(crate) fn forget_after(&self, timestamp: u64) {
         let visible = self.visible().get();
         assert!(visible <= timestamp, "what is visible stays: {visible}, not {timestamp}");
+        // First: who finds the era to be what it was has read the complete watermark before it goes back.
+        self.begin_era();
         for slot in &self.ring {
             // Else a commit that is given its number would count as complete before it is.
             if slot.load(Ordering::SeqCst) > timestamp {
@@ -174,33 +182,41 @@ impl Snapshots {
             }
         }
         self.complete.store(timestamp, Ordering::SeqCst);
-        if let Some(held_back) = &self.held_back {
+        if let Some(held_back) = self.held_back.get() {
             held_back.overwrite(timestamp);
         }
     }
 
     /// Up to here commits are said to be committed.
     pub(crate) fn committed_to(&self) -> u64 {
-        self.held_back.as_ref().map_or(u64::MAX, |held_back| held_back.committed())
+        self.held_back.get().map_or(u64::MAX, |held_back| held_back.committed())
     }
 
     fn settle(&self) -> bool {
-        self.held_back.as_ref().is_some_and(|held_back| held_back.settle(self.complete()))
+        self.held_back.get().is_some_and(|held_back| held_back.settle(self.complete()))
     }
 
     /// To be told when a commit that was given in an era becomes visible; `None` where it is.
     pub(crate) fn until_visible(&self, timestamp: u64, era: u64) -> Option<Arc<CommitWaiter>> {
-        self.held_back.as_ref().and_then(|held_back| held_back.wait_for(timestamp, era))
+        self.held_back.get().and_then(|held_back| held_back.wait_for(timestamp, era))
+    }
+
+    /// Has `call` made once a commit that was given in an era is visible; now, where it is.
+    pub(crate) fn when_visible(&self, timestamp: u64, era: u64, call: WhenVisible) {
+        match self.held_back.get() {
+            Some(held_back) => held_back.when_visible(timestamp, era, call),
+            None => call(),
+        }
     }
 
     /// The era: another one since each tail that was overwritten, and each time that writes were refused.
     pub(crate) fn era(&self) -> u64 {
-        self.held_back.as_ref().map_or(0, |held_back| held_back.era())
+        self.held_back.get().map_or(0, |held_back| held_back.era())
     }
 
     /// Who has read so far commits nothing any more.
     pub(crate) fn begin_era(&self) {
-        if let Some(held_back) = &self.held_back {
+        if let Some(held_back) = self.held_back.get() {
             held_back.begin_era();
         }
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// How often who waits looks whether its operation goes on.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// A state that a transaction has read: the newest commit in it. Where that is overwritten, another one has
-/// its number, which is not what was seen.
+/// A state that a transaction has read or made: the newest commit in it. Where that is overwritten, another
+/// one has its number, which is not what was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub(crate) timestamp: u64,
@@ -77,14 +77,27 @@ impl Submitted {
     /// go on waiting; the commit may still become visible. [`Error::Stopped`]: the engine has stopped, the
     /// next start finds out.
     pub fn wait(&self) -> Result<()> {
-        let Some(waiter) = &self.waiter else { return Ok(()) };
+        self.wait_until(None).map(drop)
+    }
+
+    /// As [`Submitted::wait`], until `deadline` of the monotonic clock at most; says whether readers see it.
+    ///
+    /// # Errors
+    /// As [`Submitted::wait`].
+    pub fn wait_until(&self, deadline: Option<Duration>) -> Result<bool> {
+        let Some(waiter) = &self.waiter else { return Ok(true) };
+        let clock = &self.handle.os.clock;
         loop {
-            match waiter.wait(LOOK) {
-                CommitState::Visible => return Ok(()),
+            let left = deadline.map(|deadline| deadline.saturating_sub(clock.monotonic()));
+            match waiter.wait(left.map_or(LOOK, |left| left.min(LOOK))) {
+                CommitState::Visible => return Ok(true),
                 CommitState::Overwritten => return Err(Error::Overwritten),
                 CommitState::Pending => {
                     self.handle.health.check_running()?;
                     self.handle.may_wait.check().map_err(|_| Error::Undecided)?;
+                    if left.is_some_and(|left| left.is_zero()) {
+                        return Ok(false);
+                    }
                 }
             }
         }

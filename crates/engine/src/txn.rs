@@ -230,6 +230,15 @@ impl EngineTxn {
         handle.commits.submit(&mut self)
     }
 
+    /// As [`EngineTxn::submit`], of what nobody is told by itself: who waits does so with
+    /// [`crate::Engine::wait_visible`], or for all that its thread has done ([`crate::Engine::remember`]).
+    /// Calls `written` when it is in the log and in the trees, before anybody reads it and before its locks
+    /// open: a tail is overwritten with all such calls made.
+    pub fn submit_with(mut self, written: impl FnOnce()) -> Result<Seen> {
+        let handle = Arc::clone(self.pinned.handle());
+        handle.commits.submit_with(&mut self, written)
+    }
+
     /// Forgets the writes and opens the locks.
     pub fn abort(self) {}
 

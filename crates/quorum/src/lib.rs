@@ -13,7 +13,8 @@
 //!    nothing. No message makes a node panic.
 //! 2. Nothing that promises (a vote, an acknowledgement) leaves before the write it vouches for was
 //!    reported synced by [`Node::persisted`].
-//! 3. What is held in memory is bounded: entries are descriptors without records, and are counted.
+//! 3. What is held in memory is bounded: entries are descriptors without records, and are counted. Those that
+//!    went are asked of the member's log where another member needs them ([`Older`]); nothing is kept of that.
 
 mod check;
 pub mod codec;
@@ -31,6 +32,7 @@ pub use entry::{
     Change, Configuration, Content, Descriptor, Entry, MAX_MEMBERS, MemberId, Position, Standing,
 };
 pub use error::{Error, Result};
+pub use log::Older;
 pub use message::{Body, Message, ReadId, Snapshot};
 pub use node::Node;
 pub use outcome::{

@@ -1,7 +1,12 @@
 //! What raft can look up of the log: a window of entries, without their records.
 //!
 //! `base` is the entry before the window; the window ends with the last entry that was handed out to be
-//! written. Indices in it ascend by one. What lies before goes by [`MemoryLog::compact_to`].
+//! written. Indices in it ascend by one. What lies before goes by [`MemoryLog::compact_to`], and a leader may
+//! still have it from who keeps it longer ([`Older`]).
+//!
+//! Always true: of older entries nothing is kept here. They are decided and never change, but may be gone by
+//! the time they are asked for; then they are compacted, as raft calls it. Only a leader looks for them: what a
+//! follower does with a message follows from its window alone.
 
 use std::collections::VecDeque;
 
@@ -9,11 +14,30 @@ use raft::eraftpb::{ConfState, Entry as RaftEntry, HardState, Snapshot as RaftSn
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::codec::MAX_ENTRIES;
-use crate::entry::Position;
-use crate::translate::entry_out;
+use crate::entry::{Entry, Position};
+use crate::translate::{entry_in, entry_out};
+
+/// Older entries in one message: their records come from the disk, and the leader has to be heard of meanwhile.
+const MOST_OLDER: usize = 512;
+
+/// Who has entries from before the window: the member's own log.
+pub trait Older: Send {
+    /// The first that can be had. The place of the one before it is known.
+    fn first(&self) -> u64;
+
+    /// Of that index, where it can be had or is the one before the first.
+    fn position(&self, index: u64) -> Option<Position>;
+
+    /// Entries from `low` on and before `high`, in order and without gaps, `most` at most. Fewer where they
+    /// have more than `most_bytes` bytes of records, or where the others cannot be had.
+    fn entries(&self, low: u64, high: u64, most: usize, most_bytes: u64) -> Vec<Entry>;
+}
 
 /// The window.
 pub(crate) struct MemoryLog {
+    older: Option<Box<dyn Older>>,
+    /// The first entry that this member, as a leader, can send.
+    first: Option<u64>,
     base: Position,
     /// With the bytes of records that each stands for.
     entries: VecDeque<(RaftEntry, u64)>,
@@ -25,7 +49,40 @@ impl MemoryLog {
     /// A window behind `base`.
     pub(crate) fn new(base: Position, hard_state: HardState, members: ConfState) -> Self {
         let start = RaftState::new(hard_state, members);
-        Self { base, entries: VecDeque::new(), start, offered: None }
+        let (entries, older, first, offered) = (VecDeque::new(), None, None, None);
+        Self { older, first, base, entries, start, offered }
+    }
+
+    /// Who has what is before the window.
+    pub(crate) fn set_older(&mut self, older: Box<dyn Older>) {
+        self.older = Some(older);
+    }
+
+    /// Whether older entries are looked for now. Asks how far back they reach.
+    pub(crate) fn look_back(&mut self, looks: bool) {
+        let older = self.older.as_deref().filter(|_| looks);
+        let base = self.base;
+        self.first = older.and_then(|older| {
+            let first = older.first();
+            // The base is in the log that has been written, unless that begins anew.
+            let reaches = first <= base.index && older.position(base.index) == Some(base);
+            reaches.then_some(first)
+        });
+    }
+
+    /// Entries from before the window.
+    fn older_entries(&self, low: u64, high: u64, most_bytes: u64) -> Option<Vec<RaftEntry>> {
+        let older = self.older.as_deref()?;
+        let high = high.min(self.base.index + 1);
+        let found = older.entries(low, high, MOST_OLDER, most_bytes);
+        let in_order = (low..high).zip(found).take_while(|(index, entry)| entry.index == *index);
+        let mut fits = fits(most_bytes);
+        let entries = in_order
+            .map(|(_, entry)| entry)
+            .take(MOST_OLDER)
+            .take_while(|entry| fits(entry.record_bytes()));
+        let entries: Vec<_> = entries.map(|entry| entry_in(&entry)).collect();
+        (!entries.is_empty() || low == high).then_some(entries)
     }
 
     /// The entry before the window.
@@ -74,12 +131,23 @@ impl MemoryLog {
     /// Begins anew behind a snapshot.
     pub(crate) fn restart(&mut self, base: Position) {
         self.base = base;
+        self.first = None;
         self.entries.clear();
     }
 
     /// What a member gets that needs entries from before the window.
     pub(crate) fn offer(&mut self, snapshot: Option<RaftSnapshot>) {
         self.offered = snapshot;
+    }
+}
+
+/// Says of one entry after the other whether its records go into a message of so many bytes: the first does.
+fn fits(most_bytes: u64) -> impl FnMut(u64) -> bool {
+    let mut bytes = 0_u64;
+    move |size| {
+        let first = bytes == 0;
+        bytes = bytes.saturating_add(size).saturating_add(1);
+        first || bytes <= most_bytes
     }
 }
 
@@ -98,7 +166,11 @@ impl Storage for MemoryLog {
         _context: GetEntriesContext,
     ) -> raft::Result<Vec<RaftEntry>> {
         if low <= self.base.index {
-            return Err(StorageError::Compacted.into());
+            let most_bytes: Option<u64> = max_size.into();
+            let looks = self.first.is_some_and(|first| first <= low) && low <= high;
+            let found = most_bytes.filter(|_| looks);
+            let found = found.and_then(|most_bytes| self.older_entries(low, high, most_bytes));
+            return found.ok_or_else(|| StorageError::Compacted.into());
         }
         if high > self.last() + 1 || low > high {
             return Err(StorageError::Unavailable.into());
@@ -108,14 +180,8 @@ impl Storage for MemoryLog {
         let Some(most) = max_size.into() else {
             return Ok(range.map(|(entry, _)| entry.clone()).collect());
         };
-        let mut bytes = 0_u64;
-        let fits = |size: &u64| {
-            let first = bytes == 0;
-            bytes = bytes.saturating_add(*size).saturating_add(1);
-            first || bytes <= most
-        };
-        let mut fits = fits;
-        let range = range.take(MAX_ENTRIES).take_while(|(_, size)| fits(size));
+        let mut fits = fits(most);
+        let range = range.take(MAX_ENTRIES).take_while(|(_, size)| fits(*size));
         Ok(range.map(|(entry, _)| entry.clone()).collect())
     }
 
@@ -125,13 +191,18 @@ impl Storage for MemoryLog {
         }
         match self.get(index) {
             Some(entry) => Ok(entry.term),
-            None if index < self.base.index => Err(StorageError::Compacted.into()),
+            None if index < self.base.index => {
+                let older = self.older.as_deref();
+                let older = older.filter(|_| self.first.is_some_and(|first| first <= index + 1));
+                let position = older.and_then(|older| older.position(index));
+                position.map(|at| at.term).ok_or_else(|| StorageError::Compacted.into())
+            }
             None => Err(StorageError::Unavailable.into()),
         }
     }
 
     fn first_index(&self) -> raft::Result<u64> {
-        Ok(self.base.index + 1)
+        Ok(self.first.unwrap_or(self.base.index + 1))
     }
 
     fn last_index(&self) -> raft::Result<u64> {
@@ -151,8 +222,9 @@ impl Storage for MemoryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Content, Descriptor, Entry};
-    use crate::translate::entry_in;
+    use crate::entry::{Content, Descriptor};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn entry(term: u64, index: u64, bytes: u32) -> RaftEntry {
         let content = Content::Records(Descriptor { bytes, ..Descriptor::default() });
@@ -205,5 +277,61 @@ mod tests {
         log.compact_to(99);
         log.compact_to(3);
         assert_eq!(log.len(), 1, "what is not there is not forgotten");
+    }
+
+    /// A log of entries of 100 bytes, of term 2, from this index on.
+    struct From(Arc<AtomicU64>);
+
+    impl Older for From {
+        fn first(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn position(&self, index: u64) -> Option<Position> {
+            (index + 1 >= self.first()).then_some(Position { term: 2, index })
+        }
+
+        fn entries(&self, low: u64, high: u64, most: usize, _most_bytes: u64) -> Vec<Entry> {
+            let from = if low >= self.first() { low } else { high };
+            let content = Content::Records(Descriptor { bytes: 100, ..Descriptor::default() });
+            let entry = |index| Entry { term: 2, index, content: content.clone() };
+            (from..high).map(entry).take(most).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_window_comes_from_the_log_while_it_is_there() {
+        let mut log = log(&[100, 100, 100]);
+        log.compact_to(12);
+        let first = Arc::new(AtomicU64::new(5));
+        log.set_older(Box::new(From(Arc::clone(&first))));
+        let context = || GetEntriesContext::empty(false);
+        let refused = |log: &MemoryLog, low: u64| log.entries(low, 14, 999, context()).is_err();
+        assert!(log.first_index() == Ok(13) && refused(&log, 12), "it does not look back yet");
+        log.look_back(true);
+        assert_eq!((log.first_index(), log.term(4), log.term(12)), (Ok(5), Ok(2), Ok(2)));
+        assert_eq!(indices(&log, 5, 14, Some(404)), [5, 6, 7, 8]);
+        assert_eq!(indices(&log, 5, 7, Some(404)), [5, 6]);
+        assert_eq!(indices(&log, 9, 14, Some(9999)), [9, 10, 11, 12], "those behind go later");
+        assert_eq!(indices(&log, 9, 14, Some(1)), [9], "a large one goes alone");
+        assert!(refused(&log, 4) && log.term(3).is_err());
+        assert!(log.entries(5, 14, None, context()).is_err(), "all of them are too many");
+        // The log was trimmed since it was asked.
+        first.store(9, Ordering::Relaxed);
+        assert!(refused(&log, 8) && log.term(7).is_err() && log.term(8) == Ok(2));
+        log.look_back(true);
+        assert_eq!(log.first_index(), Ok(9));
+        first.store(13, Ordering::Relaxed);
+        log.look_back(true);
+        assert!(log.first_index() == Ok(13) && refused(&log, 12), "it has no older ones");
+        first.store(5, Ordering::Relaxed);
+        log.look_back(false);
+        assert_eq!(log.first_index(), Ok(13));
+        // A log that does not have the base is not this member's any more.
+        log.look_back(true);
+        log.restart(Position { term: 3, index: 40 });
+        assert_eq!(log.first_index(), Ok(41));
+        log.look_back(true);
+        assert_eq!(log.first_index(), Ok(41));
     }
 }

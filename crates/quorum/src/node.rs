@@ -26,7 +26,7 @@ use raft::{RawNode, StateRole};
 use crate::check::{View, check};
 use crate::entry::MemberId;
 use crate::error::{Error, Result};
-use crate::log::MemoryLog;
+use crate::log::{MemoryLog, Older};
 use crate::message::{Body, Message};
 use crate::outcome::{HardState, RoleNow, Settings, Start};
 use crate::state::MAX_COUNT;
@@ -135,6 +135,20 @@ impl Node {
         Ok(node)
     }
 
+    /// Who has the entries that are no longer in memory. Asked while this member leads, for members that were
+    /// away.
+    pub fn set_older(&mut self, older: Box<dyn Older>) {
+        self.raft.mut_store().set_older(older);
+        self.look_back();
+    }
+
+    /// How far back the log reaches is asked anew with each tick and each change of the role; between, what has
+    /// gone since counts as gone where it is asked for.
+    fn look_back(&mut self) {
+        let leads = self.leads();
+        self.raft.mut_store().look_back(leads);
+    }
+
     /// A tick of time has passed.
     pub fn tick(&mut self) {
         let leads = self.leads();
@@ -143,6 +157,7 @@ impl Node {
         if !leads && elapses && !self.is_synced() {
             return;
         }
+        self.look_back();
         self.raft.tick();
         self.settle(!leads && elapses);
     }
@@ -154,6 +169,10 @@ impl Node {
             return Ok(());
         }
         let from = message.from;
+        if message.term > self.raft.raft.term {
+            // It leads no more, and is a follower before raft looks at the log.
+            self.raft.mut_store().look_back(false);
+        }
         let stepped = self.raft.step(message_in(message));
         self.settle(false);
         match stepped {
@@ -212,6 +231,7 @@ impl Node {
         if anew || now != self.drawn_for {
             self.drawn_for = now;
             self.draw();
+            self.look_back();
         }
         if now.1 != StateRole::Leader {
             self.forget_proposals();

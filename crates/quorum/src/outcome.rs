@@ -22,7 +22,7 @@ pub struct Settings {
     pub max_message_bytes: u64,
     /// Bytes of records that a leader has proposed and nobody has decided.
     pub max_uncommitted_bytes: u64,
-    /// Entries in memory; beyond it the oldest applied ones go.
+    /// Entries in memory; beyond it the oldest applied ones go, and come from [`crate::Older`].
     pub max_entries: usize,
 }
 

@@ -36,15 +36,19 @@ fn nothing_that_was_committed_is_lost_whatever_happens() {
         None => 0..number("FERN_QUORUM_SEEDS").unwrap_or(120),
     };
     let many = seeds.end - seeds.start >= 50;
-    let mut done = [0; 4];
+    let mut done = [0; 5];
     for seed in seeds {
         let world =
             play(seed, Planted::Nothing).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let of = [world.changes_done, world.snapshots_done, world.reads_done, world.cuts_done];
+        let World { changes_done, snapshots_done, reads_done, cuts_done, older_given, .. } = world;
+        let of = [changes_done, snapshots_done, reads_done, cuts_done, older_given];
         done.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
     }
     // A simulation in which nothing happens shows nothing.
-    assert!(!many || done.iter().all(|n| *n >= 20), "changes, snapshots, reads, cuts: {done:?}");
+    assert!(
+        !many || done.iter().all(|n| *n >= 20),
+        "changes, snapshots, reads, cuts, older entries: {done:?}"
+    );
 }
 
 /// Some seed shows it.
@@ -61,6 +65,7 @@ fn planted_bugs_are_found() {
         Planted::AcknowledgedBeforeSync,
         Planted::CutIgnored,
         Planted::CommitForgotten,
+        Planted::OlderOfAnotherPlace,
     ] {
         found(planted, 300);
     }

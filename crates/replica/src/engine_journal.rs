@@ -15,6 +15,7 @@
 //! Always true: transactions commit from [`Journal::lead`] until [`Journal::discard_open`] or
 //! [`Journal::cut`], and those that were open at either end never do.
 
+mod older;
 mod syncs;
 
 pub use syncs::SyncMode;
@@ -22,11 +23,12 @@ pub use syncs::SyncMode;
 use std::collections::BTreeSet;
 
 use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
-use quorum::{Configuration, Content, Descriptor, Entry, Position, codec};
+use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Opened};
 use crate::observer::Observer;
+use older::OlderEntries;
 use syncs::Syncs;
 
 /// The journal.
@@ -91,25 +93,8 @@ impl<O: Observer> EngineJournal<O> {
         self.syncs.finish(&self.engine)
     }
 
-    fn content_of(&self, head: &EntryHead) -> Result<Content> {
-        Ok(match head.kind {
-            EntryKind::Fence => Content::Fence,
-            EntryKind::Records => Content::Records(Descriptor {
-                last_ts: head.last_timestamp,
-                last_time: head.last_time,
-                bytes: u32::try_from(head.bytes)
-                    .map_err(|_| Error::Journal("an entry of more than 4 GiB".to_owned()))?,
-                checksum: head.checksum,
-            }),
-            EntryKind::Configuration => {
-                let (_, content, _) = of(self.engine.read_entry(head.index))?;
-                codec::decode_content(&content)?
-            }
-        })
-    }
-
     fn position(&self, index: u64) -> Option<Position> {
-        self.engine.entry(index).map(|id| Position { term: id.term, index: id.index })
+        position(&self.engine, index)
     }
 
     /// Tells the observer of an entry's commits, and shows what stands alone.
@@ -150,7 +135,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
         let before = self.engine.entries().before;
         let mut entries = Vec::new();
         for head in self.engine.entry_heads(before.index) {
-            let content = self.content_of(&head)?;
+            let content = content_of(&self.engine, &head)?;
             entries.push(Entry { term: head.term, index: head.index, content });
         }
         let told = self.engine.configuration_at(before.index);
@@ -202,7 +187,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
         let head = of(self.engine.close_entry(place, kind, &content, commit))?;
         let head = head.ok_or_else(|| Error::Journal("an entry of nothing is closed".into()))?;
         if matches!(entry.content, Content::Records(_)) {
-            if self.content_of(&head)? != entry.content {
+            if content_of(&self.engine, &head)? != entry.content {
                 return Err(Error::Journal("an entry is not of what was gathered".into()));
             }
             self.own.insert(entry.index);
@@ -243,6 +228,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
         of(self.engine.discard_open())
     }
 
+    fn older(&self) -> Box<dyn Older> {
+        Box::new(OlderEntries::new(&self.engine))
+    }
+
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
         if self.position(at.index) != Some(at) {
             return Ok(None);
@@ -250,6 +239,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
         match self.engine.entry_records(at.index) {
             Ok(records) => Ok(Some(records.to_vec())),
             Err(engine::Error::HistoryLost) => Ok(None),
+            // This member does not need it any more: it must not stop because another one does.
+            Err(engine::Error::Corruption(_)) if at.index <= self.engine.entries().before.index => {
+                Ok(None)
+            }
             Err(error) => Err(failed(&error)),
         }
     }
@@ -309,6 +302,27 @@ impl<O: Observer> Journal for EngineJournal<O> {
         }
         Ok(())
     }
+}
+
+fn position(engine: &Engine, index: u64) -> Option<Position> {
+    engine.entry(index).map(|id| Position { term: id.term, index: id.index })
+}
+
+fn content_of(engine: &Engine, head: &EntryHead) -> Result<Content> {
+    Ok(match head.kind {
+        EntryKind::Fence => Content::Fence,
+        EntryKind::Records => Content::Records(Descriptor {
+            last_ts: head.last_timestamp,
+            last_time: head.last_time,
+            bytes: u32::try_from(head.bytes)
+                .map_err(|_| Error::Journal("an entry of more than 4 GiB".to_owned()))?,
+            checksum: head.checksum,
+        }),
+        EntryKind::Configuration => {
+            let (_, content, _) = of(engine.read_entry(head.index))?;
+            codec::decode_content(&content)?
+        }
+    })
 }
 
 /// What an entry is in the log; its content where it has no records.

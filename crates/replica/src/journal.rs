@@ -8,7 +8,7 @@
 //! An entry's *payload* is what must go to the other members beside it: of records their raw bytes, of
 //! other entries whatever the journal wrote with them (a time, for instance).
 
-use quorum::{Configuration, Content, Descriptor, Entry, Position};
+use quorum::{Configuration, Content, Descriptor, Entry, Older, Position};
 
 use crate::error::Result;
 
@@ -66,7 +66,10 @@ pub trait Journal {
     /// Open records are void: this member leads no more.
     fn discard_open(&mut self) -> Result<()>;
 
-    /// The payload of an entry; `None` where that entry is not there (any more).
+    /// The entries that consensus no longer has in memory, for members that were away.
+    fn older(&self) -> Box<dyn Older>;
+
+    /// The payload of an entry, be it in consensus' memory or older; `None` where that entry is not there (any more).
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>>;
 
     /// Whether a payload can be that of an entry with this content; its length and checksum are checked. What

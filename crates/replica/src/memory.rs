@@ -6,9 +6,10 @@
 //! Nothing is ever taken out of the list but by a crash.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quorum::state::MemberState;
-use quorum::{Configuration, Content, Descriptor, Entry, HardState, Position};
+use quorum::{Configuration, Content, Descriptor, Entry, HardState, Older, Position};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Opened};
@@ -68,6 +69,8 @@ pub struct MemoryJournal {
     /// So many lines are safe.
     safe: usize,
     held: Held,
+    /// The entries that stand, for consensus to ask for.
+    older: Arc<Mutex<Vec<Entry>>>,
     /// So many open records are gathered, by entry.
     gathered: VecDeque<usize>,
     /// Syncs that were begun: number and lines.
@@ -90,6 +93,7 @@ impl MemoryJournal {
             lines: Vec::new(),
             safe: 0,
             held: Held::default(),
+            older: Arc::default(),
             gathered: VecDeque::new(),
             syncing: VecDeque::new(),
             synced: 0,
@@ -159,6 +163,15 @@ impl MemoryJournal {
         self.shown_to = self.base.index;
     }
 
+    /// The entries that stand have changed from this index on.
+    fn changed(&mut self, from: u64) {
+        let stays = from.saturating_sub(self.base.index + 1) as usize;
+        let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        older.truncate(stays);
+        let changed = self.held.entries.iter().skip(older.len());
+        older.extend(changed.map(|(entry, _)| entry.clone()));
+    }
+
     /// Reads the lines from the first on.
     fn read(&self) -> Result<Held> {
         let mut held = Held::default();
@@ -205,6 +218,7 @@ impl Held {
 impl Journal for MemoryJournal {
     fn open(&mut self) -> Result<Opened> {
         self.held = self.read()?;
+        self.changed(0);
         // What belonged to no entry when the power went is nobody's.
         self.discard_open()?;
         Ok(Opened {
@@ -254,6 +268,7 @@ impl Journal for MemoryJournal {
         }
         let payload = format!("time of {:?}", entry.position()).into_bytes();
         self.held.close(entry, &payload)?;
+        self.changed(entry.index);
         self.lines.push(Line::Entry(entry.clone(), payload, commit));
         Ok(())
     }
@@ -270,6 +285,7 @@ impl Journal for MemoryJournal {
             }
         }
         self.held.close(entry, payload)?;
+        self.changed(entry.index);
         self.lines.push(Line::Entry(entry.clone(), payload.to_vec(), commit));
         Ok(())
     }
@@ -279,6 +295,7 @@ impl Journal for MemoryJournal {
             return Err(damaged("what is shown is cut off"));
         }
         self.held.cut(index, self.base);
+        self.changed(index);
         self.gathered.clear();
         if self.fault != Fault::ForgetsCuts {
             self.lines.push(Line::Cut(index));
@@ -293,6 +310,10 @@ impl Journal for MemoryJournal {
             self.lines.push(Line::DiscardOpen);
         }
         Ok(())
+    }
+
+    fn older(&self) -> Box<dyn Older> {
+        Box::new(OlderEntries { base: self.base, entries: Arc::clone(&self.older) })
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
@@ -333,6 +354,41 @@ impl Journal for MemoryJournal {
             self.shown_to = entry.index;
         }
         Ok(())
+    }
+}
+
+struct OlderEntries {
+    base: Position,
+    entries: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl OlderEntries {
+    fn with<T>(&self, work: impl FnOnce(&[Entry]) -> T) -> T {
+        work(&self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn place(&self, index: u64) -> Option<usize> {
+        index.checked_sub(self.base.index + 1).map(|place| place as usize)
+    }
+}
+
+impl Older for OlderEntries {
+    fn first(&self) -> u64 {
+        self.base.index + 1
+    }
+
+    fn position(&self, index: u64) -> Option<Position> {
+        if index == self.base.index {
+            return Some(self.base);
+        }
+        let place = self.place(index)?;
+        self.with(|entries| entries.get(place).map(Entry::position))
+    }
+
+    fn entries(&self, low: u64, high: u64, most: usize, _most_bytes: u64) -> Vec<Entry> {
+        let Some(place) = self.place(low) else { return Vec::new() };
+        let most = most.min(high.saturating_sub(low) as usize);
+        self.with(|entries| entries.iter().skip(place).take(most).cloned().collect())
     }
 }
 

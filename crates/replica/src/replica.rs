@@ -119,8 +119,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             applied,
             configuration: opened.configuration,
         };
+        let mut node = Node::new(settings, start, random)?;
+        node.set_older(journal.older());
         Ok(Self {
-            node: Node::new(settings, start, random)?,
+            node,
             journal,
             links,
             promises,

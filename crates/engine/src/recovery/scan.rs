@@ -31,12 +31,25 @@ pub(super) struct LogScan {
 }
 
 /// A record that no entry has closed so far.
-struct OpenRecord {
-    lsn: u64,
-    end: u64,
+pub(super) struct OpenRecord {
+    pub(super) lsn: u64,
+    pub(super) end: u64,
     /// Bytes as they are sent, and their checksum.
-    bytes: u32,
-    checksum: u32,
+    pub(super) bytes: u32,
+    pub(super) checksum: u32,
+}
+
+impl OpenRecord {
+    pub(super) fn new((lsn, end): (u64, u64), sent: &[u8]) -> Self {
+        let len = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&len.to_le_bytes()), sent);
+        Self { lsn, end, bytes: len.saturating_add(4), checksum }
+    }
+
+    /// The checksum of what is before it together with it.
+    pub(super) fn behind(&self, checksum: u32) -> u32 {
+        crc32c::crc32c_combine(checksum, self.checksum, self.bytes as usize)
+    }
 }
 
 /// What was found so far.
@@ -108,10 +121,8 @@ pub(super) fn scan(log: &mut Replay, member: Option<&MemberRoot>) -> Result<LogS
 }
 
 impl Scan {
-    fn open(&mut self, (lsn, end): (u64, u64), sent: &[u8]) {
-        let len = u32::try_from(sent.len()).unwrap_or(u32::MAX);
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&len.to_le_bytes()), sent);
-        self.open.push_back(OpenRecord { lsn, end, bytes: len.saturating_add(4), checksum });
+    fn open(&mut self, place: (u64, u64), sent: &[u8]) {
+        self.open.push_back(OpenRecord::new(place, sent));
     }
 
     /// An entry closes the first records that are open.
@@ -137,7 +148,7 @@ impl Scan {
                 return Err("an entry without its records");
             };
             closed += u64::from(first.bytes);
-            checksum = crc32c::crc32c_combine(checksum, first.checksum, first.bytes as usize);
+            checksum = first.behind(checksum);
             start.get_or_insert(first.lsn);
             until = first.end;
         }

@@ -3,7 +3,7 @@
 //! Always true:
 //! 1. The visible watermark is at or below both the complete one and what is committed, and only rises.
 //! 2. Whoever waits for a commit is told once: that it is visible, or that it will never be. Those whose
-//!    commit is passed are woken, oldest first, and nobody else.
+//!    commit is passed are woken, oldest first, and nobody else. Calls are made with no lock held.
 //!
 //! Whoever moves one of the two it is the lesser of stores that one first and reads the other then: of
 //! two that do so at once, one sees both.
@@ -60,6 +60,8 @@ impl CommitWaiter {
 #[derive(Default)]
 struct Waiters {
     list: BTreeMap<(u64, u64), Arc<CommitWaiter>>,
+    /// What is called once a commit is visible, under the same keys; those of an overwritten one are dropped.
+    calls: BTreeMap<(u64, u64), WhenVisible>,
     next: u64,
     /// Tails that were overwritten: the era since, and the last commit that stayed. Both ascend: a commit of
     /// an era is void where the first pair of a later era says so.
@@ -70,6 +72,11 @@ struct Waiters {
 const MOST_CUTS: usize = 4096;
 
 impl Waiters {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     fn cut(&mut self, era: u64, timestamp: u64) {
         while self.cuts.back().is_some_and(|(_, before)| *before >= timestamp) {
             self.cuts.pop_back();
@@ -103,6 +110,9 @@ pub(super) struct HeldBack {
 
 /// What calls somebody.
 pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// What is done once a commit is visible, on the thread that moves the watermark over it: it must not wait.
+pub(crate) type WhenVisible = Box<dyn FnOnce() + Send>;
 
 impl HeldBack {
     pub(super) fn set_notify(&self, notify: Notify) {
@@ -140,7 +150,31 @@ impl HeldBack {
         {
             first.remove().tell(CommitState::Visible);
         }
+        if waiters.calls.is_empty() {
+            return true;
+        }
+        let later = waiters.calls.split_off(&(now.saturating_add(1), 0));
+        let calls = std::mem::replace(&mut waiters.calls, later);
+        drop(waiters);
+        for call in calls.into_values() {
+            call();
+        }
         true
+    }
+
+    /// Has `call` made once a commit of an era is visible, now where it is; never where it is overwritten.
+    pub(super) fn when_visible(&self, timestamp: u64, era: u64, call: WhenVisible) {
+        let mut waiters = self.waiters.lock();
+        if waiters.is_void(timestamp, era) {
+            return;
+        }
+        if self.visible().get() < timestamp {
+            let number = waiters.number();
+            waiters.calls.insert((timestamp, number), call);
+            return;
+        }
+        drop(waiters);
+        call();
     }
 
     pub(super) fn era(&self) -> u64 {
@@ -164,8 +198,7 @@ impl HeldBack {
         if self.visible().get() >= timestamp {
             return None;
         }
-        let number = waiters.next;
-        waiters.next += 1;
+        let number = waiters.number();
         waiters.list.insert((timestamp, number), Arc::clone(&waiter));
         Some(waiter)
     }
@@ -178,6 +211,7 @@ impl HeldBack {
         for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {
             waiter.tell(CommitState::Overwritten);
         }
+        drop(waiters.calls.split_off(&(timestamp.saturating_add(1), 0)));
     }
 }
 
@@ -252,6 +286,35 @@ mod tests {
         }
         assert!(held.waiters.lock().cuts.len() <= MOST_CUTS);
         assert_eq!(state(6, 0), Overwritten);
+    }
+
+    #[test]
+    fn calls_are_made_once_their_commit_is_visible_and_never_where_it_is_overwritten() {
+        let held = Arc::new(HeldBack::default());
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let call = |timestamp: u64, era| {
+            let (made, inside) = (Arc::clone(&made), Arc::clone(&held));
+            let call = move || {
+                // No lock is held.
+                drop(inside.wait_for(1, 0));
+                made.lock().push(timestamp);
+            };
+            held.when_visible(timestamp, era, Box::new(call));
+        };
+        for timestamp in [3, 1, 2, 7] {
+            call(timestamp, 0);
+        }
+        held.commit(2);
+        held.settle(Complete::at(7));
+        assert_eq!(*made.lock(), [1, 2]);
+        call(2, 0);
+        held.overwrite(3);
+        // Of the commit that had this number, and of the one that has it now.
+        call(7, 0);
+        call(7, held.era());
+        held.commit(9);
+        held.settle(Complete::at(9));
+        assert_eq!(*made.lock(), [1, 2, 2, 3, 7]);
     }
 
     #[test]

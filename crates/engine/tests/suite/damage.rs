@@ -9,7 +9,7 @@ use testkit::Gen;
 
 const ROOT: DictionaryId = DictionaryId::ROOT;
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 fn value(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(12)
@@ -37,7 +37,7 @@ fn files(clean: bool) -> Files {
     files
 }
 
-fn disk(files: &Files) -> SimOs {
+pub(crate) fn disk(files: &Files) -> SimOs {
     let sim = SimOs::new(6);
     let os = sim.os();
     for (path, bytes) in files {

@@ -55,6 +55,30 @@ fn fresh() -> (SimOs, Os, Engine) {
 }
 
 #[test]
+fn an_empty_directory_becomes_one_that_holds_back() {
+    let sim = SimOs::new(8);
+    let os = sim.os();
+    let alone = Options { showing: Showing::Complete, ..member() };
+    let engine = open(&os, alone.clone()).unwrap();
+    engine.hold_back().unwrap();
+    engine.hold_back().unwrap();
+    engine.begin_entries((1, 1), b"one").unwrap();
+    let first = put(&engine, "a", "1");
+    assert_eq!(seen(&engine), BTreeMap::new());
+    engine.committed(Timestamp(first)).unwrap();
+    assert_eq!(seen(&engine), entries([("a", "1")]));
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&os, member()).unwrap();
+    assert_eq!(engine.entries().last.index, 1, "what no entry closes is gone");
+
+    let other = SimOs::new(9);
+    let engine = open(&other.os(), alone).unwrap();
+    let _commit = put(&engine, "a", "1");
+    assert!(matches!(engine.hold_back(), Err(Error::InvalidOption(_))), "there is a commit");
+}
+
+#[test]
 fn readers_see_what_is_committed_and_statements_that_write_what_is_complete() {
     let (_sim, _os, engine) = fresh();
     let first = put(&engine, "a", "1");

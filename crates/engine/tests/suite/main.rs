@@ -17,6 +17,7 @@ mod kept_states;
 mod large;
 mod members;
 mod model;
+mod older_entries;
 mod serializable;
 mod sorter;
 mod space;

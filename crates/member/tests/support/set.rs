@@ -4,7 +4,7 @@ use member::{Arrival, Arrivals, Member, View, Watcher};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use quorum::state::MemberState;
-use quorum::{Configuration, Descriptor, Entry, MemberId, Position};
+use quorum::{Configuration, Descriptor, Entry, MemberId, Older, Position};
 use replica::memory::{MemoryJournal, MemoryPromises};
 use replica::{Frame, Journal, Links, MemberReport, Opened, Options, Replica, Result};
 use std::collections::VecDeque;
@@ -124,6 +124,9 @@ impl Journal for Shared {
     }
     fn discard_open(&mut self) -> Result<()> {
         self.0.lock().discard_open()
+    }
+    fn older(&self) -> Box<dyn Older> {
+        self.0.lock().older()
     }
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
         self.0.lock().payload(at)

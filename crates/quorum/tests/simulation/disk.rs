@@ -1,6 +1,8 @@
 //! A member's disk: what was written, what of it is synced, and what a crash leaves.
 
-use quorum::{Configuration, Entry, HardState, Position, Snapshot, Start};
+use std::sync::{Arc, Mutex};
+
+use quorum::{Configuration, Entry, HardState, Older, Position, Snapshot, Start};
 use testkit::Gen;
 
 /// One write.
@@ -141,5 +143,78 @@ impl Disk {
                 self.synced.do_write(write, self.ignore_cuts);
             }
         }
+    }
+}
+
+/// The log of a member that runs, as it was written: more of it than consensus has in memory.
+#[derive(Default)]
+pub(crate) struct Kept {
+    base: Position,
+    entries: Vec<Entry>,
+    /// Entries that it was asked for.
+    given: u64,
+}
+
+impl Kept {
+    pub(crate) fn new(image: &Image) -> Self {
+        Self { base: image.base, entries: image.entries.clone(), given: 0 }
+    }
+
+    pub(crate) fn restart(&mut self, base: Position) {
+        self.base = base;
+        self.entries.clear();
+    }
+
+    pub(crate) fn cut(&mut self, index: u64) {
+        self.entries.retain(|entry| entry.index < index);
+    }
+
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        self.entries.push(entry.clone());
+    }
+
+    /// Entries up to here go.
+    pub(crate) fn compact(&mut self, index: u64) {
+        if let Some(base) = self.position(index) {
+            self.base = base;
+            self.entries.retain(|entry| entry.index > index);
+        }
+    }
+
+    pub(crate) fn position(&self, index: u64) -> Option<Position> {
+        let of_entry = self.entries.iter().map(Entry::position);
+        of_entry.chain([self.base]).find(|at| at.index == index)
+    }
+
+    pub(crate) fn take_given(&mut self) -> u64 {
+        std::mem::take(&mut self.given)
+    }
+}
+
+/// That log, as consensus asks it; and whether it gives other entries than it has.
+pub(crate) struct Log(pub(crate) Arc<Mutex<Kept>>, pub(crate) bool);
+
+impl Older for Log {
+    fn first(&self) -> u64 {
+        self.0.lock().unwrap().base.index + 1
+    }
+
+    fn position(&self, index: u64) -> Option<Position> {
+        self.0.lock().unwrap().position(index)
+    }
+
+    fn entries(&self, low: u64, high: u64, most: usize, _most_bytes: u64) -> Vec<Entry> {
+        let mut kept = self.0.lock().unwrap();
+        if low <= kept.base.index {
+            return Vec::new();
+        }
+        let asked = kept.entries.iter().filter(|entry| (low..high).contains(&entry.index));
+        let mut found: Vec<_> = asked.take(most).cloned().collect();
+        kept.given += found.len() as u64;
+        if let (true, [first, second, ..]) = (self.1, &mut found[..]) {
+            // As if they had been read from where others stand.
+            std::mem::swap(&mut first.content, &mut second.content);
+        }
+        found
     }
 }

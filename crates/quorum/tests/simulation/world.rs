@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
 
 use quorum::{
     Body, Change, Configuration, Content, Descriptor, Entry, Error, MemberId, Message, Node,
@@ -16,7 +17,7 @@ use quorum::{
 };
 use testkit::Gen;
 
-use crate::disk::{Disk, Image, Write};
+use crate::disk::{Disk, Image, Kept, Log, Write};
 use crate::network::{Network, Weather};
 
 /// A bug that the simulation must find.
@@ -27,6 +28,7 @@ pub(crate) enum Planted {
     AcknowledgedBeforeSync,
     CutIgnored,
     CommitForgotten,
+    OlderOfAnotherPlace,
 }
 
 pub(crate) type Check = Result<(), String>;
@@ -51,6 +53,7 @@ struct Member {
     id: MemberId,
     disk: Disk,
     node: Option<Node>,
+    kept: Arc<Mutex<Kept>>,
     /// Hashes of its log, from its base on.
     chain: BTreeMap<u64, u64>,
     /// Writes that will be synced: when, and of which ready.
@@ -80,10 +83,13 @@ pub(crate) struct World {
     /// What was applied is on disk; else a start applies the whole log again, as far as that says what is
     /// decided.
     keeps_applied: bool,
+    /// Entries that consensus has in memory.
+    max_entries: usize,
     pub(crate) changes_done: u64,
     pub(crate) snapshots_done: u64,
     pub(crate) reads_done: u64,
     pub(crate) cuts_done: u64,
+    pub(crate) older_given: u64,
 }
 
 const SPARE: u64 = 2;
@@ -110,6 +116,7 @@ impl World {
                     planted == Planted::VoteNotSynced,
                 ),
                 node: None,
+                kept: Arc::default(),
                 chain: BTreeMap::new(),
                 syncing: Vec::new(),
                 paused_until: 0,
@@ -135,6 +142,8 @@ impl World {
             snapshots_done: 0,
             reads_done: 0,
             cuts_done: 0,
+            older_given: 0,
+            max_entries: [4, 8, 30, 1 << 16][random.below(4) as usize],
             random,
         }
     }
@@ -167,10 +176,14 @@ impl World {
             max_in_flight: 4,
             max_message_bytes: 200,
             max_uncommitted_bytes: 2000,
+            max_entries: self.max_entries,
             ..Settings::new(member.id)
         };
         let node = Node::new(settings, image.start(), Box::new(move || seed.u64()));
-        let node = node.map_err(|error| format!("{} cannot start: {error}", member.id))?;
+        let mut node = node.map_err(|error| format!("{} cannot start: {error}", member.id))?;
+        member.kept = Arc::new(Mutex::new(Kept::new(image)));
+        let planted = self.planted == Planted::OlderOfAnotherPlace;
+        node.set_older(Box::new(Log(Arc::clone(&member.kept), planted)));
         ensure(image.applied <= member.applied, || "applied from nowhere".to_owned())?;
         member.applied = image.applied;
         (member.node, member.chain) = (Some(node), chain);
@@ -275,6 +288,7 @@ impl World {
 
     /// Does what the node says.
     fn work(&mut self, at: usize) -> Check {
+        self.older_given += self.members[at].kept.lock().unwrap().take_given();
         while let Some(ready) = self.members[at].node.as_mut().and_then(Node::ready) {
             self.write(at, &ready)?;
             self.lead(at, &ready)?;
@@ -300,6 +314,7 @@ impl World {
             ensure(expected == Some(hash), || format!("a snapshot of {index} is another log"))?;
             member.disk.write(number, Write::Restart(snapshot.clone()));
             member.chain = BTreeMap::from([(index, hash)]);
+            member.kept.lock().unwrap().restart(snapshot.position);
             member.applied = index;
             self.snapshots_done += 1;
         }
@@ -307,6 +322,7 @@ impl World {
             ensure(index > member.applied, || format!("{index} was applied and is cut off"))?;
             member.disk.write(number, Write::Cut(index));
             member.chain.split_off(&index);
+            member.kept.lock().unwrap().cut(index);
             self.cuts_done += 1;
         }
         // A lone voter that elected itself has told nobody of its term yet, and may lead it again.
@@ -326,6 +342,7 @@ impl World {
                 format!("two logs differ before {:?}", entry.position())
             })?;
             member.chain.insert(entry.index, hash);
+            member.kept.lock().unwrap().push(entry);
             member.disk.write(number, Write::Append(entry.clone()));
         }
         Ok(())
@@ -498,6 +515,7 @@ impl World {
             return;
         }
         node.compact_to(index);
+        member.kept.lock().unwrap().compact(index);
         member.disk.write(member.writes, Write::Compact(index));
         member.chain = member.chain.split_off(&index);
     }
@@ -507,12 +525,12 @@ impl World {
         let member = &mut self.members[at];
         let Some(node) = &mut member.node else { return };
         let index = member.applied;
-        let Some(hash) = member.chain.get(&index).filter(|_| index > 0) else { return };
-        let term = node.entry(index).map(|entry| entry.term);
-        let base = member.disk.synced.base;
-        let Some(term) = term.or((base.index == index).then_some(base.term)) else { return };
+        // A snapshot that is being written is applied once it is safe.
+        let is_there = index > 0 && index <= node.applied();
+        let Some(hash) = member.chain.get(&index).filter(|_| is_there) else { return };
+        let Some(position) = member.kept.lock().unwrap().position(index) else { return };
         let snapshot = Snapshot {
-            position: Position { term, index },
+            position,
             configuration: node.configuration(),
             data: hash.to_le_bytes().to_vec(),
         };

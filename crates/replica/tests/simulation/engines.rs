@@ -138,7 +138,6 @@ impl Machine for EngineMachine {
     type Journal = EngineJournal<Mirror>;
     type Promises = StateFile;
     type Ticket = Submitted;
-    const HAS_ALL_ENTRIES: bool = false;
 
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self {
         let mut random = Gen::new(seed ^ id);
@@ -159,8 +158,9 @@ impl Machine for EngineMachine {
             memtable_bytes: budget / (2 + random.below(8)),
             chunk_bytes: 100 << random.below(5),
             spill_bytes: 600 << random.below(4),
-            // Checkpoints are written when they may be.
+            // Checkpoints are written when the simulation says so.
             log_cap: 1 << 30,
+            look_back_bytes: u64::from(planted == Planted::NotLookedBack),
             entry_bytes: 100 << random.below(5),
             tiny_trees: true,
             planted: match planted {
@@ -209,15 +209,10 @@ impl Machine for EngineMachine {
         self.sim.is_crashed()
     }
 
-    fn background(
-        &mut self,
-        journal: &mut Self::Journal,
-        everywhere: u64,
-        random: &mut Gen,
-    ) -> Result<(), String> {
+    fn background(&mut self, journal: &mut Self::Journal, random: &mut Gen) -> Result<(), String> {
         let engine = journal.engine();
         let done = match random.below(30) {
-            0 if engine.committed_index() <= everywhere => engine.checkpoint(),
+            0 => engine.checkpoint(),
             1..15 => engine.step().map(drop),
             _ => Ok(()),
         };

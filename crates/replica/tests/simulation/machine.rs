@@ -26,10 +26,6 @@ pub(crate) trait Machine: Sized {
     type Promises: Promises;
     /// By which a client waits.
     type Ticket;
-    /// Whether a member gets all entries, however late it comes. An engine forgets those that a checkpoint
-    /// has: who needs them would have to take its state, which members cannot yet.
-    const HAS_ALL_ENTRIES: bool;
-
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self;
     /// What the disk holds; an error only where the power goes meanwhile.
     fn start(&mut self, random: &mut Gen) -> Result<(Self::Journal, Self::Promises), String>;
@@ -39,13 +35,8 @@ pub(crate) trait Machine: Sized {
     fn crash_soon(&mut self, random: &mut Gen);
     /// The power is gone.
     fn is_down(&self) -> bool;
-    /// What the machine does beside. All members have the entries up to `everywhere`.
-    fn background(
-        &mut self,
-        journal: &mut Self::Journal,
-        everywhere: u64,
-        random: &mut Gen,
-    ) -> Result<(), String>;
+    /// What the machine does beside.
+    fn background(&mut self, journal: &mut Self::Journal, random: &mut Gen) -> Result<(), String>;
     fn finish_syncs(&mut self, journal: &mut Self::Journal, most: u64) -> Result<(), String>;
     /// A client's record of the operation; `None` where it is refused.
     fn commit(
@@ -74,7 +65,6 @@ impl Machine for MemoryMachine {
     type Journal = MemoryJournal;
     type Promises = MemoryPromises;
     type Ticket = u64;
-    const HAS_ALL_ENTRIES: bool = true;
 
     fn new(id: u64, _seed: u64, configuration: &Configuration, planted: Planted) -> Self {
         let mut journal = MemoryJournal::new(BASE, configuration.clone());
@@ -82,7 +72,9 @@ impl Machine for MemoryMachine {
             Planted::AcknowledgedBeforeSync => Fault::LiesAboutSyncs,
             Planted::CutsNotWritten => Fault::ForgetsCuts,
             Planted::CommitForgotten => Fault::ForgetsCommits,
-            Planted::Nothing | Planted::AnsweredBeforeCommitted => Fault::None,
+            Planted::Nothing | Planted::AnsweredBeforeCommitted | Planted::NotLookedBack => {
+                Fault::None
+            }
         };
         journal.slow = true;
         Self(Some((journal, MemoryPromises::new(MemberState::new(MemberId(id))))))
@@ -104,7 +96,7 @@ impl Machine for MemoryMachine {
         false
     }
 
-    fn background(&mut self, _: &mut MemoryJournal, _: u64, _: &mut Gen) -> Result<(), String> {
+    fn background(&mut self, _: &mut MemoryJournal, _: &mut Gen) -> Result<(), String> {
         Ok(())
     }
 

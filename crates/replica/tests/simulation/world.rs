@@ -42,8 +42,6 @@ struct Member<M: Machine> {
     waiting: Vec<(u64, u64, M::Ticket)>,
     /// The last timestamp that it has shown since its start.
     shown: u64,
-    /// It has the entries up to here for good.
-    has: u64,
 }
 
 pub(crate) struct World<M: Machine> {
@@ -64,7 +62,13 @@ pub(crate) struct World<M: Machine> {
     /// What was shown at each timestamp, in short.
     shown: BTreeMap<u64, u64>,
     terms: BTreeMap<u64, MemberId>,
+    /// Entries that consensus has in memory.
+    max_entries: usize,
+    /// Members that need entries from before those, by the leader's term.
+    late: BTreeMap<(MemberId, u64), u64>,
     pub(crate) voided: u64,
+    /// How often such a member got them all.
+    pub(crate) came_back: u64,
 }
 
 const TICK_MS: u64 = 10;
@@ -85,13 +89,11 @@ impl<M: Machine> World<M> {
             paused_until: 0,
             waiting: Vec::new(),
             shown: 0,
-            has: 1,
         };
         Self {
-            members: (1..=voters + u64::from(M::HAS_ALL_ENTRIES)).map(member).collect(),
+            members: (1..=voters + 1).map(member).collect(),
             loss: [0, 60, 12, 5][random.below(4) as usize],
             delay_ms: random.below(60),
-            random,
             now_ms: 0,
             planted,
             on_the_way: BTreeMap::new(),
@@ -102,7 +104,11 @@ impl<M: Machine> World<M> {
             acknowledged: BTreeMap::new(),
             shown: BTreeMap::new(),
             terms: BTreeMap::new(),
+            max_entries: [4, 20, 1 << 16][random.below(3) as usize],
+            late: BTreeMap::new(),
             voided: 0,
+            came_back: 0,
+            random,
         }
     }
 
@@ -140,13 +146,12 @@ impl<M: Machine> World<M> {
                 continue;
             }
             let syncs = if self.calm { 9 } else { self.random.below(3) };
-            let everywhere = self.members.iter().map(|member| member.has).min().unwrap_or(0);
             let (now_ms, random) = (self.now_ms, &mut self.random);
             let member = &mut self.members[at];
             let mut done = Ok(());
             if let Some(replica) = &mut member.running {
                 let journal = replica.journal();
-                done = member.machine.background(journal, everywhere, random);
+                done = member.machine.background(journal, random);
                 done = done.and_then(|()| member.machine.finish_syncs(journal, syncs));
                 let stepped = replica.step(now_ms, now_ms as i64);
                 done = done.and(stepped.map(drop).map_err(|error| error.to_string()));
@@ -187,6 +192,7 @@ impl<M: Machine> World<M> {
             max_in_flight: 4,
             max_message_bytes: 300,
             max_uncommitted_bytes: 3000,
+            max_entries: self.max_entries,
             ..Settings::new(member.id)
         };
         let options = Options { settings, tick_ms: TICK_MS, report_ms: 100 };
@@ -223,8 +229,15 @@ impl<M: Machine> World<M> {
         let id = self.members[at].id;
         let Some(replica) = &mut self.members[at].running else { return Ok(()) };
         let status = replica.status();
-        self.members[at].has = self.members[at].has.max(status.synced.min(status.commit));
-        let Some(replica) = &mut self.members[at].running else { return Ok(()) };
+        // Who answers, and needs what is no longer in the leader's memory.
+        let late = |peer: &&quorum::Peer| peer.active && peer.matched + 1 < status.first;
+        for peer in status.peers.iter().filter(late) {
+            self.late.insert((peer.member, status.now.term), peer.matched);
+        }
+        for peer in status.peers.iter().filter(|peer| peer.matched + 1 >= status.first) {
+            let came = self.late.remove(&(peer.member, status.now.term));
+            self.came_back += u64::from(came.is_some());
+        }
         let frames = std::mem::take(&mut replica.links().0);
         let events = replica.take_events();
         for (to, frame) in frames {
@@ -329,6 +342,11 @@ impl<M: Machine> World<M> {
                 let _done = replica.map(|replica| replica.link_lost(other));
             }
             10 => self.members[at].machine.crash_soon(&mut self.random),
+            91 => {
+                // It is away while the others write, and start again.
+                self.crash(at);
+                self.members[at].down_until = self.now_ms + 500 + self.random.below(2000);
+            }
             11..=90 => self.write(),
             _ => {}
         }
@@ -360,7 +378,7 @@ impl<M: Machine> World<M> {
         let standing = [Standing::Voter, Standing::Voter, Standing::Learner, Standing::Gone];
         let changes = (0..=self.random.below(2)).map(|_| Change {
             member: MemberId(self.random.below(self.members.len() as u64) + 1),
-            standing: standing[self.random.below(if M::HAS_ALL_ENTRIES { 4 } else { 3 }) as usize],
+            standing: standing[self.random.below(4) as usize],
         });
         let changes = changes.collect();
         let at = self.writable().unwrap_or(at);
