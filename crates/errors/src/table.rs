@@ -81,6 +81,8 @@ codes! {
     96 OPERATION_FAILED "OperationFailed"
     100 UNSATISFIABLE_WRITE_CONCERN "UnsatisfiableWriteConcern"
     103 NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE "NewReplicaSetConfigurationIncompatible"
+    109 CONFIGURATION_IN_PROGRESS "ConfigurationInProgress"
+    110 CANNOT_INITIALIZE_NODE_WITH_DATA "CannotInitializeNodeWithData"
     112 WRITE_CONFLICT "WriteConflict"
     115 COMMAND_NOT_SUPPORTED "CommandNotSupported"
     117 CONFLICTING_OPERATION_IN_PROGRESS "ConflictingOperationInProgress"

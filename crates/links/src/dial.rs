@@ -144,18 +144,28 @@ fn wait(
 
 /// Says the hello and reads what is answered to it.
 pub(crate) fn exchange(
-    mut socket: &TcpStream,
+    socket: &TcpStream,
     hello: &LinkHello,
     limit: Duration,
     waiting: Waiting<'_>,
 ) -> Result<LinkHello, DialError> {
-    const LATE: &str = "it does not answer the hello";
+    let answer = converse(socket, &hello.message(), limit, waiting)?;
+    read_answer(&answer).map_err(DialError::Failed)
+}
+
+/// Sends a message and reads the one that answers it.
+pub(crate) fn converse(
+    mut socket: &TcpStream,
+    message: &[u8],
+    limit: Duration,
+    waiting: Waiting<'_>,
+) -> Result<Vec<u8>, DialError> {
+    const LATE: &str = "it does not answer";
     let until = waiting.clock.monotonic().saturating_add(limit);
-    let message = hello.message();
-    let mut left = &message[..];
+    let mut left = message;
     while !left.is_empty() {
         match socket.write(left) {
-            Ok(0) => return Err(DialError::Failed("it takes no hello".to_owned())),
+            Ok(0) => return Err(DialError::Failed("it takes no message".to_owned())),
             Ok(count) => left = left.get(count..).unwrap_or_default(),
             Err(error) => again(&error, socket, PollFlags::OUT, until, waiting, LATE)?,
         }
@@ -170,7 +180,7 @@ pub(crate) fn exchange(
             if answer.len() > length {
                 return Err(DialError::Failed("it says more than its answer".to_owned()));
             }
-            return read_answer(&answer).map_err(DialError::Failed);
+            return Ok(answer);
         }
         match socket.read(&mut piece) {
             Ok(0) => {

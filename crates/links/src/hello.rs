@@ -166,6 +166,16 @@ pub(crate) fn answer_length(received: &[u8]) -> Result<Option<usize>, String> {
 
 /// What the message says that answers a hello. An error is the other side's reason, or what is wrong with it.
 pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
+    match body_of(message)?.get("fernLink") {
+        Ok(Some(RawBsonRef::Document(link))) => {
+            LinkHello::decode(link).map_err(|error| error.to_string())
+        }
+        _ => Err("it knows nothing of links between members".to_owned()),
+    }
+}
+
+/// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
+pub(crate) fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
     let (_, message) = wire::decode(message).map_err(|error| error.to_string())?;
     let Message::Msg(message) = message else {
         return Err("its answer is no OP_MSG".to_owned());
@@ -179,12 +189,7 @@ pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
         let said = message.body.get_str("errmsg").unwrap_or("it gives no reason");
         return Err(format!("it refuses: {}", one_line(said)));
     }
-    match message.body.get("fernLink") {
-        Ok(Some(RawBsonRef::Document(link))) => {
-            LinkHello::decode(link).map_err(|error| error.to_string())
-        }
-        _ => Err("it knows nothing of links between members".to_owned()),
-    }
+    Ok(message.body)
 }
 
 /// What another program said, fit for one line of a log.

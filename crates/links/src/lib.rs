@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod ask;
 mod backoff;
 mod causes;
 mod dial;
@@ -37,6 +38,7 @@ pub mod stand_in;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};
+pub use ask::ask;
 pub use hello::{HelloError, LinkHello, VERSION, read_answer};
 pub use identity::{Admission, Identity, Mismatch};
 pub use inbox::{Arrival, Inbox, Received};

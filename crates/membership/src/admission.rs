@@ -18,6 +18,10 @@ impl AdmitKnown {
         Self { own, lineage, document: RwLock::new(document) }
     }
 
+    pub(crate) fn lineage(&self) -> u64 {
+        self.lineage
+    }
+
     pub(crate) fn document(&self) -> SetDocument {
         self.document.read().clone()
     }

@@ -23,5 +23,8 @@ mod set_document;
 mod set_file;
 
 pub use error::{Error, Result};
+pub use links::HostAndPort;
+pub use member::{Refusal, View};
 pub use membership::{BASE, Founding, Membership, Parts, Roles, Stored};
+pub use quorum::MemberId;
 pub use set_document::SetDocument;

@@ -32,6 +32,8 @@ const LINKS_END: Duration = Duration::from_secs(2);
 const HANDING_OVER: Duration = Duration::from_secs(5);
 /// How long a founder waits until its thread has proposed the configuration.
 const CONFIGURING: Duration = Duration::from_secs(5);
+/// How often a founder that waits for the others looks whether it ends.
+const LOOK: Duration = Duration::from_millis(25);
 
 /// The layers above, which have things to do that only one member may do.
 pub trait Roles: Send + Sync {
@@ -43,8 +45,8 @@ pub trait Roles: Send + Sync {
     fn take_over(&self, term: u64) -> std::result::Result<(), String>;
 
     /// Something of role, term, leader or configuration is different, or whether clients' writes are taken. Must
-    /// not wait.
-    fn changed(&self, view: &View, takes_writes: bool);
+    /// not wait. `document` is the set's newest one.
+    fn changed(&self, view: &View, takes_writes: bool, document: &SetDocument);
 }
 
 /// What a member is made of.
@@ -99,6 +101,13 @@ fn open_state(os: &Os, directory: &Path) -> Result<StateFile> {
 }
 
 impl Stored {
+    /// Reads it where there is something; writes nothing.
+    pub fn find(os: &Os, directory: &Path) -> Result<Option<Self>> {
+        let path = state_path(directory);
+        let exists = os.vfs.exists(&path).map_err(|source| Error::File { path, source })?;
+        if exists { Self::read(os, directory).map(Some) } else { Ok(None) }
+    }
+
     /// Reads it; the directory gets a member's number where it has none.
     pub fn read(os: &Os, directory: &Path) -> Result<Self> {
         let state = open_state(os, directory)?;
@@ -128,6 +137,8 @@ struct Inner {
     takes_writes: AtomicU64,
     /// One takes over at a time.
     taking_over: Mutex<()>,
+    /// Those above are told one thing after the other, the newest last.
+    telling: Mutex<()>,
     /// It is being ended.
     ends: AtomicBool,
 }
@@ -169,7 +180,14 @@ impl Membership {
             EngineJournal::<CatalogObserver>::begin(engine, BASE, &configuration)?;
         }
         set_file::write(&*parts.os.vfs, &parts.directory, document)?;
-        Self::run(parts, state, document.clone())
+        let membership = Self::run(parts, state, document.clone())?;
+        if founder == own
+            && let Some(member) = membership.inner.member()
+        {
+            // It is the only voter: nobody is waited for.
+            member.campaign();
+        }
+        Ok(membership)
     }
 
     /// Goes on as the member that the directory is.
@@ -189,6 +207,7 @@ impl Membership {
         let (own, lineage) = (state.state().member, state.state().lineage);
         let others = document.others(own);
         let rank = document.rank(own);
+        let election_ms = document.election_timeout_ms();
         let admission = Arc::new(AdmitKnown::new(own, lineage, document));
         let links = Arc::new(Links::new(os.clone(), memory, Arc::clone(&admission) as _, tuning));
         let times_led = TimesLed::default();
@@ -201,6 +220,9 @@ impl Membership {
         let mut options = Options::new(own);
         if let Some((report_ms, tick_ms)) = pace_ms {
             (options.report_ms, options.tick_ms) = (report_ms, tick_ms);
+        }
+        if let Some(ticks) = ticks_of(election_ms, options.tick_ms) {
+            options.settings.election_ticks = ticks.max(options.settings.heartbeat_ticks * 2);
         }
         options.settings.electable = rank.is_some();
         options.settings.rank = rank.unwrap_or(0);
@@ -219,6 +241,7 @@ impl Membership {
             member: OnceLock::new(),
             takes_writes: AtomicU64::new(0),
             taking_over: Mutex::default(),
+            telling: Mutex::default(),
             ends: AtomicBool::new(false),
         });
         links.set_peers(&others)?;
@@ -232,6 +255,39 @@ impl Membership {
     /// Which member this directory is.
     pub fn own(&self) -> MemberId {
         self.inner.own
+    }
+
+    /// Who has founded the set.
+    pub fn founder(&self) -> MemberId {
+        MemberId(self.inner.admission.lineage())
+    }
+
+    /// Waits until whoever founds the set is no longer its only voter, or the time is over; says whether it is so.
+    pub fn wait_for_others(&self, time: Duration) -> bool {
+        let (own, document) = (self.own(), self.document());
+        self.wait_for(time, |view| !is_alone(view, own, &document))
+    }
+
+    /// Whether anything was written since the set began.
+    pub fn has_entries(&self) -> bool {
+        self.view().last.index > BASE.index
+    }
+
+    /// Whether this member can give others everything that was written since the set began.
+    pub fn reaches_back(&self) -> bool {
+        self.inner.engine.entries().first_readable <= BASE.index + 1
+    }
+
+    /// A member that has got nothing of its set yet is told of another document by the one that founds it: what
+    /// was begun is begun again.
+    pub fn join_again(&self, document: &SetDocument) -> Result<()> {
+        if self.document() == *document {
+            return Ok(());
+        }
+        if self.has_entries() {
+            return Err(Error::Directory("this directory is in a set already".to_owned()));
+        }
+        self.inner.follow_configuration(&document.encode()?)
     }
 
     /// What can be seen of it.
@@ -270,6 +326,11 @@ impl Membership {
         self.inner.configure(document)
     }
 
+    /// Asks what is decided now: see [`Member::read_point`]. `None` before the member runs.
+    pub fn read_point(&self) -> Option<Pending<u64>> {
+        self.inner.member().map(Member::read_point)
+    }
+
     /// Hands over to the member that is ready first; `None` where none is.
     pub fn hand_over(&self) -> Option<Pending<()>> {
         self.inner.hand_over()
@@ -299,6 +360,11 @@ impl std::fmt::Debug for Membership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Membership").field("own", &self.inner.own).finish_non_exhaustive()
     }
+}
+
+/// How many ticks without a word from the leader begin an election, where the document says so.
+fn ticks_of(election_ms: Option<u64>, tick_ms: u64) -> Option<usize> {
+    usize::try_from(election_ms?.checked_div(tick_ms)?).ok()
 }
 
 /// What has to change for consensus to have the members of a document.
@@ -382,13 +448,20 @@ impl Inner {
                 tracing::error!(target: "REPL", %refusal, "The set is not configured");
             }
         }
-        self.takes_writes.store(term, Ordering::Release);
+        // A founder that took writes before would acknowledge what nobody else has.
+        let document = self.admission.document();
+        let is_founded = |view: &View| !leads(view) || !is_alone(view, self.own, &document);
+        while !member.wait_for(LOOK, is_founded) {
+            if self.ends.load(Ordering::Acquire) {
+                return;
+            }
+        }
+        let _in_order = self.telling.lock();
+        // What is published is told after this, where it is not so any more.
         let view = member.view();
         if leads(&view) {
-            self.roles.changed(&view, true);
-        } else {
-            let _was =
-                self.takes_writes.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Acquire);
+            self.takes_writes.store(term, Ordering::Release);
+            self.roles.changed(&view, true, &self.admission.document());
         }
     }
 
@@ -397,6 +470,15 @@ impl Inner {
         let alone = Configuration::of_voters([self.own]);
         self.member().is_some_and(|member| member.view().configuration == alone)
     }
+}
+
+/// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
+/// vote.
+fn is_alone(view: &View, own: MemberId, document: &SetDocument) -> bool {
+    let Configuration { voters, outgoing, .. } = &view.configuration;
+    let is_own = |set: &std::collections::BTreeSet<MemberId>| set.len() == 1 && set.contains(&own);
+    let others_vote = document.members().iter().any(|listed| listed.votes && listed.member != own);
+    others_vote && (is_own(outgoing) || is_own(voters))
 }
 
 /// Follows the replica's role and configuration, on the member's thread.
@@ -420,9 +502,14 @@ impl Watcher for Follow {
             inner.engine.stop(why);
         }
         let began = now.writable && (!before.writable || before.now.term != now.now.term);
+        let in_order = inner.telling.lock();
         if !now.writable || began {
             inner.takes_writes.store(0, Ordering::Release);
         }
+        let takes_writes = inner.takes_writes.load(Ordering::Acquire) != 0;
+        inner.roles.changed(now, takes_writes, &inner.admission.document());
+        drop(in_order);
+        // Those above know by now that what was before is over.
         if began {
             inner.times_led.again();
             let (taking_over, term) = (Arc::clone(&inner), now.now.term);
@@ -431,7 +518,6 @@ impl Watcher for Follow {
                 tracing::error!(target: "REPL", %error, "No thread to take the writing over");
             }
         }
-        inner.roles.changed(now, inner.takes_writes.load(Ordering::Acquire) != 0);
     }
 }
 

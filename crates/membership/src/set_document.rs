@@ -97,6 +97,12 @@ impl SetDocument {
         self.config.get_document("settings").ok()?.get_object_id("replicaSetId").ok()
     }
 
+    /// `settings.electionTimeoutMillis`, where it is there.
+    pub(crate) fn election_timeout_ms(&self) -> Option<u64> {
+        let settings = self.config.get_document("settings").ok()?;
+        number(settings.get("electionTimeoutMillis")).map(|millis| millis as u64)
+    }
+
     /// The data directory of each member.
     pub fn ids(&self) -> BTreeMap<i32, MemberId> {
         self.members.iter().map(|listed| (listed.id, listed.member)).collect()
@@ -105,6 +111,14 @@ impl SetDocument {
     /// The `_id` of a data directory's member.
     pub fn id_of(&self, member: MemberId) -> Option<i32> {
         self.members.iter().find(|listed| listed.member == member).map(|listed| listed.id)
+    }
+
+    /// Where a data directory's member listens.
+    pub fn host_of(&self, member: MemberId) -> Option<&str> {
+        self.members
+            .iter()
+            .find(|listed| listed.member == member)
+            .map(|listed| listed.host.as_str())
     }
 
     pub(crate) fn members(&self) -> &[Listed] {

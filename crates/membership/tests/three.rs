@@ -120,3 +120,42 @@ fn leadership_is_handed_over_and_all_start_again() {
     insert(set.nodes[primary].get(), "db.a", 3).unwrap();
     assert!(set.agree()[0].contains("[1, 2, 3]"));
 }
+
+#[test]
+fn a_member_that_was_away_gets_what_the_others_have_in_their_checkpoints() {
+    let mut set = Set::of(3);
+    let first = set.primary();
+    create(set.nodes[first].get(), "db.a").unwrap();
+    insert(set.nodes[first].get(), "db.a", 0).unwrap();
+    set.agree();
+    let away = (first + 1) % 3;
+    set.nodes[away].kill();
+    for round in 1..=2 {
+        let primary = set.primary();
+        for n in 0..40 {
+            insert(set.nodes[primary].get(), "db.a", round * 100 + n).unwrap();
+        }
+        set.agree();
+        for at in (0..3).filter(|at| *at != away) {
+            let engine = set.nodes[at].get().catalog.engine().clone();
+            engine.checkpoint().unwrap();
+            let bounds = engine.entries();
+            assert!(bounds.before.index > 40, "the checkpoint has what the member lacks");
+            set.nodes[at].kill();
+        }
+        for at in (0..3).filter(|at| *at != away) {
+            set.nodes[at].start();
+            let engine = set.nodes[at].get().catalog.engine();
+            assert_eq!(engine.entries().first_readable, 2, "as far as the log reaches");
+            assert!(set.nodes[at].get().membership.reaches_back());
+        }
+    }
+    set.primary();
+    set.nodes[away].start();
+    let shown = set.agree();
+    assert!(shown[0].contains(" 81 ") && shown[0].contains("[0, 100, "), "{shown:?}");
+    assert!(shown[0].contains(", 239]"), "{shown:?}");
+    let primary = set.primary();
+    insert(set.nodes[primary].get(), "db.a", 1000).unwrap();
+    assert!(set.agree()[0].contains(" 82 "));
+}

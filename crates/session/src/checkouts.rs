@@ -5,9 +5,9 @@
 //! |---|---|---|
 //! | – or idle | busy | [`Checkouts::check_out`]; waits while another request has it |
 //! | busy | idle | [`CheckedOut`] dropped |
-//! | idle | gone | [`Checkouts::remove`] |
+//! | idle | gone | [`Checkouts::remove`], [`Checkouts::clear`] |
 //! | busy | gone | [`CheckedOut`] dropped by a panic |
-//! | busy | busy, doomed | [`Checkouts::remove`]; gone when dropped |
+//! | busy | busy, doomed | [`Checkouts::remove`], [`Checkouts::clear`]; gone when dropped |
 //!
 //! What is always true: values are dropped outside the locks, for dropping one may open a
 //! transaction's locks.
@@ -89,6 +89,21 @@ impl<V> Checkouts<V> {
         drop(map);
         drop(dead);
         None
+    }
+
+    /// Ends all states; those that requests have, once these end.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut dead = Vec::new();
+            shard.map.lock().retain(|_, entry| {
+                entry.doomed = true;
+                let idle = entry.idle.take();
+                let is_busy = idle.is_none();
+                dead.extend(idle);
+                is_busy
+            });
+            drop(dead);
+        }
     }
 
     /// Ends a session's state where no request has it and `spare` says that nothing is lost; whether
@@ -207,6 +222,19 @@ mod tests {
             drop(first);
             assert_eq!(second.join().unwrap(), 3);
         });
+    }
+
+    #[test]
+    fn cleared_states_are_gone_once_nobody_has_them() {
+        let checkouts = Checkouts::default();
+        *take(&checkouts).unwrap() = 5;
+        checkouts.clear();
+        let mut busy = take(&checkouts).unwrap();
+        assert_eq!(*busy, 0);
+        *busy = 6;
+        checkouts.clear();
+        drop(busy);
+        assert_eq!(*take(&checkouts).unwrap(), 0);
     }
 
     #[test]

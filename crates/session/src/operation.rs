@@ -214,6 +214,9 @@ fn interrupted_at_shutdown() -> Error {
 fn kill_error(code: Code) -> Error {
     match code {
         Code::CURSOR_KILLED => Error::new(code, "cursor was killed"),
+        Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE => {
+            Error::new(code, "operation was interrupted: this member is no longer primary")
+        }
         _ => Error::new(Code::INTERRUPTED, "operation was interrupted"),
     }
 }

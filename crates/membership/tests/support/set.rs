@@ -32,7 +32,7 @@ impl Roles for Above {
         self.catalog.take_over().map_err(|error| error.message().to_owned())
     }
 
-    fn changed(&self, _view: &View, _takes_writes: bool) {}
+    fn changed(&self, _view: &View, _takes_writes: bool, _document: &SetDocument) {}
 }
 
 /// One member that runs.
@@ -244,9 +244,11 @@ fn gone(name: &str) -> errors::Error {
 
 /// Inserts a document and waits until a majority has it.
 pub(crate) fn insert(node: &Running, name: &str, id: i32) -> errors::Result<()> {
+    catalog::forget_statements();
     let document = RawDocumentBuf::try_from(&doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
     let mut txn = node.catalog.begin(TxnKind::Statement);
     let Some(collection) = txn.open_for_write(&ns(name))? else { return Err(gone(name)) };
     txn.insert_document(&collection, &document)?;
-    txn.commit().map(drop)
+    txn.commit()?;
+    node.catalog.settle()
 }
