@@ -22,7 +22,7 @@ complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
 complete -c fernd -l noauth -d 'ask nobody who he is: the only way so far' -r
 complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
 complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -r
-complete -c fernd -l replSet -d 'be the one member of a replica set of this name' -r
+complete -c fernd -l replSet -d 'be a member of the replica set of this name' -r
 complete -c fernd -l replset -d 'the same as replSet' -r
 complete -c fernd -l replSetAutoInitiate -d 'initiate the replica set at the first start, without replSetInitiate' -r
 complete -c fernd -l oplogSize -d 'megabytes of oplog that a member of a set keeps (default: a twentieth of the free disk, from 990 to 51200, and at most an eighth of the disk)' -r

@@ -33,7 +33,15 @@ impl Client {
         let memory = limits::Account::new(1 << 30);
         let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
         let session_records = SessionRecords::open(&catalog).expect("an engine in memory opens");
-        let service = Service::new(Parts { catalog, session_records, os, info, host, memory });
+        let service = Service::new(Parts {
+            catalog,
+            session_records,
+            os,
+            info,
+            host,
+            memory,
+            follows: false,
+        });
         let info = ConnectionInfo { remote: "127.0.0.1:2".into(), local: "127.0.0.1:1".into() };
         let connection = service.open_connection(info);
         Self { service, connection }

@@ -39,7 +39,21 @@ const REFUSED: &[(&str, &str)] = &[
         "`$clusterTime` more than a day ahead of this machine (MongoDB: a year)",
         "205 ClusterTimeFailsRateLimiter",
     ),
-    ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
+    (
+        "replica sets: arbiters, delayed members, members without indexes; a set of one that grows; members added once \
+         the log does not reach back to the beginning",
+        "93 InvalidReplicaSetConfig",
+    ),
+    (
+        "`replSetInitiate` of several members, of which one has data, this one included",
+        "110 CannotInitializeNodeWithData",
+    ),
+    ("`replSetReconfig` with `force` in a set of several members", "238 NotImplemented"),
+    (
+        "on a member of a set of several: writing to `local`, `profile` with a level, `replSetResizeOplog`",
+        "20 IllegalOperation",
+    ),
+    ("a transaction on a secondary", "10107 NotWritablePrimary"),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
     (
         "in a session's transaction: new indexes of existing collections; in any: views, `$out`, \
@@ -101,7 +115,7 @@ pub fn page() -> String {
         &mut text,
         &format!(
             "FernDB speaks as MongoDB {MONGODB_VERSION} does (wire versions 0 to \
-             {MAX_WIRE_VERSION}), as a standalone server or a replica set of one node.\nA command that is not in the table \
+             {MAX_WIRE_VERSION}), as a standalone server or a member of a replica set.\nA command that is not in the table \
              answers `CommandNotFound` (59), a field that a command does not know answers \
              40415, and what is known but not built yet is refused, never ignored.\n"
         ),

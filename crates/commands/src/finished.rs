@@ -76,7 +76,9 @@ impl Entry<'_> {
         if !self.context.command.profiled {
             return;
         }
-        if settings.level == 2 || settings.level == 1 && picked {
+        // What a member of several writes all members get.
+        let keeps = !service.replication.is_of_several() && !service.follows();
+        if keeps && (settings.level == 2 || settings.level == 1 && picked) {
             // The operation itself went well.
             let _unwritten = self.write(database);
         }

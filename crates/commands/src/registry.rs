@@ -78,6 +78,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::log_rotate::LOG_ROTATE,
     &crate::admin::shutdown::SHUTDOWN,
     &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
+    &crate::replication::several::FERN_JOIN,
+    &crate::replication::several::FERN_MEMBER,
     &crate::admin::merge_authz::MERGE_AUTHZ_COLLECTIONS,
     &crate::admin::users_info::USERS_INFO,
     &crate::admin::authenticate::LOGOUT,

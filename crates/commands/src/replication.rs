@@ -1,4 +1,4 @@
-//! The replica set of one node, as its commands and every other's concerns meet it. What the set is
+//! The member of a replica set that this server is, as its commands and every other's concerns meet it. What the set is
 //! and does stands in [`serverstate::replication`].
 
 pub(crate) mod cluster_parameters;
@@ -7,6 +7,7 @@ pub(crate) mod initiate;
 pub(crate) mod oplog_size;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
+pub(crate) mod several;
 pub(crate) mod status;
 pub(crate) mod step_down;
 pub(crate) mod write_concern;

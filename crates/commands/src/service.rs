@@ -18,6 +18,7 @@ use dispatch::fields::Field;
 use dispatch::reply::{Reply, write_error, write_labels};
 use dispatch::rules::{Class, Counter};
 use dispatch::{OpKind, Request};
+use engine::SettleOutcome;
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use query::DdlRetries;
@@ -52,8 +53,9 @@ impl Deref for Service {
 impl Service {
     /// Builds the state over its parts, and the service over that.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let names = COMMANDS.iter().map(|command| command.name);
-        let state = ServerState::new(parts, names);
+        let names: Vec<_> =
+            COMMANDS.iter().map(|command| (command.name, command.leaves_something())).collect();
+        let state = ServerState::new(parts, &names);
         Arc::new(Self { state, registry: Registry::new(COMMANDS) })
     }
 
@@ -79,6 +81,7 @@ impl Service {
                 now: started,
             },
         );
+        catalog::forget_statements();
         let has_waited = request.waited_until.is_some();
         let mut context =
             Context::new(self, &self.registry, connection, request, body, command, started);
@@ -93,7 +96,15 @@ impl Service {
             Some(hit) => self.fail(hit, &mut context),
         };
         let admitted = limits::take_admitted();
-        let durable = wait_for_disk(&context, result.is_ok());
+        let (result, durable) = match settle_statements(&context, result.as_ref().err()) {
+            Ok(SettleOutcome::Settled) => {
+                let durable = wait_for_disk(&context, result.is_ok());
+                (result, durable)
+            }
+            Ok(SettleOutcome::TimedOut) => (result, Err(write_concern::timed_out())),
+            // Nobody sees what was done, or it is not known whether anybody will.
+            Err(error) => (Err(error), Ok(())),
+        };
         drop(hosted);
         drop(limited);
         if let (Some(until), Ok(())) = (context.wait, &result) {
@@ -105,6 +116,9 @@ impl Service {
         // Where the reply has no place for it, the wait's error is the command's.
         let (result, durable) =
             if command.write_concern { (result, durable) } else { (result.and(durable), Ok(())) };
+        if let Err(error) = &result {
+            forget_session(&context, error.code());
+        }
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
@@ -316,15 +330,40 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     if command.write_concern {
         write_concern::settle(&mut arguments.write_concern, replication)?;
     }
-    let role = replication.role(&service.os);
+    check_role(context, arguments, replication.role(&service.os))
+}
+
+/// What shows metadata, which a secondary does for those who want it from one.
+const OF_METADATA: [&str; 5] =
+    ["collStats", "dbStats", "listCollections", "listDatabases", "listIndexes"];
+
+/// Refuses what this node's role does not allow.
+fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> Result<()> {
+    let (service, command) = (context.service, context.command);
+    let local = context.request.database == "local";
+    let writes = match command.class {
+        Class::Write => true,
+        _ => command.write_concern && writes(command, context.body),
+    };
+    if writes && local && service.replication.is_of_several() {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "a member of a replica set of several keeps nothing of its own in the database local yet",
+        ));
+    }
     if matches!(role, Role::Standalone | Role::Primary) {
         return Ok(());
     }
-    let local = context.request.database == "local";
-    if (command.write_concern || command.class == Class::Write) && !local {
+    let keeps_its_own = local && !service.follows();
+    if writes && !keeps_its_own {
         return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"));
     }
-    if command.class != Class::Read || local || command.name == "getMore" {
+    if arguments.numbered.is_some() && service.replication.is_of_several() {
+        // Transactions read the newest state, and write.
+        return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"));
+    }
+    let shows_data = command.class == Class::Read || OF_METADATA.contains(&command.name);
+    if !shows_data || local || command.name == "getMore" {
         return Ok(());
     }
     if role == Role::Uninitiated {
@@ -398,8 +437,10 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         context.connection.operation.set_deadline(Some(deadline));
     }
     transactions::check(command, &arguments, context.request.database)?;
-    settle(context, &mut arguments)?;
+    let settled = settle(context, &mut arguments);
+    // A refusal carries the labels of what was asked for.
     context.arguments = arguments;
+    settled?;
     // Writes count per document, which only they know.
     let is_counted = context.request.waited_until.is_some()
         || matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete);
@@ -469,6 +510,30 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     result
 }
 
+/// What a session has done under a leadership that is over may have been taken back: the next request reads what
+/// became of it.
+fn forget_session(context: &Context<'_>, code: Code) {
+    let is_of_role =
+        matches!(code, Code::NOT_WRITABLE_PRIMARY | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
+    if is_of_role
+        && context.arguments.numbered.is_some()
+        && let Some(session) = context.arguments.session
+    {
+        context.service.numbered.remove(session);
+    }
+}
+
+/// Waits until a majority of the set has what a command's statements wrote and read, as long as its `wtimeout`
+/// says: nothing of it may be told before.
+fn settle_statements(context: &Context<'_>, error: Option<&Error>) -> Result<SettleOutcome> {
+    let Context { service, command, .. } = context;
+    let says_nothing = error.is_some_and(|error| error.code() == Code::NOT_WRITABLE_PRIMARY);
+    if !service.replication.is_of_several() || !command.leaves_something() || says_nothing {
+        return Ok(SettleOutcome::Settled);
+    }
+    Ok(service.catalog.settle_until(write_concern::deadline(context))?)
+}
+
 /// Waits until what a command did is as durable as was asked; an error is one of this wait alone,
 /// for what was done stays. Of a command that failed half-way that is what it had done by then. A
 /// statement of a transaction has done nothing yet.
@@ -477,8 +542,16 @@ fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
     if !command.leaves_something() || context.inside || !(succeeded || context.committed) {
         return Ok(());
     }
+    let concern = &context.arguments.write_concern;
+    if service.replication.is_of_several() {
+        // A majority has it on its disks already; this member's own is asked for by `j`.
+        if concern.journal == Some(true) && !concern.is_majority {
+            service.catalog.sync()?;
+        }
+        return write_concern::wait_for_members(context);
+    }
     let always = command.durable || service.catalog.engine().options().log_flush_period.is_zero();
-    if always || context.arguments.write_concern.synced {
+    if always || concern.synced {
         service.catalog.sync()?;
     }
     Ok(())

@@ -85,9 +85,34 @@ impl Client {
         engine: Engine,
         replica_set: Option<serverstate::replication::ReplicaSetOptions>,
     ) -> Self {
-        let os = Os::real();
-        let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
+        let options = CatalogOptions::new(Os::real(), std::env::temp_dir());
         let catalog = Catalog::open(engine, options).unwrap();
+        let records = SessionRecords::open(&catalog).unwrap();
+        Self::beside(host, (catalog, records), replica_set, false)
+    }
+
+    /// A client of a replica set member whose directory is this one, and empty.
+    fn following(
+        options: serverstate::replication::ReplicaSetOptions,
+        directory: &std::path::Path,
+    ) -> Self {
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
+        let settings = engine::Options { history: Some(kept), ..engine::Options::new(directory) };
+        let registry = Arc::new(telemetry::Registry::new());
+        let engine = Engine::open(Os::real(), registry, settings).unwrap();
+        let here = CatalogOptions::new(Os::real(), std::env::temp_dir());
+        let catalog = Catalog::following(engine, here).unwrap();
+        let records = SessionRecords::following(&catalog);
+        Self::beside(Arc::new(SilentHost), (catalog, records), Some(options), true)
+    }
+
+    fn beside(
+        host: Arc<dyn serverstate::Host>,
+        (catalog, session_records): (Arc<Catalog>, SessionRecords),
+        replica_set: Option<serverstate::replication::ReplicaSetOptions>,
+        follows: bool,
+    ) -> Self {
+        let os = Os::real();
         let info = ServerInfo {
             argv: vec!["fernd".into(), "--port".into(), "1".into()],
             parsed_options: doc! { "net": { "port": 1 } },
@@ -99,12 +124,13 @@ impl Client {
             ..ServerInfo::default()
         };
         let service = Service::new(Parts {
-            session_records: SessionRecords::open(&catalog).unwrap(),
+            session_records,
             catalog,
             os,
             info,
             host,
             memory: limits::Account::new(1 << 30),
+            follows,
         });
         Self::on(service, 1)
     }

@@ -63,6 +63,8 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
     if let Some(write) = context.retryable.take() {
         let figures = &context.service.transactions;
         if !write.retried.is_empty() {
+            // What they did may not be visible yet: the answer waits for it.
+            drop(context.service.catalog.statement_snapshot());
             figures.retried_commands.fetch_add(1, Ordering::Relaxed);
             figures.retried_statements.fetch_add(write.retried.len() as u64, Ordering::Relaxed);
             if !failed {

@@ -136,6 +136,8 @@ impl Site {
         json!({
             "build": ask(doc! { "buildInfo": 1 }),
             "status": ask(doc! { "serverStatus": 1, "none": 1, "opcounters": 1, "connections": 1 }),
+            // An error where this server is in no set: no members.
+            "set": ask(doc! { "replSetGetStatus": 1 }),
             "operations": list(doc! { "currentOp": 1, "$all": true }, "inprog"),
             "waiting": list(doc! { "showPendingLockRequests": 1 }, "requests"),
             "transactions": list(doc! { "showLiveTransactions": 1 }, "transactions"),

@@ -84,7 +84,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
     Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
     advisor::at_start(&os, &settings, cache_size, memory);
-    let engine = wiring::open_engine(&os, &settings, cache_size)?;
+    let is_of_several = wiring::is_of_several(&os, &settings)?;
+    let engine = wiring::open_engine(&os, &settings, cache_size, is_of_several)?;
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
     let quiet = Arc::new(AtomicBool::new(settings.quiet));
@@ -104,13 +105,10 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         lender.lend_memory(total.saturating_sub(share));
         pages.watch(total);
     });
-    let service = build_service(&os, &engine, &settings, info, program, Arc::clone(&clients))?;
+    let service =
+        build_service(&os, &engine, &settings, info, program, Arc::clone(&clients), is_of_several)?;
     wiring::apply_parameters(&service, &settings)?;
     service.profile_all(settings.profile_level);
-    service.start_replication().map_err(|error| {
-        let text = format!("cannot take up the replica set's role: {}", error.message());
-        StartError::new(ExitCode::DataDirectory, text)
-    })?;
     write_pid_file(&os, settings.pid_file.as_deref())?;
     let recorder = history
         .map(|history| Recorder::start(&os, history, &service, Advisor::new(&settings)))
@@ -125,6 +123,13 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         memory: clients,
         ..NetOptions::default()
     };
+    // A member's links come by the clients' port, which takes them from here on.
+    let started =
+        if is_of_several { service.this().start_membership() } else { service.start_replication() };
+    started.map_err(|error| {
+        let text = format!("cannot take up the replica set's role: {}", error.message());
+        StartError::new(ExitCode::DataDirectory, text)
+    })?;
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;
@@ -140,10 +145,13 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let grace = wait_for_the_end(&events, &log, &service);
     tracing::info!(target: "CONTROL", id = 23138, "Shutting down");
     drop(status);
+    // Another member leads before the clients of this one are sent away.
+    service.leave_set();
     server.stop(grace);
     drop(server);
     drop(recorder);
     service.abort_transactions();
+    service.end_membership();
     close_engine(&engine, &settings)?;
     if let Some(path) = &settings.pid_file {
         // One that is gone already is what is wanted.
@@ -221,6 +229,7 @@ fn build_service(
     info: serverstate::ServerInfo,
     program: Program,
     memory: Arc<limits::Account>,
+    is_of_several: bool,
 ) -> Result<Arc<commands::Service>, StartError> {
     let spill = settings.tmp_dir.clone().unwrap_or_else(|| settings.dbpath.join("tmp"));
     let unreadable = |error: errors::Error| {
@@ -228,10 +237,20 @@ fn build_service(
         StartError::new(ExitCode::DataDirectory, text)
     };
     let options = CatalogOptions::new(os.clone(), spill);
-    let catalog = Catalog::open(engine.clone(), options).map_err(unreadable)?;
-    let session_records = SessionRecords::open(&catalog).map_err(unreadable)?;
+    // Who may become a member of a set of several writes nothing before that is known.
+    let is_empty = settings.replica_set.is_some() && engine.complete().timestamp().0 == 0;
+    let follows = is_of_several || is_empty;
+    let (catalog, session_records) = if follows {
+        let catalog = Catalog::following(engine.clone(), options).map_err(unreadable)?;
+        let records = SessionRecords::following(&catalog);
+        (catalog, records)
+    } else {
+        let catalog = Catalog::open(engine.clone(), options).map_err(unreadable)?;
+        let records = SessionRecords::open(&catalog).map_err(unreadable)?;
+        (catalog, records)
+    };
     let host = Arc::new(program);
-    let parts = Parts { os: os.clone(), catalog, session_records, info, host, memory };
+    let parts = Parts { os: os.clone(), catalog, session_records, info, host, memory, follows };
     Ok(commands::Service::new(parts))
 }
 

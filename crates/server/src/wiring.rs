@@ -7,8 +7,9 @@ use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
-use engine::{Engine, HistoryOptions, Options};
+use engine::{Engine, HistoryOptions, Options, Showing};
 use history::History;
+use membership::{SetDocument, Stored};
 use net::NetStats;
 use net::Service;
 use os::Os;
@@ -266,6 +267,8 @@ pub(crate) fn run_locally(
 ) -> RawDocumentBuf {
     let mut request = request.clone();
     request.insert("$db", database);
+    // The server's own questions are answered by every member.
+    request.insert("$readPreference", doc! { "mode": "primaryPreferred" });
     let body = match RawDocumentBuf::try_from(&request) {
         Ok(body) => body,
         Err(error) => {
@@ -307,15 +310,44 @@ fn default_oplog_bytes(total: u64, available: u64) -> u64 {
     (available / 20).clamp(990 * MIB, 51_200 * MIB).min(total / 8)
 }
 
+/// Whether the data directory is that of a member of a set of several.
+///
+/// # Errors
+/// It is, and the options say something else; or what stands in it cannot be read.
+pub(crate) fn is_of_several(os: &Os, settings: &Settings) -> Result<bool, StartError> {
+    let refuse = |line: String| Err(StartError::new(ExitCode::DataDirectory, line));
+    let path = settings.dbpath.display();
+    let stored = match Stored::find(os, &settings.dbpath) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return Ok(false),
+        Err(error) => return refuse(format!("cannot read what set {path} belongs to: {error}")),
+    };
+    let set = stored.document.as_ref().map(SetDocument::name);
+    match (&settings.replica_set, set) {
+        (None, Some(set)) => refuse(format!(
+            "the data directory {path} is a member of the replica set {set}: start with --replSet {set}"
+        )),
+        (Some(asked), Some(set)) if asked != set => refuse(format!(
+            "the data directory {path} is a member of the replica set {set}, not of {asked}"
+        )),
+        (Some(_), Some(_)) => Ok(true),
+        // A crash came before the set's document: nothing was acknowledged, and it is begun again.
+        (_, None) => Ok(false),
+    }
+}
+
 /// Opens the data directory: recovery, then a running engine. May take as long as there is log.
 pub(crate) fn open_engine(
     os: &Os,
     settings: &Settings,
     cache_size: u64,
+    is_of_several: bool,
 ) -> Result<Engine, StartError> {
     let history = settings.replica_set.is_some().then(|| history_options(os, settings));
+    let showing = if is_of_several { Showing::Committed } else { Showing::Complete };
     let options = Options {
         history,
+        showing,
         log_dir: settings.log_dir.clone(),
         tmp_dir: settings.tmp_dir.clone(),
         cache_size,

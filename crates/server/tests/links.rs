@@ -80,6 +80,7 @@ fn member(id: u64) -> Member {
         info: ServerInfo::default(),
         host: Arc::new(SilentHost),
         memory: Arc::clone(&memory),
+        follows: false,
     });
     let id = MemberId(id);
     let set_id = ObjectId::from_bytes([7; 12]);

@@ -33,6 +33,12 @@ impl ServerState {
             }
         }
         self.expire_transactions(now);
+        if !self.takes_writes() {
+            if self.replication.is_of_several() {
+                self.follow_stored();
+            }
+            return;
+        }
         let due = now.as_secs() >= self.next_forgetting.load(Ordering::Relaxed);
         if due && !self.write_gate.is_closed() {
             self.next_forgetting.store(now.as_secs() + FORGETTING_SECONDS, Ordering::Relaxed);

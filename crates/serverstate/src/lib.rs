@@ -8,7 +8,8 @@
 //! | `connection`, `connections` | one client's connection; the list of those that are open |
 //! | `session_state`, `session_rows`, `session_records`, `retryable_write` | transactions and retryable writes by session |
 //! | `housekeeping` | what ends by time, by a session's end, or with the server |
-//! | `replication`, `cluster_parameters`, `feature_version` | the set of one node |
+//! | `replication`, `cluster_parameters`, `feature_version` | the member of a replica set |
+//! | `set_member` | how a server becomes a member of a set of several, leads, and follows again |
 //! | `profiler`, `metrics`, `index_advice`, `log_levels`, `lock_log`, `current_ops` | what is told |
 //!
 //! What is always true:
@@ -40,6 +41,7 @@ pub mod scripting;
 mod session_records;
 pub mod session_rows;
 mod session_state;
+mod set_member;
 mod start;
 mod state;
 pub mod versions;

@@ -1,15 +1,18 @@
-//! The replica set of one node: its configuration, its role, and the cluster's time.
+//! The member of a replica set that this server is: the set's configuration, the member's role, and the cluster's
+//! time.
 //!
 //! Drivers switch transactions, retries and causal reads on only towards a replica set, so one
-//! node can be one. There is nobody to copy to yet; everything a member says of itself is true of
-//! a set with a single voting member.
+//! node can be one: a *set of one* keeps its configuration in a collection and elects itself. In a *set of several*
+//! all of that follows what the member's thread says ([`Replication::follow`], `of_several.rs`).
 //!
 //! | from | to | function |
 //! |---|---|---|
 //! | standalone | – | never changes |
-//! | uninitiated | primary | [`Replication::initiate`] |
-//! | primary | secondary | [`Replication::step_down`] |
-//! | secondary | primary | [`Replication::role`], once its time is over |
+//! | uninitiated | primary of one | [`Replication::initiate`] |
+//! | primary of one | secondary | [`Replication::step_down`] |
+//! | secondary of one | primary | [`Replication::role`], once its time is over |
+//! | uninitiated | member of several | [`Replication::join`] |
+//! | member of several | primary or secondary | [`Replication::follow`] |
 //!
 //! What is always true:
 //! 1. The configuration and the term are durable before anybody is told of them.
@@ -19,7 +22,10 @@
 pub mod cluster_time;
 pub mod config;
 mod default_concern;
+mod of_several;
 pub mod oplog_size;
+
+pub use of_several::Followed;
 
 use bson::Document;
 use bson::raw::RawDocumentBuf;
@@ -27,10 +33,11 @@ use catalog::{Catalog, Namespace};
 use cluster_time::ClusterClock;
 use config::Config;
 use errors::{Code, Error, Result};
+use membership::Membership;
 use os::Os;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How the server was told to be a replica set member.
@@ -72,6 +79,8 @@ pub struct Replication {
     pub default_is_majority: AtomicBool,
     /// The cluster's time.
     pub clock: ClusterClock,
+    /// The member's engine side, in a set of several.
+    membership: OnceLock<Arc<Membership>>,
     /// Guards what changes with the configuration and the role.
     state: Mutex<State>,
 }
@@ -82,6 +91,12 @@ struct State {
     /// Server time of the next election, while stepped down.
     elects_itself_at: Duration,
     elected_ms: i64,
+    /// In a set of several: this member's `_id`, where the configuration has it.
+    own: Option<i32>,
+    /// In a set of several: the `_id` of who leads, where that is known.
+    leader: Option<i32>,
+    /// In a set of several: what the member's thread says was followed.
+    follows: bool,
 }
 
 /// Where the configuration stands, as in MongoDB.
@@ -100,31 +115,30 @@ impl Replication {
             topology: AtomicU64::new(0),
             default_is_majority: AtomicBool::new(true),
             clock: ClusterClock::new(catalog, os),
+            membership: OnceLock::new(),
             state: Mutex::default(),
         }
     }
 
-    /// Reads the stored configuration and takes the node's role up, or initiates where the options
-    /// say so. Called once, before clients come.
+    /// Reads the stored configuration and takes the node's role up. Called once, before clients come, by who is
+    /// in no set of several.
     pub fn start(&self, catalog: &Arc<Catalog>, os: &Os) -> Result<()> {
         let Some(options) = &self.options else { return Ok(()) };
         self.clock.start()?;
         oplog_size::load(catalog)?;
-        default_concern::load(self, catalog)?;
-        match catalog.system_document(&config_namespace()?)? {
-            Some(stored) => {
-                let config = Config::parse(&options.name, &stored)?;
-                self.elect(os)?;
-                self.state.lock().config = Some(Arc::new(config));
-                self.set_role(Role::Primary);
-                Ok(())
-            }
-            None if options.initiate => {
-                let config = Config::of_one(&options.name, &options.address, os)?;
-                self.initiate(config, catalog, os)
-            }
-            None => Ok(()),
+        self.load_default_concern(catalog)?;
+        if let Some(stored) = catalog.system_document(&config_namespace()?)? {
+            let config = Config::parse(&options.name, &stored)?;
+            self.elect(os)?;
+            self.state.lock().config = Some(Arc::new(config));
+            self.set_role(Role::Primary);
         }
+        Ok(())
+    }
+
+    /// Reads the stored write concern that holds where a client names none.
+    pub fn load_default_concern(&self, catalog: &Arc<Catalog>) -> Result<()> {
+        default_concern::load(self, catalog)
     }
 
     /// The options, on a member.
@@ -145,7 +159,10 @@ impl Replication {
     /// The role at server time `now`. A stepped-down node elects itself when its time is over.
     pub fn role(&self, os: &Os) -> Role {
         let role = ROLES[usize::from(self.role.load(Ordering::Acquire)) % ROLES.len()];
-        if role == Role::Secondary && os.clock.monotonic() >= self.elects_itself_at() {
+        if role == Role::Secondary
+            && !self.is_of_several()
+            && os.clock.monotonic() >= self.elects_itself_at()
+        {
             // A term that cannot be stored is no term: it stays what it is and tries again.
             if self.elect(os).is_ok() {
                 self.set_role(Role::Primary);

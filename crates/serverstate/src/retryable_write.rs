@@ -5,7 +5,7 @@
 
 use crate::fail_point::FailPoints;
 use crate::session_records::SessionRecords;
-use crate::session_rows::{Row, Saved, StatementRun, damaged};
+use crate::session_rows::{Row, Saved, StatementRun};
 use crate::state::ServerState;
 use bson::{RawBsonRef, RawDocument};
 use catalog::{ToldSession, Txn};
@@ -155,6 +155,7 @@ impl StatementLog for RetryableWrite<'_> {
         let run = self.known[..behind].last().filter(|run| id - run.first < run.count);
         let Some(run) = run else { return Ok(None) };
         let stored = self.records.one(&self.session.0, run.first)?;
+        let damaged = |what| self.records.refuse_or_damaged(what);
         let stored = stored.ok_or_else(|| damaged("the row of a statement is missing"))?;
         match Row::decode(&stored)? {
             Row { number, saved: Saved::Statement(outcome), .. } if number == self.number => {

@@ -8,8 +8,9 @@
 //! Always true: only the session itself writes its rows, one request at a time, so they need no
 //! lock of their own and cannot conflict.
 
+use crate::session_rows::damaged;
 use catalog::{Catalog, SESSION_RECORDS, Txn, TxnKind, from_engine};
-use engine::{Cursor, DictionaryId, Direction, KeyRange, Value};
+use engine::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Value};
 use errors::{Code, Error, Result};
 use parking_lot::RwLock;
 use std::ops::Bound;
@@ -78,9 +79,9 @@ impl SessionRecords {
     }
 
     /// Rows in a range, in a state of now; `None` where there never were any.
-    fn rows(&self, range: KeyRange) -> Result<Option<Cursor>> {
+    fn rows(&self, state: &Snapshot, range: KeyRange) -> Result<Option<Cursor>> {
         let Some(dictionary) = self.dictionary()? else { return Ok(None) };
-        let cursor = self.catalog.snapshot().cursor(dictionary, range, Direction::Forward);
+        let cursor = state.cursor(dictionary, range, Direction::Forward);
         cursor.map(Some).map_err(from_engine)
     }
 
@@ -95,14 +96,15 @@ impl SessionRecords {
         txn.write_aside(self.writable()?, &key(session, statement), Some(value))
     }
 
-    /// A session's rows, by statement.
+    /// A session's rows, by statement, of what it has done so far: also what others do not see yet.
     pub fn of(&self, session: &[u8; SESSION_BYTES]) -> Result<Vec<SessionRow>> {
         let range = KeyRange {
             lower: Bound::Included(key(session, 0).to_vec()),
             upper: Bound::Included(key(session, u32::MAX).to_vec()),
         };
         let mut rows = Vec::new();
-        let Some(mut cursor) = self.rows(range)? else { return Ok(rows) };
+        let state = self.catalog.statement_snapshot();
+        let Some(mut cursor) = self.rows(&state, range)? else { return Ok(rows) };
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             if let Some(Ok(statement)) = key.get(SESSION_BYTES..).map(<[u8; 4]>::try_from) {
                 rows.push((u32::from_be_bytes(statement), value.to_vec()));
@@ -114,8 +116,8 @@ impl SessionRecords {
     /// One row's value.
     pub fn one(&self, session: &[u8; SESSION_BYTES], statement: u32) -> Result<Option<Value>> {
         let Some(dictionary) = self.dictionary()? else { return Ok(None) };
-        let snapshot = self.catalog.snapshot();
-        snapshot.get(dictionary, &key(session, statement)).map_err(from_engine)
+        let state = self.catalog.statement_snapshot();
+        state.get(dictionary, &key(session, statement)).map_err(from_engine)
     }
 
     /// Shows every row of every session, by session and statement.
@@ -123,7 +125,9 @@ impl SessionRecords {
         &self,
         mut show: impl FnMut(&[u8; SESSION_BYTES], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let Some(mut cursor) = self.rows(KeyRange::all())? else { return Ok(()) };
+        let Some(mut cursor) = self.rows(&self.catalog.snapshot(), KeyRange::all())? else {
+            return Ok(());
+        };
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             if let Some(session) = key.first_chunk() {
                 show(session, value)?;
@@ -132,9 +136,22 @@ impl SessionRecords {
         Ok(())
     }
 
+    /// A row is not what the session's state in memory says. On a member of a set of several what wrote it was taken
+    /// back meanwhile.
+    pub(crate) fn refuse_or_damaged(&self, what: &str) -> Error {
+        if self.catalog.engine().holds_back() {
+            let text =
+                "what this session did here was taken back: another member was primary since";
+            return Error::new(Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE, text);
+        }
+        damaged(what)
+    }
+
     /// Deletes the rows that `is_old` picks by session and value; says how many.
     pub fn forget(&self, is_old: impl Fn(&[u8; SESSION_BYTES], &[u8]) -> bool) -> Result<u64> {
-        let Some(mut cursor) = self.rows(KeyRange::all())? else { return Ok(0) };
+        let Some(mut cursor) = self.rows(&self.catalog.snapshot(), KeyRange::all())? else {
+            return Ok(0);
+        };
         let dictionary = self.writable()?;
         let mut forgotten = 0;
         let mut txn = self.catalog.begin(TxnKind::Statement);

@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::parked::Parked;
 use crate::profiler::Profiler;
 use crate::replication::Replication;
+use crate::replication::config::Config;
 use crate::session_records::SessionRecords;
 use crate::session_state::{LIFETIME_SECONDS, LOCK_TIMEOUT_MS, TxnCounters};
 use crate::state::{ServerInfo, ServerState, Settings};
@@ -19,13 +20,13 @@ use crate::write_gate::WriteGate;
 use crate::{feature_version, lock_log};
 use bson::Document;
 use catalog::Catalog;
-use errors::{Code, Result};
+use errors::{Code, Error, Result};
 use os::Os;
 use os::sync::{Condvar, Mutex};
 use query::TtlMonitor;
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// What a server's state is built from.
@@ -42,6 +43,9 @@ pub struct Parts {
     pub host: Arc<dyn Host>,
     /// The memory that clients may use.
     pub memory: Arc<limits::Account>,
+    /// Catalog and records were opened without writing: the server is a member of a set of several, or may
+    /// become one.
+    pub follows: bool,
 }
 
 /// Sessions, and the plans that queries have found, take at most one part in so many of clients'
@@ -53,7 +57,9 @@ const TTL_SLEEP: Duration = Duration::from_mins(1);
 
 impl ServerState {
     /// Builds the state over its parts, for commands of these names.
-    pub fn new(parts: Parts, commands: impl Iterator<Item = &'static str>) -> Arc<Self> {
+    ///
+    /// Each name goes with whether that command writes.
+    pub fn new(parts: Parts, commands: &[(&'static str, bool)]) -> Arc<Self> {
         limits::seed_hashes(|bytes| parts.os.entropy.fill(bytes));
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
@@ -62,9 +68,17 @@ impl ServerState {
         let sessions = Sessions::with_room(parts.os.entropy.next_u64(), most);
         query::bound_plan_caches(share);
         let settings = Settings { log: parts.host.log_settings(), ..Settings::default() };
-        let ttl = start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP);
+        // Who has written nothing has nothing that expires, and may become a member that follows.
+        let ttl = if parts.follows {
+            None
+        } else {
+            start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP)
+        };
         let replica_set = parts.info.replica_set.clone();
-        let state = Arc::new(Self {
+        let writing = commands.iter().filter(|(_, writes)| *writes);
+        let state = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            beginning: Mutex::default(),
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
@@ -74,7 +88,9 @@ impl ServerState {
             host: parts.host,
             memory: parts.memory,
             process_id: bson::oid::ObjectId::from_bytes(id),
-            metrics: Metrics::new(commands),
+            metrics: Metrics::new(commands.iter().map(|(name, _)| *name)),
+            writing_commands: writing.map(|(name, _)| *name).collect(),
+            follows: AtomicBool::new(parts.follows),
             operations: Operations::default(),
             sessions,
             cursors: Cursors::default(),
@@ -110,15 +126,49 @@ impl ServerState {
         state
     }
 
-    /// Takes up this node's role in its replica set. Called once, before clients come; waits for
+    /// Takes up the role of a server that is in no set of several. Called once, before clients come; waits for
     /// the disk.
+    ///
+    /// # Errors
+    /// What is stored cannot be read, or says that this is another set.
     pub fn start_replication(&self) -> Result<()> {
         *self.feature_version.lock() = feature_version::load(&self.catalog)?;
+        self.load_cluster_parameters()?;
+        let Some(options) = self.replication.options() else { return Ok(()) };
+        if self.follows() {
+            if !options.initiate {
+                return Ok(());
+            }
+            self.begin_writing_alone()?;
+        }
+        self.replication.start(&self.catalog, &self.os)?;
+        if options.initiate && self.replication.config().is_none() {
+            let config = Config::of_one(&options.name, &options.address, &self.os)?;
+            self.replication.initiate(config, &self.catalog, &self.os)?;
+        }
+        Ok(())
+    }
+
+    /// Makes this node a set of its own.
+    pub fn initiate_alone(&self, config: Config) -> Result<()> {
+        let _one_at_a_time = self.beginning.lock();
+        if self.replication.is_of_several() {
+            return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
+        }
+        if self.follows() {
+            self.begin_writing_alone()?;
+            self.replication.start(&self.catalog, &self.os)?;
+        }
+        self.replication.initiate(config, &self.catalog, &self.os)
+    }
+
+    /// Reads the parameters that all members share.
+    pub(crate) fn load_cluster_parameters(&self) -> Result<()> {
         let parameters = ClusterParameters::load(&self.catalog)?;
         let limit = parameters.default_max_time_ms();
         self.default_max_time_ms.store(limit, Ordering::Relaxed);
         *self.cluster_parameters.lock() = parameters;
-        self.replication.start(&self.catalog, &self.os)
+        Ok(())
     }
 
     /// Lets no document expire from here on. Waits for the one that does.

@@ -31,7 +31,7 @@ use query::TtlMonitor;
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// What the server says about itself.
@@ -70,6 +70,10 @@ pub struct Settings {
 
 /// What a server knows between two requests.
 pub struct ServerState {
+    /// Itself, for what goes on beside a request.
+    pub(crate) this: Weak<ServerState>,
+    /// One at a time makes this server a member of a set.
+    pub(crate) beginning: Mutex<()>,
     /// The collections.
     pub catalog: Arc<Catalog>,
     /// What sessions have done, on disk.
@@ -90,6 +94,10 @@ pub struct ServerState {
     pub metrics: Metrics,
     /// The replica set's member that this server is.
     pub replication: Replication,
+    /// The names of commands that write.
+    pub(crate) writing_commands: Vec<&'static str>,
+    /// See [`ServerState::follows`].
+    pub(crate) follows: AtomicBool,
     /// Who lets links of other members in.
     pub links: LinkAcceptance,
     /// What runs now.
@@ -152,6 +160,11 @@ pub struct ServerState {
 }
 
 impl ServerState {
+    /// The state, for what goes on beside a request.
+    pub fn this(&self) -> Arc<Self> {
+        self.this.upgrade().expect("whoever borrows it has it from its owner")
+    }
+
     /// The profiler's level, from 0 to 2, of databases that nobody sets one for.
     pub fn profile_all(&self, level: i32) {
         self.profiler.set_usual_level(level);

@@ -303,7 +303,9 @@ fn wait_for_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<Option<Du
     let replication = &context.service.replication;
     // A node that stepped down elects itself again, and nobody else will tell its clients.
     let until = match replication.role(&context.service.os) {
-        Role::Secondary => replication.elects_itself_at().min(until),
+        Role::Secondary if !replication.is_of_several() => {
+            replication.elects_itself_at().min(until)
+        }
         _ => until,
     };
     let waits = topology.counter == counter && now < until && !context.service.is_stopping();

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::finished;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
-use errors::{Error, Result};
+use errors::{Code, Error, Result};
 use serverstate::profiler::{Picked, Settings};
 use std::sync::Arc;
 
@@ -32,6 +32,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     // Any other level only asks.
     if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
+        if level > 0 && context.service.replication.is_of_several() {
+            return Err(Error::new(
+                Code::ILLEGAL_OPERATION,
+                "a member of a replica set of several keeps no profile of its own yet: slow operations stand in its log",
+            ));
+        }
         if level > 0 {
             finished::make_collection(context, context.database())?;
         }

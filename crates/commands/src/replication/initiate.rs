@@ -1,5 +1,6 @@
 //! `replSetInitiate`, `replSetReconfig` and `replSetGetConfig`: the set's configuration.
 
+use super::several;
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawBsonRef;
@@ -11,18 +12,26 @@ use serverstate::replication::config::{Config, change, replica_set_id};
 use serverstate::replication::{ReplicaSetOptions, Role};
 use std::sync::Arc;
 
-pub(crate) const REPL_SET_INITIATE: Command =
-    Command::new("replSetInitiate", "Makes this node a replica set of its own.", initiate)
-        .admin_only()
-        .durable();
+pub(crate) const REPL_SET_INITIATE: Command = Command::new(
+    "replSetInitiate",
+    "Makes a replica set of this node, alone or with others.",
+    initiate,
+)
+.admin_only()
+.durable();
 
 pub(crate) const REPL_SET_RECONFIG: Command =
-    Command::new("replSetReconfig", "Changes settings and tags of the set.", reconfigure)
+    Command::new("replSetReconfig", "Changes members, settings and tags of the set.", reconfigure)
         .admin_only()
         .durable();
 
 pub(crate) const REPL_SET_GET_CONFIG: Command =
     Command::new("replSetGetConfig", "The set's configuration.", get).admin_only();
+
+/// Without a word from the primary for so long the others elect another one, where nothing is said. MongoDB's
+/// 10,000 are for networks that lose messages for seconds; here nothing is lost by an election that was not
+/// needed.
+const ELECTION_TIMEOUT_MS: i32 = 2000;
 
 /// The refusal of every server that was not started with `--replSet`.
 pub(super) fn member<'a>(context: &Context<'a>) -> Result<&'a ReplicaSetOptions> {
@@ -71,9 +80,12 @@ fn initiate(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
         _ => return Err(fields[0].wrong_type("object")),
     };
-    check_port(context, &config)?;
     config.check_supported()?;
-    service.replication.initiate(config, &service.catalog, &service.os)?;
+    if config.members.len() > 1 {
+        return several::found(context, &config);
+    }
+    check_port(context, &config)?;
+    service.initiate_alone(config)?;
     service.topology_changed();
     Ok(())
 }
@@ -85,8 +97,12 @@ fn with_id(given: &bson::RawDocument, service: &ServerState) -> Result<RawDocume
     if !given.contains_key("settings") {
         given.insert("settings", bson::Document::new());
     }
+    let is_of_several = given.get_array("members").is_ok_and(|members| members.len() > 1);
     if let Ok(settings) = given.get_document_mut("settings") {
         settings.insert("replicaSetId", replica_set_id(&service.os));
+        if is_of_several && !settings.contains_key("electionTimeoutMillis") {
+            settings.insert("electionTimeoutMillis", ELECTION_TIMEOUT_MS);
+        }
     }
     Ok(RawDocumentBuf::try_from(&given)?)
 }
@@ -97,17 +113,22 @@ fn check_port(context: &Context<'_>, config: &Config) -> Result<()> {
     if config.at_port(own).is_some() {
         return Ok(());
     }
+    Err(maps_to_nobody(config, &format!("names port {own}")))
+}
+
+/// No member of a configuration is this node.
+pub(super) fn maps_to_nobody(config: &Config, how: &str) -> Error {
     let hosts: Vec<&str> = config.members.iter().map(|member| member.host.as_str()).collect();
-    Err(Error::new(
+    Error::new(
         Code::NODE_NOT_FOUND,
         format!(
             "No host described in new configuration with {{version: {}}} for replica set {} maps \
-             to this node: none of {} names port {own}",
+             to this node: none of {} {how}",
             config.version,
             config.set,
             hosts.join(", ")
         ),
-    ))
+    )
 }
 
 fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
@@ -121,6 +142,11 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let service = context.service;
     let role = service.replication.role(&service.os);
+    let is_of_several = service.replication.is_of_several();
+    if force && is_of_several {
+        // It would give up what a lost majority has acknowledged.
+        return Err(fields[1].not_yet());
+    }
     if role != Role::Primary && !force {
         return Err(Error::new(
             Code::NOT_WRITABLE_PRIMARY,
@@ -132,9 +158,19 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         config.set_version(config.version.max(before.version.saturating_add(1)));
     }
     change::check(&before, &config, force)?;
-    check_port(context, &config)?;
     config.check_supported()?;
     config.keep_identity_of(&before);
+    if is_of_several {
+        return several::reconfigure(context, &before, &config);
+    }
+    if config.members.len() != 1 {
+        return Err(Error::new(
+            Code::INVALID_REPLICA_SET_CONFIG,
+            "a set of one cannot grow yet: a set of several members begins with replSetInitiate and empty data \
+             directories",
+        ));
+    }
+    check_port(context, &config)?;
     service.replication.reconfigure(config, &service.catalog)?;
     service.topology_changed();
     Ok(())
@@ -146,7 +182,7 @@ fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         match field.name {
             "commitmentStatus" => {
                 if field.bool()? {
-                    context.reply.bool("commitmentStatus", true);
+                    context.reply.bool("commitmentStatus", several::is_committed(context));
                 }
             }
             _ => return Err(field.unknown()),

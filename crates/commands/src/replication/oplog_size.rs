@@ -28,6 +28,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if !service.replication.is_member() {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, "oplog does not exist"));
     }
+    if service.replication.is_of_several() {
+        // What it says is of this member alone, which has no place for that yet.
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "the oplog of a member of a replica set of several is sized at its start, with --oplogSize and \
+             --oplogMinRetentionHours",
+        ));
+    }
     if size.is_none() && hours.is_none() {
         return Ok(());
     }

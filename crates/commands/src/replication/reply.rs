@@ -13,6 +13,10 @@ pub(crate) fn write_times(service: &ServerState, reply: &mut Writer) {
         return;
     }
     let now = service.replication.clock.now();
+    if now.time == 0 {
+        // A member that has seen no commit of its set knows no time.
+        return;
+    }
     let time = reply.begin_document("$clusterTime");
     reply.timestamp("clusterTime", now);
     let signature = reply.begin_document("signature");

@@ -6,14 +6,26 @@ use crate::context::Context;
 use bson::{Bson, DateTime, Document, Timestamp, doc};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
-use errors::Result;
+use errors::{Code, Error, Result};
 use serverstate::ServerState;
+use serverstate::replication::config::Config;
 use serverstate::replication::config::member::{List, Member};
 use serverstate::replication::{Role, op_time};
 use std::sync::atomic::Ordering;
 
 pub(crate) const REPL_SET_GET_STATUS: Command =
     Command::new("replSetGetStatus", "The state of the set's member.", run).admin_only();
+
+/// A time and place in the history, and how they are shown.
+struct Place {
+    op_time: Document,
+    wall: DateTime,
+}
+
+fn place(time: Timestamp, term: i64) -> Place {
+    let wall = DateTime::from_millis(i64::from(time.time) * 1000);
+    Place { op_time: doc! { "ts": time, "t": term }, wall }
+}
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let config = configured(context)?;
@@ -24,49 +36,28 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let service = context.service;
-    let own = config.own(service.info.port)?;
     let replication = &service.replication;
-    let role = replication.role(&service.os);
-    let (state, name) = if role == Role::Primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
-    let term = replication.term.load(Ordering::Acquire);
-    let now = replication.clock.now();
-    let time = op_time(replication);
-    let wall = DateTime::from_millis(i64::from(now.time) * 1000);
-    let elected = DateTime::from_millis(replication.elected_ms());
-    let mut member = doc! {
-        "_id": own.id,
-        "name": &own.host,
-        "health": 1.0,
-        "state": state,
-        "stateStr": name,
-        "uptime": service.uptime().as_secs() as i64,
-        "optime": time.clone(),
-        "optimeDate": wall,
-        "lastAppliedWallTime": wall,
-        "lastDurableWallTime": wall,
-        "syncSourceHost": "",
-        "syncSourceId": -1,
-        "infoMessage": "",
+    let Some(own) = replication.own(&config, service.info.port) else {
+        let text = "Our replica set config is invalid or we are not a member of it";
+        return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
     };
-    if role == Role::Primary {
-        let second = (replication.elected_ms() / 1000) as u32;
-        member.insert("electionTime", Timestamp { time: second, increment: 1 });
-        member.insert("electionDate", elected);
-    }
-    member.extend(doc! {
-        "configVersion": config.version,
-        "configTerm": config.term,
-        "self": true,
-        "lastHeartbeatMessage": "",
-    });
+    let role = replication.role(&service.os);
+    let state = if role == Role::Primary { PRIMARY } else { SECONDARY };
+    let term = replication.term.load(Ordering::Acquire);
+    let Place { op_time: time, wall } = place(replication.clock.now(), term);
+    let source = if role == Role::Primary {
+        None
+    } else {
+        replication.primary(&config, role, service.info.port)
+    };
     let writable = config.voters().filter(|member| !member.arbiter_only).count();
-    let status = doc! {
+    let mut status = doc! {
         "set": &config.set,
         "date": DateTime::from_millis(service.os.clock.wall_ms()),
         "myState": state,
         "term": term,
-        "syncSourceHost": "",
-        "syncSourceId": -1,
+        "syncSourceHost": source.map_or("", |member| member.host.as_str()),
+        "syncSourceId": source.map_or(-1, |member| member.id),
         "heartbeatIntervalMillis": config.settings.heartbeat_interval.as_millis() as i64,
         "majorityVoteCount": config.majority() as i32,
         "writeMajorityCount": config.majority().min(writable) as i32,
@@ -81,19 +72,152 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "lastAppliedWallTime": wall,
             "lastDurableWallTime": wall,
         },
-        "lastStableRecoveryTimestamp": now,
-        "electionCandidateMetrics": {
-            "lastElectionReason": "electionTimeout",
-            "lastElectionDate": elected,
-            "electionTerm": term,
-            "numVotesNeeded": config.majority() as i32,
-            "priorityAtElection": own.priority,
-            "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
-        },
-        "members": [member],
+        "lastStableRecoveryTimestamp": replication.clock.now(),
     };
+    if role == Role::Primary {
+        status.insert(
+            "electionCandidateMetrics",
+            doc! {
+                "lastElectionReason": "electionTimeout",
+                "lastElectionDate": DateTime::from_millis(replication.elected_ms()),
+                "electionTerm": term,
+                "numVotesNeeded": config.majority() as i32,
+                "priorityAtElection": own.priority,
+                "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
+            },
+        );
+    }
+    let members: Vec<Bson> = config
+        .members
+        .iter()
+        .map(|member| {
+            let shown = if member.id == own.id {
+                own_status(service, &config, member, role, source)
+            } else {
+                status_of(service, &config, member, source)
+            };
+            Bson::Document(shown)
+        })
+        .collect();
+    status.insert("members", members);
     context.reply.fields_of(&status);
     Ok(())
+}
+
+/// What is shown of a primary: when it was elected, in milliseconds since 1970.
+fn insert_election(member: &mut Document, elected_ms: i64) {
+    let second = (elected_ms / 1000) as u32;
+    member.insert("electionTime", Timestamp { time: second, increment: 1 });
+    member.insert("electionDate", DateTime::from_millis(elected_ms));
+}
+
+/// States of members by MongoDB's numbers.
+const PRIMARY: i32 = 1;
+const SECONDARY: i32 = 2;
+const UNREACHABLE: i32 = 8;
+
+fn state_name(state: i32) -> &'static str {
+    match state {
+        PRIMARY => "PRIMARY",
+        SECONDARY => "SECONDARY",
+        _ => "(not reachable/healthy)",
+    }
+}
+
+/// A row of `members`, up to what differs between this member and the others.
+fn row(
+    member: &Member,
+    state: i32,
+    uptime: u64,
+    place: &Place,
+    source: Option<&Member>,
+) -> Document {
+    let time = &place.op_time;
+    doc! {
+        "_id": member.id,
+        "name": &member.host,
+        "health": f64::from(u8::from(state != UNREACHABLE)),
+        "state": state,
+        "stateStr": state_name(state),
+        "uptime": uptime as i64,
+        "optime": time.clone(),
+        "optimeDate": place.wall,
+        "lastAppliedWallTime": place.wall,
+        "lastDurableWallTime": place.wall,
+        "syncSourceHost": source.map_or("", |member| member.host.as_str()),
+        "syncSourceId": source.map_or(-1, |member| member.id),
+        "infoMessage": "",
+    }
+}
+
+fn own_status(
+    service: &ServerState,
+    config: &Config,
+    own: &Member,
+    role: Role,
+    source: Option<&Member>,
+) -> Document {
+    let replication = &service.replication;
+    let state = if role == Role::Primary { PRIMARY } else { SECONDARY };
+    let term = replication.term.load(Ordering::Acquire);
+    let now = place(replication.clock.now(), term);
+    let mut shown = row(own, state, service.uptime().as_secs(), &now, source);
+    if role == Role::Primary {
+        insert_election(&mut shown, replication.elected_ms());
+    }
+    shown.extend(doc! {
+        "configVersion": config.version,
+        "configTerm": config.term,
+        "self": true,
+        "lastHeartbeatMessage": "",
+    });
+    shown
+}
+
+/// What this member knows of another one: what it said of itself last.
+fn status_of(
+    service: &ServerState,
+    config: &Config,
+    member: &Member,
+    source: Option<&Member>,
+) -> Document {
+    let membership = service.replication.membership();
+    let view = membership.map(|membership| membership.view()).unwrap_or_default();
+    let id = membership.and_then(|membership| membership.document().ids().get(&member.id).copied());
+    let heard = id.and_then(|id| view.reports.get(&id));
+    let links = membership.map(|membership| membership.links().states()).unwrap_or_default();
+    let link = id.and_then(|id| links.get(&id).copied()).unwrap_or_default();
+    let leads = source.is_some_and(|leader| leader.id == member.id);
+    let state = match (link.sends || link.receives, leads) {
+        (false, _) => UNREACHABLE,
+        (true, true) => PRIMARY,
+        (true, false) => SECONDARY,
+    };
+    let packed = heard.map_or(0, |heard| heard.report.last_time);
+    let time = Timestamp { time: (packed >> 32) as u32, increment: packed as u32 };
+    let term = heard.map_or(-1, |heard| heard.report.term.cast_signed());
+    let place = place(time, term);
+    let source = if leads { None } else { source };
+    let mut shown = row(member, state, 0, &place, source);
+    // The clock of the member that said it.
+    let heard_at = heard.map_or(0, |heard| heard.report.wall_ms);
+    let message = match (link.sends, link.receives) {
+        (true, true) => "",
+        (true, false) => "it has no connection to this member",
+        (false, true) => "this member has no connection to it",
+        (false, false) => "there is no connection to it",
+    };
+    shown.extend(doc! {
+        "optimeDurable": place.op_time.clone(),
+        "optimeDurableDate": place.wall,
+        "lastHeartbeat": DateTime::from_millis(heard_at),
+        "lastHeartbeatRecv": DateTime::from_millis(heard_at),
+        "pingMs": 0_i64,
+        "lastHeartbeatMessage": message,
+        "configVersion": config.version,
+        "configTerm": config.term,
+    });
+    shown
 }
 
 /// What `hello` says of the set, and whether writes are taken (under `primary_field`).
@@ -101,7 +225,8 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     let replication = &service.replication;
     let role = replication.role(&service.os);
     let config = replication.config();
-    let own = config.as_ref().and_then(|config| config.own(service.info.port).ok());
+    let port = service.info.port;
+    let own = config.as_ref().and_then(|config| replication.own(config, port));
     let (Some(config), Some(own)) = (&config, own) else {
         reply.bool(primary_field, role == Role::Standalone);
         if role != Role::Standalone {
@@ -127,8 +252,8 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     reply.i32("setVersion", config.version);
     reply.bool(primary_field, role == Role::Primary);
     reply.bool("secondary", role != Role::Primary);
-    if role == Role::Primary {
-        reply.str("primary", &own.host);
+    if let Some(primary) = replication.primary(config, role, port) {
+        reply.str("primary", &primary.host);
     }
     if own.priority == 0.0 {
         reply.bool("passive", true);

@@ -1,17 +1,24 @@
-//! `replSetStepDown`: the primary of a set of one rests, and then elects itself again.
+//! `replSetStepDown`: the primary hands over to another member. That of a set of one rests, and then elects itself
+//! again.
 
 use super::initiate::configured;
 use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use membership::Membership;
 use serverstate::replication::Role;
 use std::time::Duration;
 
 pub(crate) const REPL_SET_STEP_DOWN: Command =
-    Command::new("replSetStepDown", "Rests from being primary; needs `force`.", run).admin_only();
+    Command::new("replSetStepDown", "Hands over being primary; a set of one needs `force`.", run)
+        .admin_only();
 
 const DEFAULT_SECONDS: u64 = 60;
+/// How long the others have to catch up, unless the client says otherwise.
+const CATCH_UP_SECONDS: u64 = 10;
+/// How often who waits looks whether its operation goes on.
+const LOOK: Duration = Duration::from_millis(25);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     configured(context)?;
@@ -20,15 +27,15 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         seconds => u64::try_from(seconds)
             .map_err(|_| Error::bad_value("stepdown period must be a positive integer"))?,
     };
-    let (mut force, mut catch_up) = (false, 0);
+    let (mut force, mut catch_up) = (false, None);
     for field in &fields[1..] {
         match field.name {
             "force" => force = field.bool()?,
-            "secondaryCatchUpPeriodSecs" => catch_up = field.non_negative()?,
+            "secondaryCatchUpPeriodSecs" => catch_up = Some(field.non_negative()?),
             _ => return Err(field.unknown()),
         }
     }
-    if catch_up > seconds {
+    if catch_up.is_some_and(|catch_up| catch_up > seconds) {
         return Err(Error::bad_value(
             "stepdown period must be longer than secondaryCatchUpPeriodSecs",
         ));
@@ -37,17 +44,47 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if service.replication.role(&service.os) != Role::Primary {
         return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary so can't step down"));
     }
+    if let Some(membership) = service.replication.membership() {
+        let catch_up = Duration::from_secs(catch_up.unwrap_or(CATCH_UP_SECONDS).min(seconds));
+        return hand_over(context, membership, catch_up);
+    }
     if !force {
         // There is no secondary, so none will catch up however long we wait.
-        return Err(Error::new(
-            Code::EXCEEDED_TIME_LIMIT,
-            "No electable secondaries caught up. Please use the replSetStepDown command with the \
-             argument {force: true} to force node to step down.",
-        ));
+        return Err(nobody_caught_up());
     }
     service.replication.step_down(context.now() + Duration::from_secs(seconds));
     // What runs meets the new role when it writes next; what rests ends here.
     service.abort_transactions();
     service.topology_changed();
     Ok(())
+}
+
+fn nobody_caught_up() -> Error {
+    Error::new(
+        Code::EXCEEDED_TIME_LIMIT,
+        "No electable secondaries caught up. Please use the replSetStepDown command with the \
+         argument {force: true} to force node to step down.",
+    )
+}
+
+/// Another member leads when this returns. Where none is ready this one goes on, also where the client says
+/// `force`: a set of several is never left without a primary on purpose.
+fn hand_over(context: &Context<'_>, membership: &Membership, catch_up: Duration) -> Result<()> {
+    let until = context.now().saturating_add(catch_up);
+    loop {
+        if let Some(asked) = membership.hand_over() {
+            loop {
+                match asked.wait(LOOK) {
+                    Some(Ok(())) => return Ok(()),
+                    Some(Err(_not_ready)) => break,
+                    None => context.check_interrupt()?,
+                }
+            }
+        }
+        context.check_interrupt()?;
+        if context.now() >= until {
+            return Err(nobody_caught_up());
+        }
+        context.service.wait(LOOK);
+    }
 }

@@ -52,6 +52,71 @@ fn member_without_a_configuration_waits_for_one() {
 }
 
 #[test]
+fn a_set_of_several_begins_where_every_host_is_free_and_empty() {
+    let two = |other: &str| {
+        let members = [doc! { "_id": 0, "host": "127.0.0.1:1" }, doc! { "_id": 1, "host": other }];
+        doc! { "replSetInitiate": { "_id": "rs", "members": members.to_vec() } }
+    };
+    let refused = |client: &Client, command: Document, code: i32, words: &str| {
+        let reply = client.run("admin", command.clone());
+        assert_eq!(reply.get_i32("code").ok(), Some(code), "{command} gave {reply}");
+        assert!(reply.get_str("errmsg").unwrap().contains(words), "{command} gave {reply}");
+    };
+    let client = started(false);
+    // It has written its catalog's version already.
+    refused(&client, two("127.0.0.1:2"), 110, "has data");
+    refused(&client, doc! { "_fernMember": 2 }, 2, "speaks version 2");
+    refused(&client, doc! { "_fernJoin": 1 }, 2, "needs document and founder");
+    let nothing = Binary { subtype: BinarySubtype::Generic, bytes: vec![1, 2, 3] };
+    let unreadable = doc! { "_fernJoin": 1, "document": nothing, "founder": 1_i64 };
+    refused(&client, unreadable, 93, "the set's document");
+    refused(&Client::new(), doc! { "_fernMember": 1 }, 76, "replSet");
+    // An empty one asks: nobody listens at these ports.
+    let directory = tempfile::tempdir().unwrap();
+    let client = empty_member(directory.path());
+    refused(&client, two("127.0.0.1:2"), 74, "127.0.0.1:1 failed with nobody listens there");
+    let asked = client.ok("admin", doc! { "_fernMember": 1 });
+    assert!(asked.get_i64("member").unwrap() != 0 && !asked.get_bool("hasData").unwrap());
+    assert_eq!(
+        (asked.get_i64("founder").ok(), asked.get_str("setName").ok()),
+        (Some(0), Some("rs"))
+    );
+    for what in [doc! { "arbiterOnly": true }, doc! { "secondaryDelaySecs": 1, "priority": 0 }] {
+        let mut command = two("127.0.0.1:2");
+        let config = command.get_document_mut("replSetInitiate").unwrap();
+        let member = config.get_array_mut("members").unwrap()[1].as_document_mut().unwrap();
+        member.extend(what);
+        refused(&client, command, 93, "does not support that yet");
+    }
+    client.fails("local", id(1), 10107, "not primary");
+    // It is still empty, and may be a set of one.
+    client.ok("admin", doc! { "replSetInitiate": {} });
+    client.ok("db", id(1));
+    refused(&client, doc! { "replSetReconfig": grown(&client) }, 93, "cannot grow yet");
+}
+
+/// The configuration of a set of one with one member more.
+fn grown(client: &Client) -> Document {
+    let mut config = client.ok("admin", doc! { "replSetGetConfig": 1 });
+    let mut config = config.get_document_mut("config").unwrap().clone();
+    config.insert("version", 2);
+    config.get_array_mut("members").unwrap().push(doc! { "_id": 1, "host": "localhost:2" }.into());
+    config
+}
+
+/// A member that has written nothing yet.
+fn empty_member(directory: &std::path::Path) -> Client {
+    let options = serverstate::replication::ReplicaSetOptions {
+        name: "rs".into(),
+        address: "localhost:1".into(),
+        initiate: false,
+    };
+    let client = Client::following(options, directory);
+    client.service.start_replication().unwrap();
+    client
+}
+
+#[test]
 fn expressions_read_the_cluster_time_of_a_member() {
     let client = started(true);
     let inserted = time(&client.ok("db", id(1)));

@@ -214,7 +214,7 @@ fn statement_that_ends_by_a_bug_takes_its_transaction_with_it() {
         let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
         let memory = limits::Account::new(1 << 30);
         let session_records = SessionRecords::open(&catalog).unwrap();
-        let parts = Parts { catalog, session_records, os, info, host, memory };
+        let parts = Parts { catalog, session_records, os, info, host, memory, follows: false };
         let client = Client::on(Service::new(parts), 1);
         client.ok("db", doc! { "create": "c" });
         let insert = |documents: Vec<Document>| doc! { "insert": "c", "documents": documents };

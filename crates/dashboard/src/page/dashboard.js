@@ -588,6 +588,7 @@ function lists(now) {
     ["collection", (op) => op.ns],
     ["command", (op) => short(op.command), "code"],
   ], "nothing");
+  set(now);
   locks(now);
   table("#slow table", now.slow, [
     ["when", (line) => clock(Date.parse(line.t.$date))],
@@ -601,6 +602,29 @@ function lists(now) {
   $("#warnings").hidden = !now.warnings.length;
   const texts = now.warnings.map((line) => line.msg + (line.attr && line.attr.error ? `: ${line.attr.error}` : ""));
   $("#warnings ul").replaceChildren(...texts.map((text) => element("li", { textContent: text })));
+}
+
+// The members, as this one knows them.
+function set(now) {
+  const members = now.set.members || [];
+  $("#set").hidden = !members.length;
+  if (!members.length) return;
+  const primary = members.find((one) => one.stateStr === "PRIMARY");
+  const newest = Math.max(...members.map((one) => one.optimeDate));
+  const lag = (one) => Math.max(0, newest - one.optimeDate) / 1000;
+  table("#set table", members, [
+    ["member", (one) => (one.self ? `${one.name} (this one)` : one.name)],
+    ["is", (one) => one.stateStr],
+    ["term", (one) => (one.optime.t < 0 ? "" : count(one.optime.t)), "n"],
+    ["newest write shown", (one) => (one.optimeDate ? clock(one.optimeDate) : "")],
+    ["behind", (one) => (one.optimeDate ? shown(lag(one), "s") : ""), "n"],
+    ["elected", (one) => (one.electionDate ? clock(one.electionDate) : "")],
+    ["follows", (one) => (one.syncSourceHost || "")],
+    ["connection", (one) => (one.self ? "" : one.lastHeartbeatMessage || "in both directions")],
+  ], "none");
+  $("#h-set").textContent = `Replica set ${now.set.set}`
+    + ` · ${primary ? `primary ${primary.name}` : "no primary is known"}`
+    + ` · a majority is ${count(now.set.majorityVoteCount)} of ${count(now.set.votingMembersCount)}`;
 }
 
 // Those who wait, each with what the one it waits for holds.

@@ -282,7 +282,7 @@ options! {
             "replSet",
             "replication.replSetName",
             Text,
-            "be the one member of a replica set of this name",
+            "be a member of the replica set of this name",
         ),
         opt("replset", "replication.replSet", Text, "the same as replSet"),
     ];

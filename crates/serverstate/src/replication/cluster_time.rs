@@ -5,6 +5,9 @@
 //! names a time that no earlier state has had, and the time of an idle server stands still: the next
 //! commit takes the wall clock's second.
 //!
+//! On a member of a set of several ([`ClusterClock::follow_commits`]) the times that are told are those of visible
+//! commits and no others: every member comes to them, and nothing is stored.
+//!
 //! Always true:
 //! 1. It never goes back, also not over a crash. Times of commits are in the log and in checkpoints. A
 //!    start begins above the wall clock's second, so above what was told of commits that are lost. A time
@@ -24,7 +27,7 @@ use os::Os;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Seconds by which a lease runs ahead of the time that it is for, so that it is stored seldom.
@@ -39,6 +42,12 @@ pub const MAX_DRIFT_SECONDS: u64 = 24 * 3600;
 const MAX_PINS: usize = 64;
 /// How long a pinned state stays readable after its last use at least.
 const PIN_LIFE: Duration = Duration::from_mins(5);
+/// How often who waits for a time looks whether it has come: at first, and after a while.
+const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+/// How long a time that no commit has yet is waited for before one is made.
+const BEFORE_NO_OP: Duration = Duration::from_millis(500);
+/// How far ahead of the wall clock a time may be that is waited for: clocks of members differ.
+const AHEAD_SECONDS: u64 = 60;
 /// How many times are remembered at most: 3 MiB, and the window of 26,000 commits a second.
 const MAX_TICKS: usize = 1 << 17;
 
@@ -57,6 +66,8 @@ pub struct ClusterClock {
     /// Where times come from; an engine without one has no times.
     history: Option<Arc<History>>,
     os: Os,
+    /// Of a member of a set of several.
+    of_several: AtomicBool,
     newest: AtomicU64,
     /// The newest commit when it last ticked.
     seen: AtomicU64,
@@ -108,6 +119,7 @@ impl ClusterClock {
             catalog: Arc::clone(catalog),
             history: catalog.engine().history(),
             os: os.clone(),
+            of_several: AtomicBool::new(false),
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             window_ms: AtomicU64::new(Self::WINDOW.as_millis() as u64),
@@ -130,13 +142,31 @@ impl ClusterClock {
         self.lease.store(lease, Ordering::Release);
         let second = self.wall_seconds().max(lease).min(u64::from(u32::MAX) - 1) + 1;
         history.raise(second << 32);
+        self.begin(history);
+        Ok(())
+    }
+
+    /// Tells the times of visible commits from now on, those of whoever leads the set of several.
+    pub fn follow_commits(&self) -> Result<()> {
+        let Some(history) = &self.history else {
+            return Err(Error::new(Code::INTERNAL_ERROR, "a member of a set keeps a history"));
+        };
+        self.of_several.store(true, Ordering::Release);
+        self.begin(history);
+        Ok(())
+    }
+
+    fn begin(&self, history: &History) {
         let mut inner = self.inner.lock();
         let (commit, time) = history.newest();
         self.catalog.engine().keep_history((!self.window().is_zero()).then_some(commit));
         self.newest.store(time, Ordering::Release);
         self.seen.store(commit.0, Ordering::Release);
         self.note(&mut inner);
-        Ok(())
+    }
+
+    fn is_of_several(&self) -> bool {
+        self.of_several.load(Ordering::Relaxed)
     }
 
     /// How long every state stays readable.
@@ -249,6 +279,9 @@ impl ClusterClock {
                 "New cluster time is too far from this node's wall clock time.",
             ));
         }
+        if self.is_of_several() {
+            return Ok(());
+        }
         let Some(history) = &self.history else { return Ok(()) };
         // A start begins above the wall clock; what is ahead of it has to be on disk first.
         if seen >> 32 >= self.wall_seconds() {
@@ -267,7 +300,7 @@ impl ClusterClock {
     /// written, is the present second. Once a second at most.
     pub fn reach_wall_clock(&self) {
         let second = self.wall_seconds().min(u64::from(u32::MAX));
-        if self.newest.load(Ordering::Acquire) >> 32 >= second {
+        if self.newest.load(Ordering::Acquire) >> 32 >= second || self.is_of_several() {
             return;
         }
         let Some(history) = &self.history else { return };
@@ -382,9 +415,13 @@ impl ClusterClock {
         ))
     }
 
-    /// Refuses a time that nobody was told yet.
+    /// Refuses a time that nobody was told yet. A member of a set of several waits until its state has come to it,
+    /// as long as the operation of this thread may.
     pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
-        let now = self.now();
+        let mut now = self.now();
+        if pack(time) > pack(now) && self.is_of_several() {
+            now = self.wait_for(time)?;
+        }
         if pack(time) <= pack(now) {
             return Ok(());
         }
@@ -397,6 +434,28 @@ impl ClusterClock {
                 shown(now)
             ),
         ))
+    }
+
+    /// Waits until the visible state is of that time or later; not for what no clock of a member can have said.
+    fn wait_for(&self, time: Timestamp) -> Result<Timestamp> {
+        let began = self.os.clock.monotonic();
+        let mut commits = true;
+        loop {
+            let now = self.now();
+            let is_ahead = pack(time) >> 32 > self.wall_seconds() + AHEAD_SECONDS;
+            if pack(time) <= pack(now) || is_ahead {
+                return Ok(now);
+            }
+            limits::check_wait()?;
+            let waited = self.os.clock.monotonic().saturating_sub(began);
+            if commits && waited > BEFORE_NO_OP {
+                // It was told by somebody who saw a commit that this member has not, or it is of another set:
+                // then a commit of now is later. Who does not lead cannot make one.
+                commits = self.store(0, 0).is_ok();
+            }
+            let [first, later] = LOOKS;
+            self.os.clock.sleep(if waited < BEFORE_NO_OP { first } else { later });
+        }
     }
 
     fn wall_seconds(&self) -> u64 {

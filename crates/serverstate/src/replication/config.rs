@@ -93,12 +93,21 @@ impl Config {
         Ok(Self { document, set: set.to_owned(), version, term, members, settings, modes })
     }
 
-    /// Refuses what this server cannot be a part of yet.
+    /// Refuses what no member can be yet.
     pub fn check_supported(&self) -> Result<()> {
-        if self.members.len() != 1 {
+        for member in &self.members {
+            let what = if member.arbiter_only {
+                "an arbiter"
+            } else if member.delay_seconds > 0 {
+                "delayed (secondaryDelaySecs)"
+            } else if !member.build_indexes {
+                "without indexes (buildIndexes)"
+            } else {
+                continue;
+            };
             return Err(invalid(format!(
-                "a replica set of this server has exactly one member so far, not {}",
-                self.members.len()
+                "{} cannot be {what}: this server does not support that yet",
+                member.host
             )));
         }
         Ok(())

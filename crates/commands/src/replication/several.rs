@@ -1,0 +1,372 @@
+//! How a set of several members begins and changes: the commands that its servers ask each other before there are
+//! links, and what the one does that is asked by a client.
+//!
+//! ```text
+//!  client ─ replSetInitiate ─► founder ─ _fernMember ─► each host: who are you, are you free?
+//!                                 │    ─ _fernJoin ───► each other: belong to this set, which I begin
+//!                                 └─ begins the set; the others get everything by its log
+//! ```
+//!
+//! Always true:
+//! 1. Nothing is written anywhere before every host has said that it is free.
+//! 2. What was interrupted can be asked for again by the same founder.
+
+use super::initiate::{maps_to_nobody, member};
+use crate::command::Command;
+use crate::context::Context;
+use bson::spec::BinarySubtype;
+use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
+use dispatch::fields::Field;
+use errors::{Code, Error, Result};
+use links::HostAndPort;
+use membership::{Founding, MemberId, Membership, Refusal, SetDocument, Stored};
+use serverstate::ServerState;
+use serverstate::replication::config::{Config, member::Member};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a server says and understands of these commands; another version is refused.
+const VERSION: i32 = 1;
+/// How long one server may take to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
+/// How often who waits looks whether its operation goes on.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a change of the configuration may take to be decided.
+const DECIDED: Duration = Duration::from_mins(1);
+
+pub(crate) const FERN_MEMBER: Command = Command::new(
+    "_fernMember",
+    "Which member this server is: asked by one that founds a set.",
+    tell,
+)
+.admin_only()
+.unprofiled();
+
+pub(crate) const FERN_JOIN: Command =
+    Command::new("_fernJoin", "Makes this server a member of a set that another one founds.", join)
+        .admin_only()
+        .unprofiled();
+
+/// What a host says of itself.
+struct HostAnswer {
+    member: MemberId,
+    set: String,
+    /// Who has founded the set that it belongs to; nobody where it is in none.
+    founder: MemberId,
+    has_data: bool,
+}
+
+fn own_id(service: &ServerState) -> Result<MemberId> {
+    if let Some(membership) = service.replication.membership() {
+        return Ok(membership.own());
+    }
+    let directory = &service.catalog.engine().options().dir;
+    let stored = Stored::read(&service.os, directory);
+    stored.map(|stored| stored.member).map_err(|error| internal(&error))
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::new(Code::INTERNAL_ERROR, error.to_string())
+}
+
+fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let options = member(context)?;
+    check_version(fields)?;
+    let service = context.service;
+    let membership = service.replication.membership();
+    let of_one = membership.is_none() && service.replication.config().is_some();
+    let has_data = match membership {
+        Some(membership) => membership.has_entries(),
+        None => !service.follows(),
+    };
+    let founder = membership.map_or(0, |membership| membership.founder().0);
+    context.reply.i32("version", VERSION);
+    context.reply.i64("member", own_id(service)?.0.cast_signed());
+    context.reply.str("setName", &options.name);
+    context.reply.i64("founder", founder.cast_signed());
+    context.reply.bool("hasData", has_data || of_one);
+    Ok(())
+}
+
+fn check_version(fields: &[Field<'_>]) -> Result<()> {
+    let said = fields[0].i64()?;
+    if said == i64::from(VERSION) {
+        return Ok(());
+    }
+    Err(Error::bad_value(format!(
+        "the other server speaks version {said} of {}, this one {VERSION}",
+        fields[0].name
+    )))
+}
+
+fn join(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let options = member(context)?;
+    check_version(fields)?;
+    let (mut document, mut founder) = (None, None);
+    for field in &fields[1..] {
+        match (field.name, field.value) {
+            ("document", RawBsonRef::Binary(binary)) => document = Some(binary.bytes),
+            ("document", _) => return Err(field.wrong_type("binData")),
+            ("founder", _) => founder = Some(MemberId(field.i64()?.cast_unsigned())),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let (Some(document), Some(founder)) = (document, founder) else {
+        return Err(Error::bad_value("_fernJoin needs document and founder"));
+    };
+    let set = SetDocument::decode(document).map_err(|error| invalid(&error.to_string()))?;
+    if set.name() != options.name {
+        return Err(invalid(&format!(
+            "this server was started with the set name {}, not {}",
+            options.name,
+            set.name()
+        )));
+    }
+    let service = context.service;
+    match service.replication.membership() {
+        Some(membership) if membership.founder() == founder => {
+            membership.join_again(&set).map_err(|error| invalid(&error.to_string()))
+        }
+        None if service.follows() => service.this().begin_membership(&set, Founding::By(founder)),
+        _ => Err(Error::new(Code::ALREADY_INITIALIZED, "this server is in a replica set already")),
+    }
+}
+
+fn invalid(what: &str) -> Error {
+    Error::new(Code::INVALID_REPLICA_SET_CONFIG, what)
+}
+
+/// Asks a host something; the refusal names it.
+fn ask(context: &Context<'_>, host: &str, command: &RawDocumentBuf) -> Result<RawDocumentBuf> {
+    let ended = || context.check_interrupt().is_err();
+    let answered = match host.parse::<HostAndPort>() {
+        Ok(to) => links::ask(&context.service.os, &to, command, ANSWERS, &ended),
+        Err(error) => Err(error.to_string()),
+    };
+    answered.map_err(|why| {
+        Error::new(
+            Code::NODE_NOT_FOUND,
+            format!(
+                "{} quorum check failed because not all proposed set members responded affirmatively: {host} failed \
+                 with {why}",
+                context.command.name
+            ),
+        )
+    })
+}
+
+fn ask_member(context: &Context<'_>, host: &str) -> Result<HostAnswer> {
+    let answer = ask(context, host, &rawdoc! { "_fernMember": VERSION, "$db": "admin" })?;
+    let number = |name| answer.get_i64(name).map(|id| MemberId(id.cast_unsigned()));
+    let told = || -> bson::error::Result<HostAnswer> {
+        Ok(HostAnswer {
+            member: number("member")?,
+            set: answer.get_str("setName")?.to_owned(),
+            founder: number("founder")?,
+            has_data: answer.get_bool("hasData")?,
+        })
+    };
+    told().map_err(|error| invalid(&format!("what {host} says of itself cannot be read: {error}")))
+}
+
+/// Asks a host who it is, and refuses one that cannot go into a set of that founder.
+fn free_member(
+    context: &Context<'_>,
+    config: &Config,
+    host: &str,
+    founder: MemberId,
+) -> Result<MemberId> {
+    let told = ask_member(context, host)?;
+    if told.set != config.set {
+        return Err(Error::new(
+            Code::INVALID_REPLICA_SET_CONFIG,
+            format!("{host} was started with the set name {}, not {}", told.set, config.set),
+        ));
+    }
+    if told.founder != MemberId(0) && told.founder != founder {
+        let text = format!("{host} is in a replica set already");
+        return Err(Error::new(Code::ALREADY_INITIALIZED, text));
+    }
+    if told.has_data {
+        return Err(Error::new(
+            Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
+            format!(
+                "'{host}' has data already, cannot initiate set. All members except initiator must be empty, and the \
+                 initiator too."
+            ),
+        ));
+    }
+    Ok(told.member)
+}
+
+fn set_document(config: &Config, ids: &BTreeMap<i32, MemberId>) -> Result<SetDocument> {
+    SetDocument::new(config.document.clone(), ids).map_err(|error| invalid(&error.to_string()))
+}
+
+fn ask_to_join(
+    context: &Context<'_>,
+    host: &str,
+    set: &SetDocument,
+    founder: MemberId,
+) -> Result<()> {
+    let document = set.encode().map_err(|error| invalid(&error.to_string()))?;
+    let document = bson::RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &document };
+    let mut command = RawDocumentBuf::new();
+    command.append(bson::raw::cstr!("_fernJoin"), VERSION);
+    command.append(bson::raw::cstr!("document"), document);
+    command.append(bson::raw::cstr!("founder"), founder.0.cast_signed());
+    command.append(bson::raw::cstr!("$db"), "admin");
+    ask(context, host, &command).map(drop)
+}
+
+/// Begins a set of several members with this server.
+pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
+    let service = context.service;
+    if !service.follows() {
+        return Err(Error::new(
+            Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
+            "this server has data, which the other members would not get yet: a set of several members begins with \
+             empty data directories",
+        ));
+    }
+    let own = own_id(service)?;
+    let mut ids = BTreeMap::new();
+    for member in &config.members {
+        ids.insert(member.id, free_member(context, config, &member.host, own)?);
+    }
+    if !ids.values().any(|id| *id == own) {
+        return Err(maps_to_nobody(config, "answers as this server"));
+    }
+    let set = set_document(config, &ids)?;
+    for member in others(config, &ids, own) {
+        ask_to_join(context, &member.host, &set, own)?;
+    }
+    service.this().begin_membership(&set, Founding::Here)?;
+    if let Some(membership) = service.replication.membership() {
+        // Until then the death of this server would leave the others without a set. They have answered a moment
+        // ago; where they do not now, the set comes to be when they do.
+        let until = context.now().saturating_add(ANSWERS);
+        while !membership.wait_for_others(LOOK) && context.now() < until {
+            context.check_interrupt()?;
+        }
+    }
+    Ok(())
+}
+
+fn others<'a>(
+    config: &'a Config,
+    ids: &'a BTreeMap<i32, MemberId>,
+    own: MemberId,
+) -> impl Iterator<Item = &'a Member> {
+    config.members.iter().filter(move |member| ids.get(&member.id) != Some(&own))
+}
+
+/// Changes the members or settings of a set of several.
+pub(super) fn reconfigure(context: &Context<'_>, before: &Config, config: &Config) -> Result<()> {
+    let Some(membership) = context.service.replication.membership() else { return Ok(()) };
+    if before.settings.election_timeout != config.settings.election_timeout {
+        return Err(invalid(
+            "electionTimeoutMillis of a set of several is said when it is initiated",
+        ));
+    }
+    let known = membership.document();
+    let known = known.ids();
+    let founder = membership.founder();
+    let mut ids = BTreeMap::new();
+    let mut new = Vec::new();
+    for member in &config.members {
+        let id = if let Some(id) = known.get(&member.id) {
+            *id
+        } else {
+            new.push(member);
+            free_member(context, config, &member.host, founder)?
+        };
+        ids.insert(member.id, id);
+    }
+    if !new.is_empty() && !membership.reaches_back() {
+        return Err(invalid(
+            "members cannot be added any more: the log of this member does not reach back to the beginning of the \
+             set, and members are not given a copy of the data yet",
+        ));
+    }
+    if !ids.values().any(|id| *id == membership.own()) {
+        return Err(maps_to_nobody(config, "is this member, which is primary"));
+    }
+    let set = set_document(config, &ids)?;
+    for member in new {
+        ask_to_join(context, &member.host, &set, founder)?;
+    }
+    decide(context, membership, &set)
+}
+
+/// Proposes a document and waits until it, or a later one, is decided.
+fn decide(context: &Context<'_>, membership: &Membership, set: &SetDocument) -> Result<()> {
+    let until = context.now().saturating_add(DECIDED);
+    let late = || {
+        Error::new(
+            Code::EXCEEDED_TIME_LIMIT,
+            "the new configuration was proposed, and no majority has it yet: it may still come to count",
+        )
+    };
+    let wait = |ready: &mut dyn FnMut() -> Result<bool>| -> Result<()> {
+        while !ready()? {
+            context.check_interrupt()?;
+            if context.now() > until {
+                return Err(late());
+            }
+        }
+        Ok(())
+    };
+    let asked = membership.configure(set).map_err(|error| invalid(&error.to_string()))?;
+    let Some(asked) = asked else { return Err(late()) };
+    let mut place = None;
+    wait(&mut || {
+        place = asked.wait(LOOK).transpose().map_err(|refusal| refused(&refusal))?;
+        Ok(place.is_some())
+    })?;
+    let Some(place) = place else { return Err(late()) };
+    let wanted = |view: &membership::View| {
+        view.document.as_ref().is_some_and(|document| document.at.index >= place.index)
+    };
+    wait(&mut || Ok(membership.wait_for(LOOK, wanted)))?;
+    let decided = membership.view().document.as_ref().map(|document| document.at);
+    // Another leader may have put a document of its own in the place of this one.
+    if decided.is_none_or(|at| at.term != place.term) {
+        return Err(not_primary());
+    }
+    // Who asks next is shown it, or a later one: the member's thread follows it at once.
+    wait(&mut || {
+        let is_followed = membership.document() == *set || replaces(membership, set);
+        if !is_followed {
+            context.service.wait(LOOK / 10);
+        }
+        Ok(is_followed)
+    })
+}
+
+/// Whether a document that is newer than this one counts already.
+fn replaces(membership: &Membership, set: &SetDocument) -> bool {
+    let version = |set: &SetDocument| set.config().get_i32("version").unwrap_or(0);
+    version(&membership.document()) > version(set)
+}
+
+fn not_primary() -> Error {
+    Error::new(
+        Code::NOT_WRITABLE_PRIMARY,
+        "this member leads no more; the configuration is another one",
+    )
+}
+
+fn refused(refusal: &Refusal) -> Error {
+    match refusal {
+        Refusal::Ended => Error::new(Code::INTERRUPTED_AT_SHUTDOWN, refusal.to_string()),
+        other => Error::new(Code::CONFIGURATION_IN_PROGRESS, other.to_string()),
+    }
+}
+
+/// Whether the newest configuration is on a majority.
+pub(super) fn is_committed(context: &Context<'_>) -> bool {
+    let replication = &context.service.replication;
+    // Only decided ones are shown; a founder's counts from the first.
+    replication.membership().is_none_or(|membership| membership.view().document.is_some())
+}
