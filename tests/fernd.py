@@ -6,14 +6,18 @@ The binary is named by the environment variable FERND, as `cargo xtask` sets it.
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
+import bson
 import pymongo
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -23,6 +27,19 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def lasting_port():
+    """A free port below those that the kernel gives to connections that go out.
+
+    A member of a set is dialled all the time while it is down. At another port such a connection
+    could meet itself, and the port would be taken when the member comes back.
+    """
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 class Fernd:
@@ -64,6 +81,12 @@ class Fernd:
             "127.0.0.1", self.port, directConnection=True,
             **{"serverSelectionTimeoutMS": 20000, **options},
         )
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def hello(self):
+        return raw(self, "admin", {"hello": 1})
 
     def tail(self, size=4000):
         with open(self.log, "rb") as f:
@@ -144,6 +167,141 @@ class Fernd:
         return total
 
 
+def raw(server, database, command, timeout=60):
+    """Sends a command as it stands: a driver would put a session of its own into it."""
+    body = bson.encode({**command, "$db": database})
+    with socket.create_connection(("127.0.0.1", server.port), timeout) as s:
+        s.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
+        reply = s.makefile("rb")
+        length = struct.unpack("<i", reply.read(4))[0]
+        return bson.decode(reply.read(length - 4)[17:])
+
+
+class ReplicaSet:
+    """Several `fernd`s of one replica set, each in a directory of its own.
+
+    As a context it is started and (but with `initiated=False`) initiated, and ends with all members stopped.
+    """
+
+    def __init__(self, *options, members=3, name="rs", initiated=True):
+        self.name, self.initiated = name, initiated
+        self.members = [Fernd("--replSet", name, *options) for _ in range(members)]
+        for member in self.members:
+            member.port = lasting_port()
+
+    def config(self):
+        members = [{"_id": i, "host": host(member)} for i, member in enumerate(self.members)]
+        return {"_id": self.name, "members": members}
+
+    def start(self):
+        for member in self.members:
+            if not member.is_running():
+                member.start()
+        return self
+
+    def initiate(self):
+        with self.members[0].client() as client:
+            client.admin.command("replSetInitiate", self.config())
+        self.wait_for_all()
+
+    def uri(self):
+        hosts = ",".join(host(member) for member in self.members)
+        return f"mongodb://{hosts}/?replicaSet={self.name}"
+
+    def client(self, **options):
+        return pymongo.MongoClient(self.uri(), **{"serverSelectionTimeoutMS": 30000, **options})
+
+    def primary(self):
+        """The member that says it is primary, or None."""
+        for member in self.members:
+            if member.is_running() and member.hello().get("isWritablePrimary"):
+                return member
+        return None
+
+    def others(self, member):
+        return [other for other in self.members if other is not member]
+
+    def secondaries(self):
+        return self.others(self.wait_for_primary())
+
+    def wait_for_primary(self, but=None):
+        """The primary, once one of the members is; `but` names one that was it before."""
+
+        def there():
+            primary = self.primary()
+            return None if primary is but else primary
+
+        return wait_until(there, "no member becomes primary", self.tails)
+
+    def wait_for_all(self):
+        """The primary, once each running member has its role."""
+
+        def there():
+            running = [member.hello() for member in self.members if member.is_running()]
+            return all(hello.get("secondary") or hello.get("isWritablePrimary") for hello in running)
+
+        wait_until(there, "a member finds no role", self.tails)
+        return self.wait_for_primary()
+
+    def tails(self):
+        """The last lines of the logs, without those about connections."""
+
+        def lines(member):
+            told = [line for line in member.tail(1 << 20).splitlines() if '"c":"NETWORK"' not in line]
+            return "\n".join([f"{host(member)}:", *told[-12:]])
+
+        return "\n".join(lines(member) for member in self.members)
+
+    def __enter__(self):
+        try:
+            self.start()
+            if self.initiated:
+                self.initiate()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, *error):
+        """All are stopped at once: one after the other the last ones would have to elect."""
+        for member in self.members:
+            if member.is_running():
+                member.process.terminate()
+        for member in self.members:
+            if member.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    member.process.wait(60)
+        failed = []
+        for member in self.members:
+            if member.process is None:
+                member.remove()
+                continue
+            try:
+                member.__exit__(*error)
+            except RuntimeError as failure:
+                failed.append(str(failure))
+        if failed and error[0] is None:
+            raise RuntimeError("\n".join(failed))
+
+
+def host(member):
+    return f"127.0.0.1:{member.port}"
+
+
+def wait_until(there, otherwise, tails=lambda: "", wait=30):
+    """What `there` gives, once it is something. A member that does not answer is asked again."""
+    deadline = time.monotonic() + wait
+    while True:
+        # A connection that is closed before its reply is there ends in `struct.error`.
+        with contextlib.suppress(pymongo.errors.ConnectionFailure, OSError, struct.error):
+            found = there()
+            if found:
+                return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{otherwise} within {wait} s\n{tails()}")
+        time.sleep(0.02)
+
+
 def validate(collection):
     """Full validate; raises where an index and the documents disagree."""
     report = collection.database.command("validate", collection.name, full=True)
@@ -169,7 +327,8 @@ def run_tests(suite, tests):
             test()
         except Exception as e:
             failed += 1
-            print(f"  FAILED: {type(e).__name__}: {e}")
+            lines = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in traceback.extract_tb(e.__traceback__)]
+            print(f"  FAILED: {type(e).__name__}: {e} (at {', '.join(lines[1:])})")
     print(f"{suite}: {len(tests) - failed} passed, {failed} failed")
     if failed:
         raise SystemExit(1)

@@ -16,7 +16,7 @@ import uuid
 import bson
 import pymongo
 from bson import Binary, Int64
-from fernd import Fernd, free_port, run_tests
+from fernd import Fernd, free_port, raw, run_tests
 
 
 def refused(command, *words):
@@ -171,16 +171,6 @@ def a_full_disk_loses_nothing():
             assert server.client().full.docs.count_documents({"_id": {"$lt": acked}}) == acked
     finally:
         subprocess.run(["umount", "-l", home], check=False)
-
-
-def raw(server, database, command):
-    """Sends a command as it stands: a driver would put a session of its own into it."""
-    body = bson.encode({**command, "$db": database})
-    with socket.create_connection(("127.0.0.1", server.port)) as s:
-        s.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
-        reply = s.makefile("rb")
-        length = struct.unpack("<i", reply.read(4))[0]
-        return bson.decode(reply.read(length - 4)[17:])
 
 
 def numbered(command, session, number, **transaction):

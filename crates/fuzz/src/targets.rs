@@ -35,6 +35,7 @@ pub const ALL: &[Target] = &[
     consensus::REPLICA_FRAME,
     consensus::LINK_HELLO,
     consensus::LINK_ANSWER,
+    consensus::SET_DOCUMENT,
 ];
 
 /// The target of that name.

@@ -14,6 +14,7 @@ mod instructions;
 mod manual;
 mod package;
 mod ratchets;
+mod replica;
 mod retired;
 mod run;
 mod servers;
@@ -125,6 +126,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A replica set whose members are killed, stopped and halted in any order, under clients.
+    ReplicaKills {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
     FullDisk {
         /// Arguments handed on to the script (`--help` lists them).
@@ -149,6 +156,8 @@ enum Task {
     BenchSmoke(bench::Options),
     /// The manual's shell examples, run as a reader would.
     Manual,
+    /// A replica set on this machine, to be tried out and to be broken.
+    Replica(replica::Options),
     /// The Debian package, under `target/package`.
     Package {
         /// Install it in a fresh Debian root, start, upgrade, remove and purge it there.
@@ -204,12 +213,16 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
+        Task::ReplicaKills { arguments } => {
+            drivers::script(Build::Alone, "replica_set_kills.py", &arguments)
+        }
         Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::Instructions(options) => instructions::instructions(&options),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
         Task::Manual => manual::examples(Build::Alone),
+        Task::Replica(options) => replica::replica(options),
         Task::Package { check, fast } => {
             package::package(if fast { Build::Alone } else { Build::Release }, check)
         }

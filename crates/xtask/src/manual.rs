@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Ports that stand in the manual, and are free ones here.
-const PORTS: [&str; 2] = ["27017", "27018"];
+const PORTS: [&str; 3] = ["27017", "27018", "27019"];
 
 /// Runs every page's examples.
 pub(crate) fn examples(build: Build) -> Result<()> {

@@ -1,8 +1,10 @@
 //! A `fernd` of its own for a task: a free port, a temporary directory, stopped when it goes.
 
 use crate::run::target;
-use anyhow::{Context, Result, bail};
-use std::net::{TcpListener, TcpStream};
+use anyhow::{Context, Result, bail, ensure};
+use bson::Document;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,6 +14,11 @@ const MAX_TRIES: u32 = 150;
 
 /// Lines of a server's log that a failure shows.
 const COMPLAINTS: usize = 20;
+
+const OP_MSG: i32 = 2013;
+
+/// Bytes before the document of an OP_MSG.
+const MSG_HEADER: usize = 21;
 
 pub(crate) struct Server {
     process: Child,
@@ -79,7 +86,34 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has at this moment.
+/// A port that nobody has at this moment, below those that the kernel gives to connections that go out.
+///
+/// A server that is down for a while may be dialled all the time. At another port such a connection could
+/// meet itself, and the port would be taken when the server comes back.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    for _ in 0..MAX_TRIES {
+        // What the kernel gives differs from call to call.
+        let given = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = 10_000 + given % 20_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free")
+}
+
+/// What a server answers within that time to a command, which names its database in `$db`. Each call has
+/// a connection of its own: for a few questions about a server's state, without a driver.
+pub(crate) fn call(port: u16, command: &Document, wait: Duration) -> Result<Document> {
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), wait)?;
+    stream.set_read_timeout(Some(wait))?;
+    let body = command.to_vec()?;
+    // OP_MSG: length, request, the request answered, opcode, flags; then a section of kind 0.
+    let length = i32::try_from(MSG_HEADER + body.len())?;
+    let words = [length, 1, 0, OP_MSG, 0].map(i32::to_le_bytes).concat();
+    stream.write_all(&[&words[..], &[0], &body].concat())?;
+    let mut head = [0; MSG_HEADER];
+    stream.read_exact(&mut head)?;
+    ensure!(head[12..16] == OP_MSG.to_le_bytes() && head[20] == 0, "not an OP_MSG of one document");
+    Ok(Document::from_reader(stream)?)
 }

@@ -3,6 +3,7 @@
 use crate::Target;
 use bson::{RawDocument, rawdoc};
 use links::LinkHello;
+use membership::SetDocument;
 use quorum::state::{BLOCK_BYTES, MemberState};
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position, ReadId, codec};
 use replica::{Frame, MemberReport};
@@ -124,6 +125,26 @@ pub(super) const RAFT_STATE: Target = Target {
                 let block = found.state.encode().expect("what is read can be written");
                 let again = MemberState::read(&block, &block).expect("and read again");
                 assert_eq!(again.state, found.state, "a state is read as it was written");
+            }
+        })
+    },
+};
+
+/// What a set's configuration is in the log, in `set.state` and in `_fernJoin`.
+pub(super) const SET_DOCUMENT: Target = Target {
+    name: "set-document",
+    corpus: || {
+        let member = |id: i32| bson::doc! { "_id": id, "host": format!("h{id}:1"), "priority": f64::from(id) };
+        let config = bson::doc! { "_id": "rs", "members": [member(0), member(1)] };
+        let ids = [(0, MemberId(7)), (1, MemberId(u64::MAX))].into();
+        let document = SetDocument::new(config, &ids).and_then(|document| document.encode());
+        vec![document.unwrap_or_default()]
+    },
+    start: || {
+        Box::new(|bytes| {
+            if let Ok(document) = SetDocument::decode(bytes) {
+                let again = document.encode().and_then(|bytes| SetDocument::decode(&bytes));
+                assert_eq!(again.ok(), Some(document), "a document is read as it was written");
             }
         })
     },

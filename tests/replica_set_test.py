@@ -1,0 +1,780 @@
+"""Three `fernd`s as a replica set, as its users meet it: with a driver, over kills, stops and step-downs.
+
+What is asked of the whole, in every test that writes: each write that was acknowledged is there at the
+end, done once, and all members have the same documents.
+"""
+
+import os
+import shutil
+import signal
+import threading
+import time
+import uuid
+
+import pymongo
+from bson import Binary, Int64
+from fernd import Fernd, ReplicaSet, host, lasting_port, raw, run_tests, wait_until
+from pymongo.errors import PyMongoError, WriteConcernError, WTimeoutError
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+NOT_PRIMARY, NOT_PRIMARY_NO_SECONDARY_OK = 10107, 13435
+NOT_YET_INITIALIZED, ALREADY_INITIALIZED = 94, 23
+WRITE_CONCERN_TIMEOUT, CANNOT_SATISFY = 64, 100
+
+
+class Writer(threading.Thread):
+    """Inserts documents and counts them in another one, until it is told to stop or an error reaches it.
+
+    What it does is retried by the driver, so it knows exactly what must be there at the end.
+    """
+
+    def __init__(self, cluster, number):
+        super().__init__(daemon=True)
+        self.cluster, self.number = cluster, number
+        self.acknowledged, self.error = 0, None
+        self.ending = threading.Event()
+
+    def run(self):
+        try:
+            with self.cluster.client() as client:
+                while not self.ending.is_set():
+                    self.step(client)
+                    self.acknowledged += 1
+        except Exception as error:
+            self.error = error
+
+    def step(self, client):
+        n = self.acknowledged
+        client.test.writes.insert_one({"_id": {"writer": self.number, "n": n}})
+        client.test.counters.update_one({"_id": self.number}, {"$inc": {"n": 1}}, upsert=True)
+
+    def check(self, documents):
+        if self.error is not None:
+            raise AssertionError(f"writer {self.number} met {self.error!r}")
+        ids = [document["_id"] for document in documents["writes"]]
+        there = {id["n"] for id in ids if id["writer"] == self.number}
+        lost = set(range(self.acknowledged)) - there
+        assert not lost, f"acknowledged and lost: {sorted(lost)[:20]}"
+        assert there == set(range(self.acknowledged)), "more than was written"
+        counted = [d["n"] for d in documents["counters"] if d["_id"] == self.number]
+        assert counted == [self.acknowledged], f"{counted} is counted of {self.acknowledged}"
+
+
+class Mover(Writer):
+    """Moves coins from one account to the other, one at a time, each in a transaction with its record."""
+
+    def step(self, client):
+        n = self.acknowledged
+
+        def move(session):
+            accounts = client.test.accounts
+            accounts.update_one({"_id": "from"}, {"$inc": {"coins": -1}}, session=session)
+            accounts.update_one({"_id": "to"}, {"$inc": {"coins": 1}}, session=session)
+            client.test.moves.insert_one({"_id": n}, session=session)
+
+        with client.start_session() as session:
+            session.with_transaction(move)
+
+    def check(self, documents):
+        if self.error is not None:
+            raise AssertionError(f"the mover met {self.error!r}")
+        n = self.acknowledged
+        assert sorted(d["_id"] for d in documents["moves"]) == list(range(n))
+        coins = {d["_id"]: d["coins"] for d in documents["accounts"]}
+        assert coins == {"from": -n, "to": n}, (coins, n)
+
+
+class Follower(threading.Thread):
+    """Reads a change stream, and opens it again behind the last event where it ends."""
+
+    def __init__(self, cluster, start):
+        super().__init__(daemon=True)
+        self.cluster, self.start_at = cluster, start
+        self.events, self.token, self.opened = [], None, 0
+        self.error, self.ending = None, threading.Event()
+
+    def run(self):
+        with self.cluster.client() as client:
+            while not self.ending.is_set() and self.error is None:
+                try:
+                    self.follow(client.test.writes)
+                except PyMongoError as error:
+                    self.error = error if getattr(error, "code", None) in (280, 286) else None
+                    time.sleep(0.05)
+
+    def follow(self, collection):
+        place = {"resume_after": self.token}
+        if self.token is None:
+            place = {"start_at_operation_time": self.start_at}
+        with collection.watch(max_await_time_ms=200, **place) as stream:
+            self.opened += 1
+            while not self.ending.is_set():
+                event = stream.try_next()
+                if event is not None:
+                    self.events.append(event)
+                self.token = stream.resume_token
+
+
+def progress(writers, steps=20):
+    """Returns when each of the writers has done so much more."""
+    goals = [(writer, writer.acknowledged + steps) for writer in writers]
+
+    def there():
+        for writer in writers:
+            if writer.error is not None:
+                raise AssertionError(f"an error reached writer {writer.number}: {writer.error!r}")
+        return all(writer.acknowledged >= goal for writer, goal in goals)
+
+    wait_until(there, "writes do not go on", writers[0].cluster.tails)
+
+
+def begin(*writers):
+    for writer in writers:
+        writer.start()
+    progress(writers)
+    return writers
+
+
+def end(cluster, writers):
+    """Stops them; all members have what was acknowledged, and the same."""
+    for writer in writers:
+        writer.ending.set()
+    for writer in writers:
+        writer.join(60)
+        assert not writer.is_alive(), f"writer {writer.number} waits for ever"
+    documents = agreed(cluster)
+    for writer in writers:
+        writer.check(documents)
+    return documents
+
+
+def contents(member, database="test"):
+    with member.client(readPreference="secondaryPreferred") as client:
+        db = client[database]
+        found = {name: list(db[name].find(sort=[("_id", 1)])) for name in db.list_collection_names()}
+        digest = db.command("dbHash")
+        indexes = {name: sorted(db[name].index_information()) for name in found}
+        return {"documents": found, "indexes": indexes, "md5": digest["md5"]}
+
+
+def agreed(cluster):
+    """The documents, once all running members have the same."""
+    members = [member for member in cluster.members if member.is_running()]
+    seen = []
+
+    def same():
+        seen[:] = [contents(member) for member in members]
+        return all(other == seen[0] for other in seen)
+
+    try:
+        wait_until(same, "the members do not come to the same", cluster.tails)
+    except AssertionError:
+        for member, what in zip(members, seen):
+            sizes = {name: len(d) for name, d in what["documents"].items()}
+            print(f"  {host(member)}: {sizes} {what['indexes']} {what['md5']}")
+        raise
+    return seen[0]["documents"]
+
+
+def code_of(reply):
+    return (reply["ok"], reply.get("code"))
+
+
+def status_of(member):
+    with member.client() as client:
+        return client.admin.command("replSetGetStatus")
+
+
+def knows(member, health):
+    """Members hear of each other now and then: what one says of the others may be a moment behind."""
+
+    def there():
+        return {m["name"]: m["health"] for m in status_of(member)["members"]} == health
+
+    wait_until(there, "it does not know how the others are", lambda: status_of(member))
+
+
+def three_members_elect_one_and_say_so():
+    with ReplicaSet() as cluster:
+        primary = cluster.wait_for_primary()
+        hosts = [host(member) for member in cluster.members]
+        roles = {h: "PRIMARY" if h == host(primary) else "SECONDARY" for h in hosts}
+        configurations = []
+        for i, member in enumerate(cluster.members):
+            hello = member.hello()
+            assert hello["setName"] == "rs" and hello["hosts"] == hosts, hello
+            assert (hello["me"], hello["primary"]) == (hosts[i], host(primary)), hello
+            assert hello["isWritablePrimary"] == (member is primary), hello
+            assert hello["secondary"] == (member is not primary), hello
+            assert ("electionId" in hello) == (member is primary), hello
+            knows(member, dict.fromkeys(hosts, 1))
+            status = status_of(member)
+            assert {m["name"]: m["stateStr"] for m in status["members"]} == roles, status
+            assert status["set"] == "rs" and status["myState"] == (1 if member is primary else 2)
+            assert [m["name"] for m in status["members"] if m.get("self")] == [hosts[i]], status
+            counts = [status[f"{name}Count"] for name in ("votingMembers", "majorityVote", "writeMajority")]
+            assert counts == [3, 2, 2], status
+            with member.client() as client:
+                configurations.append(client.admin.command("replSetGetConfig")["config"])
+        assert all(other == configurations[0] for other in configurations), configurations
+        assert [m["host"] for m in configurations[0]["members"]] == hosts
+        with cluster.client() as client:
+            found = lambda: client.primary == ("127.0.0.1", primary.port) and len(client.secondaries) == 2
+            wait_until(found, "the driver does not find them", lambda: client.topology_description)
+        again = raw(primary, "admin", {"replSetInitiate": cluster.config()})
+        assert code_of(again) == (0, ALREADY_INITIALIZED), again
+
+
+def a_set_of_one_and_of_two_begin_too():
+    for count in (1, 2):
+        with ReplicaSet(members=count) as cluster, cluster.client() as client:
+            client.test.a.insert_one({"_id": 1}, comment="the first")
+            assert agreed(cluster) == {"a": [{"_id": 1}]}
+
+
+def secondaries_show_what_was_written():
+    with ReplicaSet() as cluster, cluster.client() as client:
+        a = client.test.a
+        secondary = a.with_options(read_preference=ReadPreference.SECONDARY)
+        with client.start_session(causal_consistency=True) as session:
+            for n in range(50):
+                a.insert_one({"_id": n, "n": n}, session=session)
+                assert secondary.find_one({"_id": n}, session=session), f"{n} is not seen in its session"
+        a.update_many({"n": {"$lt": 10}}, {"$set": {"few": True}})
+        a.delete_many({"n": {"$gte": 40}})
+        a.create_index("n", unique=True)
+        client.test.b.insert_one({"_id": "b"})
+        client.test.c.insert_one({"_id": "c"})
+        client.test.c.drop()
+        client.test.create_collection("log", capped=True, size=4096)
+        documents = agreed(cluster)
+        assert len(documents["a"]) == 40 and "c" not in documents, documents
+        primary = cluster.primary()
+        times = {}
+        for member in cluster.members:
+            with member.client(readPreference="secondaryPreferred") as direct:
+                assert direct.test.a.estimated_document_count() == 40
+                assert direct.test.a.count_documents({"few": True}) == 10
+                plan = direct.test.a.find({"n": 7}).explain()["queryPlanner"]["winningPlan"]
+                assert "IXSCAN" in str(plan), plan
+                assert direct.test.a.find({"_id": {"$gte": 38}}, batch_size=2).to_list()
+                options = direct.test.log.options()
+                assert options["capped"], options
+                entries = direct.local["oplog.rs"].find({"ns": "test.a", "op": "i"})
+                times[member] = [entry["ts"] for entry in entries]
+        assert len(times[primary]) == 50 and all(t == times[primary] for t in times.values()), times
+
+
+def secondaries_refuse_by_code():
+    with ReplicaSet() as cluster:
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": 1})
+            majority = client.test.a.with_options(read_concern=ReadConcern("majority"))
+            linear = client.test.a.with_options(read_concern=ReadConcern("linearizable"))
+            assert majority.find_one() == linear.find_one() == {"_id": 1}
+        agreed(cluster)
+        secondary = cluster.secondaries()[0]
+        ok = {"$readPreference": {"mode": "secondaryPreferred"}}
+        session = {"lsid": {"id": Binary.from_uuid(uuid.uuid4())}, "txnNumber": Int64(1)}
+        writes = [
+            {"insert": "a", "documents": [{"_id": 2}]},
+            {"insert": "a", "documents": [{"_id": 2}], **session},
+            {"update": "a", "updates": [{"q": {}, "u": {"$set": {"x": 1}}}]},
+            {"delete": "a", "deletes": [{"q": {}, "limit": 0}]},
+            {"findAndModify": "a", "query": {}, "remove": True},
+            {"create": "b"},
+            {"createIndexes": "a", "indexes": [{"key": {"x": 1}, "name": "x"}]},
+            {"dropIndexes": "a", "index": "*"},
+            {"drop": "a"},
+            {"dropDatabase": 1},
+            {"collMod": "a", "validator": {}},
+            {"aggregate": "a", "pipeline": [{"$out": "b"}], "cursor": {}, **ok},
+            {"find": "a", "readConcern": {"level": "linearizable"}, **ok},
+        ]
+        for command in writes:
+            reply = raw(secondary, "test", command)
+            assert code_of(reply) == (0, NOT_PRIMARY), (command, reply)
+            # Without the label no driver tries again.
+            assert ("RetryableWriteError" in reply.get("errorLabels", [])) == ("lsid" in command), reply
+        on_admin = [{"replSetStepDown": 1}, {"replSetReconfig": cluster.config()}]
+        for command in on_admin:
+            reply = raw(secondary, "admin", command)
+            assert code_of(reply) == (0, NOT_PRIMARY), (command, reply)
+        reads = [
+            {"find": "a"},
+            {"count": "a"},
+            {"distinct": "a", "key": "x"},
+            {"aggregate": "a", "pipeline": [], "cursor": {}},
+            {"listCollections": 1},
+            {"listIndexes": "a"},
+        ]
+        for command in reads:
+            reply = raw(secondary, "test", command)
+            assert code_of(reply) == (0, NOT_PRIMARY_NO_SECONDARY_OK), (command, reply)
+        for command in reads:
+            assert raw(secondary, "test", {**command, **ok})["ok"] == 1, command
+        assert agreed(cluster) == {"a": [{"_id": 1}]}
+
+
+def with_data(member):
+    """Writes something into the member's directory, by a start without its options."""
+    options, member.options = member.options, []
+    with member.start().client() as client:
+        client.test.a.insert_one({"_id": 1})
+    member.stop()
+    member.options = options
+    return member
+
+
+def refuses(first, name, hosts, *words):
+    """What the members refuse names what is wrong; they go on waiting for a configuration."""
+    members = [{"_id": i, "host": h} for i, h in enumerate(hosts)]
+    reply = raw(first, "admin", {"replSetInitiate": {"_id": name, "members": members}})
+    assert reply["ok"] == 0, reply
+    for word in words:
+        assert word in reply["errmsg"], (word, reply)
+
+
+def waits_for_a_configuration(*members):
+    for member in members:
+        reply = raw(member, "admin", {"replSetGetStatus": 1})
+        assert code_of(reply) == (0, NOT_YET_INITIALIZED), reply
+        hello = member.hello()
+        assert not hello["isWritablePrimary"] and not hello["secondary"] and hello["isreplicaset"], hello
+
+
+def a_bad_initiate_is_refused_and_changes_nothing():
+    full, stranger, alone = Fernd("--replSet", "rs"), Fernd("--replSet", "other"), Fernd()
+    nobody = f"127.0.0.1:{lasting_port()}"
+    with ReplicaSet(initiated=False) as cluster, with_data(full), stranger, alone:
+        first, *rest = cluster.members
+        good = [host(member) for member in cluster.members]
+        for bad, *words in [
+            (host(full), host(full), "data"),
+            (host(stranger), host(stranger)),
+            (host(alone), host(alone)),
+            (nobody, nobody),
+        ]:
+            refuses(first, "rs", [*good[:2], bad], *words)
+            waits_for_a_configuration(first, *rest)
+        refuses(first, "another", good, "another")
+        refuses(first, "rs", good[1:], "maps to this node")
+        refuses(first, "rs", [*good, good[2]], good[2])
+        refuses(full, "rs", [host(full), *good[1:]], "data")
+        waits_for_a_configuration(first, *rest, full, stranger)
+        for member in cluster.members:
+            member.stop()
+        cluster.start()
+        waits_for_a_configuration(first, *rest)
+        cluster.initiate()
+        with alone.client() as client:
+            client.test.a.insert_one({"_id": 2})
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": 3})
+        assert agreed(cluster) == {"a": [{"_id": 3}]}
+        # Members of another set now: it is said, and nothing of theirs is touched.
+        newcomer = Fernd("--replSet", "rs")
+        with newcomer:
+            refuses(newcomer, "rs", [host(newcomer), good[0]], good[0])
+        assert agreed(cluster) == {"a": [{"_id": 3}]}
+
+
+def a_killed_primary_is_replaced_unnoticed():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        pauses = []
+        for _ in range(5):
+            primary = cluster.wait_for_primary()
+            clock = time.monotonic()
+            primary.kill()
+            progress(writers, 1)
+            pauses.append(time.monotonic() - clock)
+            progress(writers)
+            primary.start()
+            cluster.wait_for_all()
+            progress(writers)
+        end(cluster, writers)
+        written = sum(writer.acknowledged for writer in writers)
+        shown = ", ".join(f"{pause:.2f}" for pause in pauses)
+        print(f"  {written} times two writes; after a kill they went on within {shown} s")
+
+
+def a_primary_that_dies_at_once_is_replaced():
+    """The set is one of three from the moment on in which it says so, not only behind its first write."""
+    for _ in range(2):
+        with ReplicaSet() as cluster:
+            primary = cluster.wait_for_primary()
+            primary.kill()
+            cluster.wait_for_primary(but=primary)
+            with cluster.client() as client:
+                client.test.a.insert_one({"_id": 1})
+            primary.start()
+            cluster.wait_for_all()
+            assert agreed(cluster) == {"a": [{"_id": 1}]}
+
+
+def a_killed_secondary_comes_back():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0))
+        for secondary in cluster.secondaries():
+            secondary.kill()
+            progress(writers, 100)
+            knows(cluster.primary(), {host(m): int(m is not secondary) for m in cluster.members})
+            secondary.start()
+            cluster.wait_for_all()
+        end(cluster, writers)
+
+
+def a_step_down_is_not_noticed():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        for _ in range(4):
+            primary = cluster.wait_for_primary()
+            reply = raw(primary, "admin", {"replSetStepDown": 5})
+            assert reply["ok"] == 1, reply
+            cluster.wait_for_primary(but=primary)
+            progress(writers)
+        end(cluster, writers)
+
+
+def a_stopped_primary_is_not_missed():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        for _ in range(2):
+            primary = cluster.wait_for_primary()
+            assert primary.stop() == 0, primary.tail()
+            progress(writers)
+            primary.start()
+            cluster.wait_for_all()
+        end(cluster, writers)
+
+
+def all_are_stopped_and_started():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0))
+        end(cluster, writers)
+        for member in cluster.members:
+            member.process.terminate()
+        for member in cluster.members:
+            assert member.process.wait(60) == 0, member.tail()
+        cluster.start()
+        cluster.wait_for_all()
+        writers[0].check(agreed(cluster))
+        end(cluster, begin(Writer(cluster, 1)))
+
+
+def a_member_that_was_away_while_the_others_were_started_again_catches_up():
+    """What it lacks lies before the others' newest checkpoints."""
+    with ReplicaSet() as cluster:
+        away = cluster.secondaries()[0]
+        with cluster.client() as client:
+            client.test.a.insert_many([{"_id": n} for n in range(100)])
+            away.kill()
+            client.test.a.insert_many([{"_id": n} for n in range(100, 200)])
+        others = cluster.others(away)
+        for member in others:
+            member.process.terminate()
+        for member in others:
+            assert member.process.wait(60) == 0, member.tail()
+        for member in others:
+            member.start()
+        cluster.wait_for_primary()
+        away.start()
+        with cluster.client() as client:
+            all_three = WriteConcern(w=3, wtimeout=20000)
+            client.test.get_collection("a", write_concern=all_three).insert_one({"_id": 200})
+        assert len(agreed(cluster)["a"]) == 201
+
+
+def all_are_killed_at_once():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        for member in cluster.members:
+            member.process.kill()
+        for member in cluster.members:
+            member.process.wait()
+        cluster.start()
+        progress(writers)
+        end(cluster, writers)
+
+
+def a_write_waits_for_as_many_as_it_asks():
+    with ReplicaSet() as cluster, cluster.client() as client:
+        def insert(key, **concern):
+            a = client.test.get_collection("a", write_concern=WriteConcern(**concern))
+            return a.insert_one({"_id": key})
+
+        insert("all", w=3)
+        down = cluster.secondaries()[0]
+        down.kill()
+        insert("two", w=2)
+        insert("majority", w="majority")
+        insert("journal", w=1, j=True)
+        try:
+            insert("three", w=3, wtimeout=300)
+            raise AssertionError("three members have it, of which one is down")
+        except WTimeoutError as error:
+            assert error.code == WRITE_CONCERN_TIMEOUT and error.details["errInfo"]["wtimeout"], error.details
+        assert client.test.a.find_one("three"), "it is written all the same"
+        try:
+            insert("four", w=4)
+            raise AssertionError("there are three")
+        except WriteConcernError as error:
+            assert error.code == CANNOT_SATISFY, error.details
+        waiting = threading.Thread(target=insert, args=("later",), kwargs={"w": 3})
+        waiting.start()
+        down.start()
+        waiting.join(30)
+        assert not waiting.is_alive(), "the third is back, and the write still waits"
+        names = [d["_id"] for d in agreed(cluster)["a"]]
+        assert names == sorted(["all", "two", "majority", "journal", "three", "four", "later"]), names
+
+
+def two_of_three_down_acknowledges_nothing():
+    with ReplicaSet() as cluster:
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": "before"})
+        agreed(cluster)
+        left, *down = [cluster.wait_for_primary(), *cluster.secondaries()]
+        for member in down:
+            member.kill()
+        for n in range(8):
+            command = {"insert": "a", "documents": [{"_id": n}], "writeConcern": {"w": 1, "wtimeout": 400}}
+            reply = raw(left, "test", command)
+            refused = reply["ok"] == 0 or "writeConcernError" in reply
+            assert refused, f"acknowledged by one of three: {reply}"
+            with left.client() as client:
+                assert client.test.a.find({}).to_list() == [{"_id": "before"}], "seen, and not safe"
+        wait_until(lambda: left.hello()["secondary"], "it stays primary without a majority")
+        down[0].start()
+        with cluster.client() as client:
+            cluster.wait_for_primary()
+            client.test.a.insert_one({"_id": "after"})
+            assert client.test.a.count_documents({"_id": {"$in": ["before", "after"]}}) == 2
+        down[1].start()
+        cluster.wait_for_all()
+        agreed(cluster)
+
+
+def a_primary_that_stands_still_is_replaced():
+    with ReplicaSet() as cluster, cluster.client() as client:
+        old = cluster.wait_for_primary()
+        client.test.a.insert_one({"_id": 1, "n": 0})
+        os.kill(old.process.pid, signal.SIGSTOP)
+        try:
+            others = cluster.others(old)
+            new = wait_until(
+                lambda: next((m for m in others if m.hello()["isWritablePrimary"]), None),
+                "nobody takes over", cluster.tails)
+            with new.client() as direct:
+                direct.test.a.update_one({"_id": 1}, {"$set": {"n": 1}})
+        finally:
+            os.kill(old.process.pid, signal.SIGCONT)
+        linear = {"find": "a", "filter": {}, "readConcern": {"level": "linearizable"}, "maxTimeMS": 5000}
+        seen = raw(old, "test", linear)
+        assert seen["ok"] == 0 or seen["cursor"]["firstBatch"] == [{"_id": 1, "n": 1}], seen
+        late = raw(old, "test", {"insert": "a", "documents": [{"_id": "late"}]})
+        cluster.wait_for_all()
+        documents = agreed(cluster)["a"]
+        acknowledged = late["ok"] == 1 and "writeConcernError" not in late
+        assert not acknowledged or {"_id": "late"} in documents, (late, documents)
+
+
+def a_write_sent_again_to_the_next_primary_is_done_once():
+    session = Binary.from_uuid(uuid.uuid4())
+    commands = [
+        {"insert": "a", "documents": [{"_id": n} for n in range(3)]},
+        {"update": "a", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]},
+        {"findAndModify": "a", "query": {"_id": 2}, "remove": True},
+    ]
+    with ReplicaSet() as cluster:
+        for number, command in enumerate(commands):
+            command = {**command, "lsid": {"id": session}, "txnNumber": Int64(number)}
+            primary = cluster.wait_for_primary()
+            first = raw(primary, "test", command)
+            assert first["ok"] == 1, first
+            primary.kill()
+            again = raw(cluster.wait_for_primary(but=primary), "test", command)
+            assert again["ok"] == 1 and again["retriedStmtIds"], again
+            for field in ("n", "nModified", "value", "lastErrorObject"):
+                assert first.get(field) == again.get(field), (first, again)
+            primary.start()
+            cluster.wait_for_all()
+        assert agreed(cluster) == {"a": [{"_id": 0}, {"_id": 1, "n": 1}]}
+
+
+def a_transaction_goes_on_with_the_next_primary():
+    with ReplicaSet() as cluster:
+        with cluster.client() as client:
+            client.test.accounts.insert_many([{"_id": "from", "coins": 0}, {"_id": "to", "coins": 0}])
+            client.test.create_collection("moves")
+        movers = begin(Mover(cluster, 0))
+        for how in ("kill", "step down", "kill"):
+            primary = cluster.wait_for_primary()
+            if how == "kill":
+                primary.kill()
+                progress(movers)
+                primary.start()
+                cluster.wait_for_all()
+            else:
+                raw(primary, "admin", {"replSetStepDown": 5})
+            progress(movers)
+        end(cluster, movers)
+
+
+def an_open_transaction_ends_with_its_primary():
+    with ReplicaSet() as cluster:
+        lsid = {"id": Binary.from_uuid(uuid.uuid4())}
+        part = {"lsid": lsid, "txnNumber": Int64(1), "autocommit": False}
+        insert = {"insert": "a", "documents": [{"_id": 1}], **part}
+        with cluster.client() as client:
+            client.test.b.insert_one({"_id": 1})
+        primary = cluster.wait_for_primary()
+        reply = raw(primary, "test", {**insert, "startTransaction": True})
+        assert reply["ok"] == 1, reply
+        primary.kill()
+        new = cluster.wait_for_primary(but=primary)
+        reply = raw(new, "admin", {"commitTransaction": 1, **part})
+        assert (reply["ok"], reply["code"]) == (0, 251), reply
+        assert reply["errorLabels"] == ["TransientTransactionError"], reply
+        primary.start()
+        cluster.wait_for_all()
+        assert agreed(cluster) == {"b": [{"_id": 1}]}
+
+
+def reconfigure(cluster, change):
+    """Changes the configuration as `rs.reconfig` does; it is answered once it is in force."""
+    primary = cluster.wait_for_primary()
+    configuration = raw(primary, "admin", {"replSetGetConfig": 1})["config"]
+    configuration["version"] += 1
+    change(configuration)
+    reply = raw(primary, "admin", {"replSetReconfig": configuration})
+    assert reply["ok"] == 1, reply
+    now = raw(primary, "admin", {"replSetGetConfig": 1})["config"]
+    assert now["version"] == configuration["version"], now
+    return configuration
+
+
+def a_changed_configuration_reaches_all():
+    def change(configuration):
+        configuration["members"][1]["tags"] = {"dc": "east"}
+        configuration["members"][2].update(priority=0, hidden=True)
+        configuration["settings"]["getLastErrorModes"] = {"somewhere": {"dc": 1}}
+
+    with ReplicaSet() as cluster:
+        version = reconfigure(cluster, change)["version"]
+        hosts = [host(member) for member in cluster.members[:2]]
+
+        def there():
+            hellos = [member.hello() for member in cluster.members]
+            return all((h["setVersion"], h["hosts"]) == (version, hosts) for h in hellos)
+
+        wait_until(there, "a member does not learn of it", cluster.tails)
+        hello = cluster.members[2].hello()
+        assert hello["hidden"] and hello["passive"], hello
+        assert cluster.members[1].hello()["tags"] == {"dc": "east"}
+
+
+def an_emptied_member_is_taken_out_and_added():
+    with ReplicaSet() as cluster, cluster.client() as client:
+        client.test.a.insert_many([{"_id": n} for n in range(1000)])
+        client.test.a.create_index("n")
+        member = cluster.secondaries()[0]
+        member.kill()
+        shutil.rmtree(member.dbpath)
+        member.start()
+        waits_for_a_configuration(member)
+        out = []
+
+        def without(configuration):
+            out.extend(m for m in configuration["members"] if m["host"] == host(member))
+            configuration["members"].remove(out[0])
+
+        reconfigure(cluster, without)
+        client.test.a.insert_one({"_id": "meanwhile"})
+        reconfigure(cluster, lambda configuration: configuration["members"].append({**out[0], "_id": 3}))
+        cluster.wait_for_all()
+        all_three = client.test.get_collection("a", write_concern=WriteConcern(w=3))
+        all_three.insert_one({"_id": "again"})
+        assert len(agreed(cluster)["a"]) == 1002
+
+
+def a_stream_misses_and_repeats_nothing():
+    with ReplicaSet() as cluster:
+        with cluster.client() as client:
+            start = client.admin.command("ping")["operationTime"]
+        follower = Follower(cluster, start)
+        follower.start()
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        for how in ("kill", "step down", "kill"):
+            primary = cluster.wait_for_primary()
+            seen = len(follower.events)
+            if how == "kill":
+                primary.kill()
+                progress(writers)
+                primary.start()
+                cluster.wait_for_all()
+            else:
+                raw(primary, "admin", {"replSetStepDown": 5})
+            progress(writers)
+            wait_until(lambda: len(follower.events) > seen + 20, "the stream does not go on", cluster.tails)
+        end(cluster, writers)
+        written = sum(writer.acknowledged for writer in writers)
+        wait_until(lambda: len(follower.events) >= written, "the stream does not come to the end")
+        follower.ending.set()
+        follower.join(30)
+        assert follower.error is None, follower.error
+        check_events(follower.events, writers)
+        check_oplogs(cluster, follower.events)
+
+
+def check_events(events, writers):
+    tokens = [event["_id"]["_data"] for event in events]
+    assert tokens == sorted(set(tokens)), "an event came twice, or out of its order"
+    for writer in writers:
+        ids = [event["documentKey"]["_id"] for event in events]
+        told = [id["n"] for id in ids if id["writer"] == writer.number]
+        assert told == list(range(writer.acknowledged)), "missed, or more than there is"
+
+
+def check_oplogs(cluster, events):
+    """The members' oplogs are the same, and tell what the stream told."""
+    oplogs = []
+    for member in cluster.members:
+        with member.client(readPreference="secondaryPreferred") as client:
+            found = client.local["oplog.rs"].find({"ns": "test.writes", "op": "i"})
+            oplogs.append([(entry["ts"], entry["o"]["_id"]) for entry in found])
+    assert oplogs[0] == oplogs[1] == oplogs[2], [len(o) for o in oplogs]
+    assert oplogs[0] == [(e["clusterTime"], e["documentKey"]["_id"]) for e in events]
+
+
+TESTS = [
+    three_members_elect_one_and_say_so,
+    a_set_of_one_and_of_two_begin_too,
+    secondaries_show_what_was_written,
+    secondaries_refuse_by_code,
+    a_bad_initiate_is_refused_and_changes_nothing,
+    a_killed_primary_is_replaced_unnoticed,
+    a_primary_that_dies_at_once_is_replaced,
+    a_killed_secondary_comes_back,
+    a_step_down_is_not_noticed,
+    a_stopped_primary_is_not_missed,
+    all_are_stopped_and_started,
+    a_member_that_was_away_while_the_others_were_started_again_catches_up,
+    all_are_killed_at_once,
+    a_write_waits_for_as_many_as_it_asks,
+    two_of_three_down_acknowledges_nothing,
+    a_primary_that_stands_still_is_replaced,
+    a_write_sent_again_to_the_next_primary_is_done_once,
+    a_transaction_goes_on_with_the_next_primary,
+    an_open_transaction_ends_with_its_primary,
+    a_changed_configuration_reaches_all,
+    an_emptied_member_is_taken_out_and_added,
+    a_stream_misses_and_repeats_nothing,
+]
+
+
+if __name__ == "__main__":
+    run_tests("replica set", TESTS)
