@@ -516,10 +516,12 @@ fn forget_session(context: &Context<'_>, code: Code) {
     let is_of_role =
         matches!(code, Code::NOT_WRITABLE_PRIMARY | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
     if is_of_role
+        && context.service.replication.is_of_several()
         && context.arguments.numbered.is_some()
         && let Some(session) = context.arguments.session
     {
-        context.service.numbered.remove(session);
+        // An open transaction is aborted by the end of the role; a fail point ends none.
+        context.service.numbered.remove_if(session, |state| state.open().is_none());
     }
 }
 
