@@ -337,12 +337,18 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
 const OF_METADATA: [&str; 5] =
     ["collStats", "dbStats", "listCollections", "listDatabases", "listIndexes"];
 
+/// Of the commands whose writes are durable: what a member that waits for its set answers by itself.
+const BEFORE_THE_SET: [&str; 4] =
+    ["profile", "replSetInitiate", "replSetReconfig", "replSetResizeOplog"];
+
 /// Refuses what this node's role does not allow.
 fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> Result<()> {
     let (service, command) = (context.service, context.command);
     let local = context.request.database == "local";
     let writes = match command.class {
         Class::Write => true,
+        // What stores settings would make a directory that is to be empty hold something.
+        _ if service.follows() && command.durable => !BEFORE_THE_SET.contains(&command.name),
         _ => command.write_concern && writes(command, context.body),
     };
     if writes && local && service.replication.is_of_several() {

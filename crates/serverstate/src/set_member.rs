@@ -136,7 +136,7 @@ impl ServerState {
         Ok(())
     }
 
-    /// Whether nothing was written by this server yet, nor may be.
+    /// Whether this server has written nothing on its own yet, nor may: it waits for its set, or is a member of several.
     pub fn follows(&self) -> bool {
         self.follows.load(Ordering::Acquire)
     }

@@ -155,6 +155,11 @@ impl ServerState {
         if self.replication.is_of_several() {
             return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
         }
+        if self.catalog.engine().holds_back() {
+            // Nobody would ever say that a commit is on a majority.
+            let text = "a set of several members was begun here and failed: see the log, and start this server again";
+            return Err(Error::new(Code::CONFIGURATION_IN_PROGRESS, text));
+        }
         if self.follows() {
             self.begin_writing_alone()?;
             self.replication.start(&self.catalog, &self.os)?;

@@ -32,10 +32,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     // Any other level only asks.
     if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
-        if level > 0 && context.service.replication.is_of_several() {
+        if level > 0 && (context.service.replication.is_of_several() || context.service.follows()) {
             return Err(Error::new(
                 Code::ILLEGAL_OPERATION,
-                "a member of a replica set of several keeps no profile of its own yet: slow operations stand in its log",
+                "a member of a replica set of several, or one that waits for its set, keeps no profile of its own yet: slow operations stand in its log",
             ));
         }
         if level > 0 {

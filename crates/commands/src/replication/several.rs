@@ -222,6 +222,7 @@ fn ask_to_join(
 /// Begins a set of several members with this server.
 pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     let service = context.service;
+    config.check_settings_of_several()?;
     if !service.follows() {
         return Err(Error::new(
             Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
@@ -264,6 +265,7 @@ fn others<'a>(
 /// Changes the members or settings of a set of several.
 pub(super) fn reconfigure(context: &Context<'_>, before: &Config, config: &Config) -> Result<()> {
     let Some(membership) = context.service.replication.membership() else { return Ok(()) };
+    config.check_settings_of_several()?;
     if before.settings.election_timeout != config.settings.election_timeout {
         return Err(invalid(
             "electionTimeoutMillis of a set of several is said when it is initiated",

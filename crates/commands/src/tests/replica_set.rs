@@ -88,7 +88,23 @@ fn a_set_of_several_begins_where_every_host_is_free_and_empty() {
         member.extend(what);
         refused(&client, command, 93, "does not support that yet");
     }
+    for setting in ["heartbeatIntervalMillis", "catchUpTimeoutMillis", "heartbeatTimeoutSecs"] {
+        let mut command = two("127.0.0.1:2");
+        let config = command.get_document_mut("replSetInitiate").unwrap();
+        config.insert("settings", doc! { setting: 77 });
+        refused(&client, command, 93, setting);
+    }
     client.fails("local", id(1), 10107, "not primary");
+    for command in [
+        doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": { "w": 1 } },
+        doc! { "setClusterParameter": { "defaultMaxTimeMS": { "readOperations": 1 } } },
+        doc! { "setFeatureCompatibilityVersion": "7.0", "confirm": true },
+        doc! { "create": "c" },
+    ] {
+        refused(&client, command, 10107, "not primary");
+    }
+    refused(&client, doc! { "profile": 2 }, 20, "keeps no profile");
+    assert!(!client.ok("admin", doc! { "_fernMember": 1 }).get_bool("hasData").unwrap());
     // It is still empty, and may be a set of one.
     client.ok("admin", doc! { "replSetInitiate": {} });
     client.ok("db", id(1));

@@ -448,9 +448,11 @@ impl ClusterClock {
             }
             limits::check_wait()?;
             let waited = self.os.clock.monotonic().saturating_sub(began);
-            if commits && waited > BEFORE_NO_OP {
-                // It was told by somebody who saw a commit that this member has not, or it is of another set:
-                // then a commit of now is later. Who does not lead cannot make one.
+            // A commit of now is later than a second that is over, and than no other.
+            let is_past = u64::from(time.time) < self.wall_seconds();
+            if commits && is_past && waited > BEFORE_NO_OP {
+                // It was told by somebody who saw a commit that this member has not, or it is of another set. Who
+                // does not lead cannot make one.
                 commits = self.store(0, 0).is_ok();
             }
             let [first, later] = LOOKS;

@@ -113,6 +113,30 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses settings that a set of several members would not honour.
+    pub fn check_settings_of_several(&self) -> Result<()> {
+        let usual = Settings::parse(&Document::new())?;
+        let given = &self.settings;
+        for (name, differs) in [
+            ("chainingAllowed", !given.chaining_allowed),
+            ("heartbeatIntervalMillis", given.heartbeat_interval != usual.heartbeat_interval),
+            ("heartbeatTimeoutSecs", given.heartbeat_timeout != usual.heartbeat_timeout),
+            ("catchUpTimeoutMillis", given.catch_up_timeout_ms != usual.catch_up_timeout_ms),
+            (
+                "catchUpTakeoverDelayMillis",
+                given.catch_up_takeover_delay_ms != usual.catch_up_takeover_delay_ms,
+            ),
+        ] {
+            if differs {
+                return Err(invalid(format!(
+                    "settings.{name} of a set of several members cannot be another than MongoDB's default: this \
+                     server does not use it"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The members that vote.
     pub fn voters(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.votes)
