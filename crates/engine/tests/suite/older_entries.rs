@@ -110,17 +110,22 @@ fn entries_from_before_the_checkpoint_can_be_read_after_a_start() {
     }
 }
 
-#[test]
-fn a_start_looks_back_as_far_as_it_is_told() {
-    let sim = SimOs::new(3);
-    let engine = begun(&sim, small());
-    work(&engine, &mut Gen::new(3), 150);
+/// Works, takes a checkpoint behind the last entry, and closes; says which that is, and all entries.
+fn closed_behind_a_checkpoint(sim: &SimOs, seed: u64, rounds: u64) -> (u64, Read) {
+    let engine = begun(sim, small());
+    work(&engine, &mut Gen::new(seed), rounds);
     let last = engine.entries().last.index;
     engine.committed_entry(last).unwrap();
     engine.checkpoint().unwrap();
     let all = read(&engine, 2, last);
     engine.close().unwrap();
-    drop(engine);
+    (last, all)
+}
+
+#[test]
+fn a_start_looks_back_as_far_as_it_is_told() {
+    let sim = SimOs::new(3);
+    let (last, all) = closed_behind_a_checkpoint(&sim, 3, 150);
     let mut firsts = Vec::new();
     for bytes in [1, 1000, 1016, 5000, 20_000, 1 << 20] {
         let mut options = small();
@@ -144,14 +149,7 @@ fn a_start_looks_back_as_far_as_it_is_told() {
 #[test]
 fn damage_before_the_checkpoint_ends_how_far_back_is_known() {
     let sim = SimOs::new(4);
-    let engine = begun(&sim, small());
-    work(&engine, &mut Gen::new(4), 120);
-    let last = engine.entries().last.index;
-    engine.committed_entry(last).unwrap();
-    engine.checkpoint().unwrap();
-    let all = read(&engine, 2, last);
-    engine.close().unwrap();
-    drop(engine);
+    let (last, all) = closed_behind_a_checkpoint(&sim, 4, 120);
     let mut files: Files = sim.files();
     files.retain(|path, _| !path.ends_with("fernd.lock"));
     let is_log = |path: &&std::path::PathBuf| path.to_string_lossy().contains("journal");
