@@ -86,17 +86,12 @@ impl Points {
         behind.checked_sub(1).and_then(|at| self.list.get(at)).copied()
     }
 
-    /// Where the log may begin, at or before `position`, without cutting the chunks of a commit off
-    /// that stays.
-    pub(crate) fn without_cutting(&self, mut position: u64) -> u64 {
-        loop {
-            let stay = self.large.range(position..);
-            let first = stay.map(|(_, first_chunk)| *first_chunk).min().unwrap_or(position);
-            if first >= position {
-                return position;
-            }
-            position = first;
-        }
+    /// Where the last commit is that loses chunks where the log begins at `position`; `position` where none does. It
+    /// is the history's beginning then: nothing up to it can be read as a whole.
+    pub(crate) fn lost_until(&self, position: u64) -> u64 {
+        let behind = self.large.range(position..).rev();
+        let mut cut = behind.filter(|(_, first_chunk)| **first_chunk < position);
+        cut.next().map_or(position, |(commit, _)| *commit)
     }
 
     /// Commits from this position on are void.
@@ -156,19 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn commit_that_stays_keeps_its_chunks() {
+    fn history_begins_behind_the_last_commit_that_is_cut() {
         let mut points = Points::default();
         points.large(100, 40);
         points.large(60, 20);
-        assert_eq!(points.without_cutting(101), 101);
-        assert_eq!(
-            points.without_cutting(61),
-            20,
-            "the one at 60 stays with the chunks of the other"
-        );
-        assert_eq!(points.without_cutting(50), 20, "the one at 60 stays too then");
-        assert_eq!(points.without_cutting(10), 10);
+        for (position, lost) in
+            [(10, 10), (20, 20), (21, 60), (40, 60), (41, 100), (61, 100), (101, 101)]
+        {
+            assert_eq!(points.lost_until(position), lost, "{position}");
+        }
         points.forget(61);
-        assert_eq!(points.without_cutting(50), 40);
+        assert_eq!(points.lost_until(21), 21);
     }
 }

@@ -3,6 +3,9 @@
 //! A file of the log goes when nobody needs it any more, the log is above its length, and the newest
 //! commit in the file is older than the least age. Where the disk is short the history goes before
 //! anything else.
+//!
+//! Always true: a commit goes with its first chunk. So files go one after the other however many large commits lie
+//! across their ends: the history is as much longer than it has to be as the longest of them, and no more.
 
 use super::{Beginning, History};
 use crate::log::Log;
@@ -25,6 +28,8 @@ struct Oldest {
     bytes: u64,
     /// Bytes of log without it.
     bytes_left: u64,
+    /// Bytes of those that are of no use then: up to the last commit that has chunks in the file.
+    lost: u64,
     /// Seconds since 1970 of its newest commit; `None` where that is not known.
     newest_second: Option<u64>,
 }
@@ -51,7 +56,7 @@ fn goes(oldest: &Oldest, rules: &Rules) -> bool {
     {
         return true;
     }
-    if oldest.bytes_left < rules.bytes {
+    if oldest.bytes_left.saturating_sub(oldest.lost) < rules.bytes {
         return false;
     }
     let age = |second: u64| Duration::from_secs(rules.now_second.saturating_sub(second));
@@ -91,25 +96,18 @@ impl History {
             let [first, end] = *ends else { break };
             let bytes = end.saturating_sub(first);
             left = left.saturating_sub(bytes);
+            let until = self.points.lock().lost_until(end);
             let newest_second = if options.min_age.is_zero() || short.is_some() || end > needed {
                 None
             } else {
-                self.second_before(end)
+                self.second_before(until.saturating_add(1))
             };
-            if !goes(&Oldest { end, bytes, bytes_left: left, newest_second }, &rules) {
+            debug_assert!(until >= end, "a commit that is cut ends behind the cut");
+            let lost = until.saturating_sub(end);
+            if !goes(&Oldest { end, bytes, bytes_left: left, lost, newest_second }, &rules) {
                 break;
             }
             from = end;
-        }
-        // Files go as a whole: what stays of a file beside what was wanted of it is not to be cut either.
-        loop {
-            let whole = self.points.lock().without_cutting(from);
-            debug_assert!(whole <= from, "what stays is not cut");
-            let file = bounds.iter().rfind(|first| **first <= whole).copied().unwrap_or(whole);
-            if file == from {
-                break;
-            }
-            from = file;
         }
         from.min(needed)
     }
@@ -166,10 +164,12 @@ impl History {
         self.or_none(first, position)
     }
 
-    /// The last time of the commits whose records begin before `cut`; `None` where that would take
-    /// long to find.
+    /// The last time of the commits whose records begin before `cut`, or have chunks there; `None` where that would
+    /// take long to find.
     fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
         let (wal, durable) = (self.log.wal(), self.times.durable());
+        let until = self.points.lock().lost_until(cut);
+        let cut = if until > cut { until.saturating_add(1) } else { cut };
         if cut >= durable.end {
             return Ok(Some(durable.time));
         }
@@ -226,7 +226,7 @@ mod tests {
             short: None,
         };
         const OLDEST: Oldest =
-            Oldest { end: 100, bytes: 50, bytes_left: 300, newest_second: Some(4000) };
+            Oldest { end: 100, bytes: 50, bytes_left: 300, lost: 0, newest_second: Some(4000) };
         let no_age = Rules { min_age: Duration::ZERO, ..RULES };
         let short = Rules { short: Some(200), ..RULES };
         for (what, oldest, rules, expected) in [
@@ -234,6 +234,13 @@ mod tests {
             ("needed by redo", Oldest { end: 1001, ..OLDEST }, RULES, false),
             ("just not needed", Oldest { end: 1000, ..OLDEST }, RULES, true),
             ("the rest were too short", Oldest { bytes_left: 299, ..OLDEST }, RULES, false),
+            ("the rest were lost", Oldest { lost: 1, ..OLDEST }, RULES, false),
+            (
+                "enough besides what is lost",
+                Oldest { bytes_left: 310, lost: 10, ..OLDEST },
+                RULES,
+                true,
+            ),
             ("too young", Oldest { newest_second: Some(4940), ..OLDEST }, RULES, false),
             ("old enough", Oldest { newest_second: Some(4939), ..OLDEST }, RULES, true),
             ("from the future", Oldest { newest_second: Some(9000), ..OLDEST }, RULES, false),

@@ -398,3 +398,37 @@ fn history_after_a_crash_is_what_survived() {
         }
     }
 }
+
+/// Each file's end lies in the middle of a transaction that is longer than the file's rest.
+#[test]
+fn history_of_large_transactions_is_no_longer_either() {
+    let sim = SimOs::new(8);
+    let bytes = 48 << 10;
+    let kept = HistoryOptions { bytes, min_age: Duration::ZERO };
+    let engine = open(&sim.os(), with_history(kept)).unwrap();
+    let history = engine.history().unwrap();
+    let mut all = Vec::new();
+    // Two at a time: the one's chunks lie among the other's.
+    let mut others = engine.begin(TxnOptions::default());
+    for n in 0..200_u32 {
+        let mut txn = engine.begin(TxnOptions::default());
+        for part in 0..20_u32 {
+            let key = |kind: u8| [&[kind], &n.to_be_bytes()[..], &part.to_be_bytes()].concat();
+            txn.put(ROOT, &key(1), &[7; 400]).unwrap();
+            others.put(ROOT, &key(2), &[8; 200]).unwrap();
+        }
+        for txn in [std::mem::replace(&mut others, engine.begin(TxnOptions::default())), txn] {
+            let mut txn = txn;
+            txn.note(b"told").unwrap();
+            all.push(txn.commit(Durability::Synced).unwrap().time());
+        }
+        while engine.step().unwrap() {}
+        engine.checkpoint().unwrap();
+        let stats = history.stats().unwrap();
+        assert!(stats.bytes < bytes + 100 * 1024, "{stats:?} after {n}");
+        let found = everything(&engine);
+        let times: Vec<u64> = found.iter().map(|commit| commit.times.0).collect();
+        assert_eq!(times, all[all.len() - times.len()..], "the newest, whole, without a gap");
+        assert!(n < 20 || times.len() > 2, "some are there");
+    }
+}
