@@ -113,6 +113,19 @@ impl Allocator {
         self.free_units
     }
 
+    /// What is taken, reserved units included, in order.
+    pub(crate) fn taken(&self) -> Vec<Extent> {
+        let mut taken = Vec::with_capacity(self.by_offset.len() + 1);
+        let mut unit = 0;
+        for (start, free) in &self.by_offset {
+            taken.push(Extent { unit, units: start - unit });
+            unit = start + free.units;
+        }
+        taken.push(Extent { unit, units: self.end - unit });
+        taken.retain(|extent| extent.units > 0);
+        taken
+    }
+
     /// Free extents that still have space on disk and are long enough to give it back.
     pub(crate) fn unpunched_units(&self) -> u64 {
         self.unpunched_units
@@ -311,6 +324,8 @@ mod tests {
                 }
                 let used: u64 = held.iter().map(|e| e.units).sum();
                 prop_assert_eq!(2 + used + space.free_units(), space.end());
+                let told: u64 = space.taken().iter().map(|extent| extent.units).sum();
+                prop_assert_eq!(2 + used, told);
                 let rebuilt = Allocator::from_used(2, space.end(), held.clone()).unwrap();
                 prop_assert_eq!(&rebuilt.by_size, &space.by_size);
             }

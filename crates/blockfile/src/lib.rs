@@ -26,6 +26,7 @@ mod chain;
 mod checkpoint;
 mod compact;
 mod compress;
+mod copying;
 mod create;
 mod error;
 mod file;
@@ -42,6 +43,7 @@ mod translation;
 
 pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
+pub use copying::FileParts;
 pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::{Metrics, PageStats};

@@ -2,16 +2,28 @@
 //!
 //! While a [`Backup`] lives, nothing it names is overwritten and the log is kept from the
 //! checkpoint on, each of its files under the name it has. Copy the data file first, then the log segments; opening the copy is a recovery.
+//!
+//! Who copies it piece by piece, over hours and while other checkpoints are written, asks for the parts: first
+//! those of the data file, whose superblocks it takes from here, then the log's.
+
+mod receive;
+
+pub use receive::{CopiedFile, Receiving, take_received};
 
 use crate::environment::Environment;
-use crate::{Result, Timestamp};
-use std::path::PathBuf;
+use crate::error::Cause;
+use crate::{Error, Result, Timestamp};
+use blockfile::FileParts;
+use os::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wal::SyncedFile;
 
 /// The files of a consistent copy. Dropping it ends the backup.
 pub struct Backup {
     environment: Arc<Environment>,
-    _pin: blockfile::Pin,
+    pin: blockfile::Pin,
     log_position: u64,
     timestamp: Timestamp,
 }
@@ -25,7 +37,7 @@ impl Backup {
         let pin = environment.blocks.pin();
         let backup = Self {
             environment: Arc::clone(environment),
-            _pin: pin,
+            pin,
             log_position,
             timestamp: environment.snapshots.visible().timestamp(),
         };
@@ -41,6 +53,36 @@ impl Backup {
     /// The data file.
     pub fn data_file(&self) -> PathBuf {
         self.environment.blocks.path().to_path_buf()
+    }
+
+    /// What of the data file has to be copied now: then it opens as this backup's checkpoint, or a later one.
+    pub fn data_parts(&self) -> Result<FileParts> {
+        Ok(self.environment.blocks.parts(&self.pin)?)
+    }
+
+    /// Bytes of the data file, for who copies a part of it. Touches the disk.
+    pub fn read_data(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        Ok(self.environment.blocks.read_stored(offset, length)?)
+    }
+
+    /// What of the log has to be copied now: all that is synced. Asked when the data file has been copied.
+    pub fn log_parts(&self) -> Vec<SyncedFile> {
+        self.environment.wal().synced_files(self.log_position)
+    }
+
+    /// Bytes of a file of the log, for who copies a part of it. Touches the disk.
+    ///
+    /// # Errors
+    /// The file does not have them.
+    pub fn read_log(&self, file: &Path, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let failed = |source: io::Error| {
+            Error::Io(Cause::File { operation: "read", file: file.to_path_buf(), source })
+        };
+        let vfs = &self.environment.os.vfs;
+        let opened = vfs.open(file, OpenOptions::read_only()).map_err(failed)?;
+        let mut bytes = vec![0; length];
+        opened.read_exact_at(&mut bytes, offset).map_err(failed)?;
+        Ok(bytes)
     }
 
     /// The log's directory: all segment files in it belong to the copy.

@@ -1,6 +1,7 @@
 //! The handle: opening, closing, and everything that is not a transaction.
 
 use crate::backup::Backup;
+use crate::directory_lock::lock_directory;
 use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
@@ -26,7 +27,6 @@ use telemetry::Registry;
 use wal::{Wal, WalOptions};
 
 /// The file a running engine holds locked.
-pub(crate) const LOCK_FILE: &str = "fernd.lock";
 /// The file that names the format of the directory.
 pub(crate) const VERSION_FILE: &str = "FERNDB";
 pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
@@ -447,14 +447,6 @@ fn recover(
         environment.checkpoints.write()?;
     }
     Ok(recovered)
-}
-
-fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {
-    let path = dir.join(LOCK_FILE);
-    os.vfs.lock(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked(path.display().to_string()),
-        _ => io_error("lock", &path, error),
-    })
 }
 
 /// Refuses a directory of another format; says whether it has one.

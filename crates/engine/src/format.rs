@@ -8,7 +8,7 @@ use crate::records::{Operation, Operations, Record};
 use crate::{DictionaryId, DictionaryOptions, Timestamp};
 
 /// The file a running engine holds locked.
-pub const LOCK_FILE: &str = crate::engine::LOCK_FILE;
+pub const LOCK_FILE: &str = crate::directory_lock::LOCK_FILE;
 /// The file that names the format of the directory.
 pub const VERSION_FILE: &str = crate::engine::VERSION_FILE;
 /// What is in it.

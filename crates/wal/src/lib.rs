@@ -43,7 +43,7 @@ mod window;
 mod writer;
 
 pub use error::{Error, Result};
-pub use live::LiveReader;
+pub use live::{LiveReader, SyncedFile};
 pub use metrics::{Metrics, Stats};
 pub use reader::{Record, Replay, TornTail};
 pub use writer::{Priority, Wal};

@@ -10,14 +10,17 @@
 //!    [`Error::Missing`] where it was let go of meanwhile, else [`Error::Corruption`] with the file and
 //!    the byte.
 
+use crate::directory::Segment;
 use crate::error::{Error, Result};
 use crate::frame::{
     ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
 };
 use crate::reader::Record;
+use crate::segment::HEADER_BYTES;
 use crate::window::{READ_BYTES, Stretch, Window};
 use crate::writer::Wal;
 use crate::{Lsn, MAX_PAYLOAD_BYTES};
+use std::path::PathBuf;
 
 /// A place in a log in use, and what is read ahead there. It belongs to one opening of the log.
 #[derive(Default)]
@@ -29,6 +32,17 @@ pub struct LiveReader {
     epoch: Option<(u64, Lsn)>,
 }
 
+/// A file of the log, for who copies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncedFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What of it is synced; what is behind is not to be copied.
+    pub bytes: u64,
+    /// Bytes that the copy has to be long, with zeros behind what is copied.
+    pub length: u64,
+}
+
 impl Wal {
     /// Positions at which the files of the log begin, ascending; then the one at which the last file
     /// is full.
@@ -36,6 +50,23 @@ impl Wal {
         let writer = self.writer.lock();
         let firsts = writer.segments.iter().map(|segment| segment.header.first_lsn);
         firsts.chain(writer.segments.back().map(|last| last.header.end_lsn())).collect()
+    }
+
+    /// What a copy of the log needs from `from` on: all that is synced now, and nothing behind it.
+    pub fn synced_files(&self, from: Lsn) -> Vec<SyncedFile> {
+        let writer = self.writer.lock();
+        let synced = self.synced_lsn();
+        let needed = |segment: &&Segment| {
+            segment.header.end_lsn() > from && segment.header.first_lsn <= synced
+        };
+        let file = |segment: &Segment| {
+            let header = segment.header;
+            let body = synced.min(header.end_lsn()) - header.first_lsn;
+            let head = HEADER_BYTES as u64;
+            let (bytes, length) = (head + body, head + header.body_bytes);
+            SyncedFile { path: segment.path.clone(), bytes, length }
+        };
+        writer.segments.iter().filter(needed).map(file).collect()
     }
 
     /// Whether the log begins here and was never cut, so that a frame begins here.

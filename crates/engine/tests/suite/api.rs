@@ -721,6 +721,64 @@ fn backup_files_open_as_the_moment_they_were_taken() {
     copy.verify_all().unwrap();
 }
 
+/// Copies a file's bytes from `offset` on.
+fn write_copy(os: &Os, path: &std::path::Path, offset: u64, bytes: &[u8]) {
+    os.vfs.create_dir_all(path.parent().unwrap()).unwrap();
+    let file = os.vfs.open(path, os::OpenOptions::create()).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+#[test]
+fn backup_is_copied_in_parts_while_checkpoints_go_on() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let write = |round: u32| {
+        for i in 0..200_u32 {
+            put(&engine, ROOT, &i.to_be_bytes(), &round.to_be_bytes());
+        }
+        engine.checkpoint().unwrap();
+    };
+    write(0);
+    let backup = engine.backup().unwrap();
+    write(1);
+    write(2);
+    let parts = backup.data_parts().unwrap();
+    let target = SimOs::new(2);
+    let os = target.os();
+    let data = backup.data_file();
+    let mut round = 3;
+    for range in &parts.taken {
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(20_000) as usize;
+            write_copy(&os, &data, at, &backup.read_data(at, length).unwrap());
+            at += length as u64;
+            write(round);
+            round += 1;
+        }
+    }
+    assert!(round > 10, "many checkpoints were written meanwhile");
+    // What the file says by now is of a checkpoint whose parts were not copied.
+    assert_ne!(backup.read_data(0, parts.superblocks.len()).unwrap(), parts.superblocks);
+    write_copy(&os, &data, 0, &parts.superblocks);
+    os.vfs.open(&data, os::OpenOptions::create()).unwrap().set_len(parts.file_bytes).unwrap();
+    engine.sync().unwrap();
+    let copied = get(&engine, ROOT, &7_u32.to_be_bytes());
+    let log = backup.log_parts();
+    // What comes after the log was looked at is not in the copy, and does not harm it.
+    write(round);
+    for part in &log {
+        let bytes = backup.read_log(&part.path, 0, part.bytes as usize).unwrap();
+        write_copy(&os, &part.path, 0, &bytes);
+        os.vfs.open(&part.path, os::OpenOptions::create()).unwrap().set_len(part.length).unwrap();
+    }
+    drop(backup);
+    let copy = open(&os, tiny()).unwrap();
+    assert_eq!(get(&copy, ROOT, &7_u32.to_be_bytes()), copied);
+    copy.verify_all().unwrap();
+    put(&copy, ROOT, b"goes on", b"v");
+}
+
 #[test]
 fn threads_of_the_engine_work_on_a_real_disk() {
     let dir = tempfile::tempdir().unwrap();
