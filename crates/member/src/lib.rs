@@ -29,7 +29,7 @@ use crate::view::Published;
 use os::{JoinHandle, Os, Panicked};
 use parking_lot::Mutex;
 use quorum::{Change, MemberId, Position};
-use replica::{Frame, Journal, Links, Promises, Replica};
+use replica::{Frame, Journal, Links, NeedsCopy, Promises, Replica};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -76,6 +76,8 @@ enum Ask {
     ReadPoint(Answer<u64>),
     Campaign,
     SetPriority { electable: bool, rank: u32 },
+    BeginCopy(Answer<NeedsCopy>),
+    EndCopy,
 }
 
 struct Shared {
@@ -159,6 +161,16 @@ impl Member {
     /// Whether and how early this member campaigns.
     pub fn set_priority(&self, electable: bool, rank: u32) {
         self.tell(Ask::SetPriority { electable, rank });
+    }
+
+    /// A copy of the leader's data is about to be made: [`Replica::begin_copy`].
+    pub fn begin_copy(&self) -> Pending<NeedsCopy> {
+        self.ask(Ask::BeginCopy)
+    }
+
+    /// The copy is not made: this member goes on as it is.
+    pub fn end_copy(&self) {
+        self.tell(Ask::EndCopy);
     }
 
     /// Ends the thread, at the next moment in which it has nothing in hand. What was asked and is not

@@ -122,6 +122,10 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
                 // Where it cannot, it says so by not becoming what was asked.
                 Ask::Campaign => drop(self.replica.campaign_now()),
                 Ask::SetPriority { electable, rank } => self.replica.set_priority(electable, rank),
+                Ask::BeginCopy(answer) => answer.give(self.replica.begin_copy().ok_or_else(|| {
+                    Refusal::Refused("this member needs no copy any more".to_owned())
+                })),
+                Ask::EndCopy => self.replica.end_copy(),
             }
         }
         worked

@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use quorum::{Configuration, MemberId, Peer, Position, RoleNow};
-use replica::{Journal, Links, MemberReport, Promises, Replica};
+use replica::{Journal, Links, MemberReport, NeedsCopy, Promises, Replica};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct View {
     pub peers: Vec<Peer>,
     /// What the others said.
     pub reports: BTreeMap<MemberId, Heard>,
+    /// It lacks what its leader's log has no more: it needs a copy of the data.
+    pub needs_copy: Option<NeedsCopy>,
     /// To whom it hands over.
     pub handing_over_to: Option<MemberId>,
     /// Why it acknowledges nothing any more.
@@ -88,6 +90,7 @@ impl View {
             synced: status.synced,
             peers: status.peers,
             reports: replica.reports().iter().map(heard).collect(),
+            needs_copy: replica.needs_copy(),
             handing_over_to: status.handing_over_to,
             stopped: replica.stopped().map(str::to_owned),
         }
@@ -95,7 +98,12 @@ impl View {
 
     /// Whether those who watch are to be told of the step from another view to this one.
     pub(crate) fn differs_in_role(&self, before: &Self) -> bool {
-        let told = |view: &Self| (view.now, view.writable, view.stopped.is_some());
+        // Whether it has got anything yet, behind where every log begins.
+        let has_entries = |view: &Self| view.applied > 1;
+        let told = |view: &Self| {
+            let needs_copy = view.needs_copy.is_some();
+            (view.now, view.writable, view.stopped.is_some(), needs_copy, has_entries(view))
+        };
         told(self) != told(before)
             || self.document != before.document
             || self.configuration != before.configuration

@@ -58,6 +58,11 @@ impl MemoryLog {
         self.older = Some(older);
     }
 
+    /// The first entry that the log behind the window has, where that is known.
+    pub(crate) fn first_in_the_log(&self) -> Option<u64> {
+        self.older.as_deref().map(Older::first)
+    }
+
     /// Whether older entries are looked for now. Asks how far back they reach.
     pub(crate) fn look_back(&mut self, looks: bool) {
         let older = self.older.as_deref().filter(|_| looks);
@@ -210,7 +215,8 @@ impl Storage for MemoryLog {
     }
 
     fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<RaftSnapshot> {
-        let enough = self.base.index.max(request_index);
+        let before = self.first.map_or(self.base.index, |first| first.saturating_sub(1));
+        let enough = before.max(request_index);
         let offered = self.offered.as_ref();
         match offered.filter(|snapshot| snapshot.get_metadata().index >= enough) {
             Some(snapshot) => Ok(snapshot.clone()),

@@ -146,6 +146,10 @@ impl Node {
     /// gone since counts as gone where it is asked for.
     fn look_back(&mut self) {
         let leads = self.leads();
+        if leads && let Some(first) = self.raft.store().first_in_the_log() {
+            // What the log has let go of cannot be sent, though the window knows of it.
+            self.compact_to(first.saturating_sub(1));
+        }
         self.raft.mut_store().look_back(leads);
     }
 

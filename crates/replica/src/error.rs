@@ -41,12 +41,6 @@ pub enum Error {
         /// Who it says it is from.
         says: MemberId,
     },
-    /// This member cannot take its state from another one yet.
-    #[error("{from} sends a snapshot, which this member cannot take")]
-    NoSnapshots {
-        /// Who.
-        from: MemberId,
-    },
     /// Consensus refuses.
     #[error(transparent)]
     Quorum(#[from] quorum::Error),

@@ -32,5 +32,5 @@ pub use journal::{Journal, Opened};
 pub use links::Links;
 pub use observer::{Nobody, Observed, Observer};
 pub use policy::MAX_ENTRY_BYTES;
-pub use replica::{Event, Options, Replica};
+pub use replica::{Event, NeedsCopy, Options, Replica};
 pub use state_file::{Promises, StateFile};

@@ -6,6 +6,7 @@
 //! Nothing is ever taken out of the list but by a crash.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quorum::state::MemberState;
@@ -71,6 +72,8 @@ pub struct MemoryJournal {
     held: Held,
     /// The entries that stand, for consensus to ask for.
     older: Arc<Mutex<Vec<Entry>>>,
+    /// The first entry that can be sent to others.
+    first: Arc<AtomicU64>,
     /// So many open records are gathered, by entry.
     gathered: VecDeque<usize>,
     /// Syncs that were begun: number and lines.
@@ -94,6 +97,7 @@ impl MemoryJournal {
             safe: 0,
             held: Held::default(),
             older: Arc::default(),
+            first: Arc::new(AtomicU64::new(base.index + 1)),
             gathered: VecDeque::new(),
             syncing: VecDeque::new(),
             synced: 0,
@@ -142,6 +146,19 @@ impl MemoryJournal {
         self.held.open.len()
     }
 
+    /// Lets go of the first entries, as far as they are shown: they can be sent to nobody any more.
+    pub fn trim(&mut self, until: u64) {
+        self.first.fetch_max(until.min(self.shown_to + 1), Ordering::Relaxed);
+    }
+
+    /// What a copy of this journal's disk has: what is synced.
+    pub fn copy(&self) -> Self {
+        let (older, first) = (Arc::default(), self.first.load(Ordering::Relaxed));
+        let mut copy = Self { older, first: Arc::new(AtomicU64::new(first)), ..self.clone() };
+        copy.crash(|_| 0);
+        copy
+    }
+
     /// The oldest `most` syncs that were begun end.
     pub fn finish_syncs(&mut self, most: usize) {
         for _ in 0..most {
@@ -161,6 +178,13 @@ impl MemoryJournal {
         self.gathered.clear();
         self.shown.clear();
         self.shown_to = self.base.index;
+    }
+
+    fn held_payload(&self, at: Position) -> Option<Vec<u8>> {
+        let place = at.index.checked_sub(self.base.index + 1).map(|place| place as usize);
+        let found = place.and_then(|place| self.held.entries.get(place));
+        let found = found.filter(|(entry, _)| entry.position() == at);
+        found.map(|(_, payload)| payload.clone())
     }
 
     /// The entries that stand have changed from this index on.
@@ -313,14 +337,13 @@ impl Journal for MemoryJournal {
     }
 
     fn older(&self) -> Box<dyn Older> {
-        Box::new(OlderEntries { base: self.base, entries: Arc::clone(&self.older) })
+        let (entries, first) = (Arc::clone(&self.older), Arc::clone(&self.first));
+        Box::new(OlderEntries { base: self.base, entries, first })
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        let place = at.index.checked_sub(self.base.index + 1).map(|place| place as usize);
-        let found = place.and_then(|place| self.held.entries.get(place));
-        let found = found.filter(|(entry, _)| entry.position() == at);
-        Ok(found.map(|(_, payload)| payload.clone()))
+        let is_there = at.index >= self.first.load(Ordering::Relaxed);
+        Ok(self.held_payload(at).filter(|_| is_there))
     }
 
     fn begin_sync(&mut self, number: u64) -> Result<()> {
@@ -346,7 +369,7 @@ impl Journal for MemoryJournal {
             if entry.index != self.shown_to + 1 {
                 return Err(damaged("entries are applied out of order"));
             }
-            let payload = self.payload(entry.position())?;
+            let payload = self.held_payload(entry.position());
             let payload = payload.ok_or_else(|| damaged("what is decided is not there"))?;
             if matches!(entry.content, Content::Records(_)) {
                 self.shown.extend(decode(&payload).unwrap_or_default());
@@ -360,6 +383,7 @@ impl Journal for MemoryJournal {
 struct OlderEntries {
     base: Position,
     entries: Arc<Mutex<Vec<Entry>>>,
+    first: Arc<AtomicU64>,
 }
 
 impl OlderEntries {
@@ -374,7 +398,7 @@ impl OlderEntries {
 
 impl Older for OlderEntries {
     fn first(&self) -> u64 {
-        self.base.index + 1
+        self.first.load(Ordering::Relaxed)
     }
 
     fn position(&self, index: u64) -> Option<Position> {
@@ -386,7 +410,9 @@ impl Older for OlderEntries {
     }
 
     fn entries(&self, low: u64, high: u64, most: usize, _most_bytes: u64) -> Vec<Entry> {
-        let Some(place) = self.place(low) else { return Vec::new() };
+        let Some(place) = self.place(low).filter(|_| low >= self.first()) else {
+            return Vec::new();
+        };
         let most = most.min(high.saturating_sub(low) as usize);
         self.with(|entries| entries.iter().skip(place).take(most).cloned().collect())
     }

@@ -10,7 +10,12 @@
 //! | consensus: committed | the journal applies them |
 //! | consensus: another role | open records are void; a new leader waits for its first entry |
 //!
-//! Always true: between two calls consensus has nothing to say, and no payload waits for its entry.
+//! A leader whose log does not reach back to what a member needs tells it where its log begins (as a snapshot
+//! without content). Consensus of the member hears of that only where the member has that place: else it needs a
+//! copy of the data, which the layers above get ([`Replica::needs_copy`]).
+//!
+//! Always true: between two calls consensus has nothing to say, and no payload waits for its entry; consensus
+//! never replaces the log by a snapshot.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -62,6 +67,15 @@ pub enum Event {
     },
 }
 
+/// A member that lacks entries which its leader does not have any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedsCopy {
+    /// Who leads, and said so.
+    pub leader: MemberId,
+    /// The place behind which the leader's log begins.
+    pub log_begins: Position,
+}
+
 /// Payloads in one frame: what a frame holds, less room for the message.
 const MAX_PAYLOADS: u64 = (MAX_FRAME as u64) - (8 << 20);
 /// Entries that one step proposes at most, so that frames are looked at between.
@@ -89,6 +103,11 @@ pub struct Replica<J, L, P> {
     applied: Entry,
     reports: BTreeMap<MemberId, MemberReport>,
     events: Vec<Event>,
+    needs_copy: Option<NeedsCopy>,
+    /// A copy is being made: nothing is taken from a leader, and this member does not campaign.
+    copying: bool,
+    /// Whether and how early this member campaigns where it makes no copy.
+    priority: (bool, u32),
     stopped: Option<String>,
 }
 
@@ -102,7 +121,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Self> {
         let Options { settings, tick_ms, report_ms } = options;
-        let id = settings.id;
+        let (id, priority) = (settings.id, (settings.electable, settings.rank));
         if promises.state().member != id {
             return Err(Error::State("it is of another member".to_owned()));
         }
@@ -139,6 +158,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             applied: Entry { term, index: applied, content: Content::Fence },
             reports: BTreeMap::new(),
             events: Vec::new(),
+            needs_copy: None,
+            copying: false,
+            priority,
             stopped: None,
         })
     }
@@ -180,10 +202,21 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             }
             Frame::Consensus { message, payloads } => (message, payloads),
         };
-        if matches!(message.body, Body::Snapshot(_)) {
-            return Err(Error::NoSnapshots { from: link });
+        if let Body::Snapshot(snapshot) = &message.body
+            && !self.node.holds(snapshot.position)
+        {
+            let now = self.node.now();
+            // What an old leader says, or one that was not heard of yet, is said again where it counts.
+            if message.term == now.term && now.leader == Some(link) {
+                let log_begins = snapshot.position;
+                self.needs_copy = Some(NeedsCopy { leader: link, log_begins });
+            }
+            return Ok(());
         }
         Frame::check_payloads(&message, &payloads)?;
+        if self.copying && matches!(message.body, Body::Append { .. }) {
+            return Ok(());
+        }
         if let Body::Append { entries, .. } = &message.body {
             if !entries.is_empty() && !self.journal.has_room() {
                 return Ok(());
@@ -195,6 +228,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             }
             let places = entries.iter().map(Entry::position);
             self.arriving = places.zip(payloads).collect();
+        }
+        if let Body::Append { previous, .. } = &message.body
+            && self.node.holds(*previous)
+        {
+            // Its leader has what it needs after all.
+            self.needs_copy = None;
         }
         let received = self.node.receive(message);
         let worked = self.guarded(Self::work);
@@ -247,6 +286,29 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
 
     /// Whether and how early this member campaigns.
     pub fn set_priority(&mut self, electable: bool, rank: u32) {
+        self.priority = (electable, rank);
+        self.node.set_priority(electable && !self.copying, rank);
+    }
+
+    /// A copy of the leader's data and log is about to be made, which takes the place of this member's at its next
+    /// start. Until then it acknowledges nothing that the copy might lack: it takes no entries, and never leads. It
+    /// votes. Answers who leads; `None` where no copy is needed any more.
+    ///
+    /// Whatever is decided and this member had a part in is in the log of that leader now, and stays there, also
+    /// where it leads no more: so the copy may be made at any time from here on.
+    pub fn begin_copy(&mut self) -> Option<NeedsCopy> {
+        let now = self.node.now();
+        let needed = self.needs_copy.filter(|needed| now.leader == Some(needed.leader))?;
+        self.copying = true;
+        self.node.set_priority(false, self.priority.1);
+        Some(needed)
+    }
+
+    /// The copy is not made: this member goes on as it is.
+    pub fn end_copy(&mut self) {
+        self.copying = false;
+        self.needs_copy = None;
+        let (electable, rank) = self.priority;
         self.node.set_priority(electable, rank);
     }
 
@@ -259,6 +321,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// What happened since it was asked last.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Whether this member lacks what its leader's log has no more.
+    pub fn needs_copy(&self) -> Option<NeedsCopy> {
+        self.needs_copy
     }
 
     /// What the others last said of themselves.
@@ -319,6 +386,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         // The rest of a tick is not lost, the rest of a pause is.
         self.ticked_ms = Some(now_ms - elapsed % self.tick_ms);
         for _ in 0..ticks {
+            if self.leads {
+                self.node.offer_where_the_log_begins()?;
+            }
             self.node.tick();
             self.work()?;
         }
@@ -446,8 +516,15 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     fn send(&mut self, messages: Vec<Message>) -> Result<()> {
         for message in messages {
             let to = message.to;
+            let tells_where_the_log_begins = matches!(message.body, Body::Snapshot(_));
             match self.with_payloads(message)? {
-                Some(frame) => self.links.send(to, frame),
+                Some(frame) => {
+                    self.links.send(to, frame);
+                    if tells_where_the_log_begins {
+                        // It is told again with the next heartbeat, until the member has what it needs.
+                        self.node.snapshot_sent(to, false);
+                    }
+                }
                 // The log has been cut since, or reaches less far back than consensus thinks.
                 None => self.node.unreachable(to),
             }

@@ -193,11 +193,13 @@ fn frames_that_are_not_what_they_say_change_nothing() {
     assert!(matches!(refused, Err(Error::Records { .. })), "{refused:?}");
     let refused = one.receive(id(3), append(b"records", crc32c::crc32c(b"records")));
     assert!(matches!(refused, Err(Error::WrongLink { .. })), "{refused:?}");
-    let snapshot = Snapshot { position: BASE, configuration: voters(), data: Vec::new() };
+    let position = Position { term: 2, index: 9 };
+    let snapshot = Snapshot { position, configuration: voters(), data: Vec::new() };
     let body = Body::Snapshot(snapshot);
     let message = Message { from: id(2), to: id(1), term: 2, body };
-    let refused = one.receive(id(2), Frame::Consensus { message, payloads: Vec::new() });
-    assert!(matches!(refused, Err(Error::NoSnapshots { .. })), "{refused:?}");
+    // Where the log of somebody begins who does not lead here is not this one's business.
+    one.receive(id(2), Frame::Consensus { message, payloads: Vec::new() }).unwrap();
+    assert_eq!((one.needs_copy(), one.begin_copy()), (None, None));
     assert_eq!(one.status(), before);
     assert!(one.stopped().is_none(), "another member's fault is not this one's");
 }

@@ -186,6 +186,28 @@ impl Node {
         Ok(())
     }
 
+    /// What members get that need entries which are gone is the place behind which this leader's log begins, and
+    /// nothing else: who does not have it, and gets such a snapshot, needs a copy of the data, which comes on
+    /// another way. See [`Node::holds`].
+    pub fn offer_where_the_log_begins(&mut self) -> Result<()> {
+        let log = &self.raft.raft.raft_log;
+        let index = log.first_index().saturating_sub(1).min(self.applied());
+        let Ok(term) = log.term(index) else { return Ok(()) };
+        let position = Position { term, index };
+        if index == 0 {
+            return self.offer_snapshot(None);
+        }
+        let configuration = self.configuration();
+        self.offer_snapshot(Some(&Snapshot { position, configuration, data: Vec::new() }))
+    }
+
+    /// Whether this member's log has that entry, or everything that is decided up to it: a snapshot of that place
+    /// changes nothing here, but that the leader learns of it.
+    pub fn holds(&self, at: Position) -> bool {
+        let log = &self.raft.raft.raft_log;
+        log.committed > at.index || log.match_term(at.index, at.term)
+    }
+
     /// Whether this member may campaign, and how early compared with the others.
     pub fn set_priority(&mut self, electable: bool, rank: u32) {
         let same = (self.settings.electable, self.settings.rank) == (electable, rank);

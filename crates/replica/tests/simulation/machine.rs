@@ -51,6 +51,14 @@ pub(crate) trait Machine: Sized {
     fn operations(&self, journal: &Self::Journal) -> BTreeSet<u64>;
     /// The last timestamp that is shown, and what is, in short.
     fn shown(&mut self, journal: &mut Self::Journal) -> Result<(u64, u64), String>;
+    /// The log lets go of entries that are decided.
+    fn trim(&mut self, _journal: &mut Self::Journal, _random: &mut Gen) {}
+    /// What a copy of a machine's disk holds; `None` where that cannot be had.
+    fn copy(_journal: &Self::Journal) -> Option<Self::Journal> {
+        None
+    }
+    /// The copy takes the place of what this machine had.
+    fn replace(&mut self, _copy: Self::Journal, _promises: Self::Promises) {}
     /// Whether all that it holds is shown and of an entry.
     fn is_settled(&self, journal: &Self::Journal) -> bool;
 }
@@ -72,9 +80,11 @@ impl Machine for MemoryMachine {
             Planted::AcknowledgedBeforeSync => Fault::LiesAboutSyncs,
             Planted::CutsNotWritten => Fault::ForgetsCuts,
             Planted::CommitForgotten => Fault::ForgetsCommits,
-            Planted::Nothing | Planted::AnsweredBeforeCommitted | Planted::NotLookedBack => {
-                Fault::None
-            }
+            Planted::Nothing
+            | Planted::AnsweredBeforeCommitted
+            | Planted::NotLookedBack
+            | Planted::TakenWhileCopying
+            | Planted::CopiedFromAnybody => Fault::None,
         };
         journal.slow = true;
         Self(Some((journal, MemoryPromises::new(MemberState::new(MemberId(id))))))
@@ -134,6 +144,19 @@ impl Machine for MemoryMachine {
             digest = digest.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(operation(record) + 1);
         }
         Ok((last, digest))
+    }
+
+    fn trim(&mut self, journal: &mut MemoryJournal, random: &mut Gen) {
+        let shown = journal.entries().count() as u64;
+        journal.trim(BASE.index + 1 + random.below(shown + 1));
+    }
+
+    fn copy(journal: &MemoryJournal) -> Option<MemoryJournal> {
+        Some(journal.copy())
+    }
+
+    fn replace(&mut self, copy: MemoryJournal, promises: MemoryPromises) {
+        self.0 = Some((copy, promises));
     }
 
     fn is_settled(&self, journal: &MemoryJournal) -> bool {

@@ -42,6 +42,16 @@ struct Member<M: Machine> {
     waiting: Vec<(u64, u64, M::Ticket)>,
     /// The last timestamp that it has shown since its start.
     shown: u64,
+    copying: Option<Copying<M>>,
+}
+
+/// A member makes a copy of another one's disk.
+struct Copying<M: Machine> {
+    from: MemberId,
+    /// When it looks at the other one's disk, and when it starts with what it got.
+    looks_at: u64,
+    starts_at: u64,
+    copy: Option<M::Journal>,
 }
 
 pub(crate) struct World<M: Machine> {
@@ -69,6 +79,8 @@ pub(crate) struct World<M: Machine> {
     pub(crate) voided: u64,
     /// How often such a member got them all.
     pub(crate) came_back: u64,
+    /// How often a member started with a copy.
+    pub(crate) copied: u64,
 }
 
 const TICK_MS: u64 = 10;
@@ -89,6 +101,7 @@ impl<M: Machine> World<M> {
             paused_until: 0,
             waiting: Vec::new(),
             shown: 0,
+            copying: None,
         };
         Self {
             members: (1..=voters + 1).map(member).collect(),
@@ -108,6 +121,7 @@ impl<M: Machine> World<M> {
             late: BTreeMap::new(),
             voided: 0,
             came_back: 0,
+            copied: 0,
             random,
         }
     }
@@ -161,8 +175,55 @@ impl<M: Machine> World<M> {
             }
             done.map_err(|error| format!("{}: {error}", self.members[at].id))?;
             self.look(at)?;
+            self.go_on_copying(at);
         }
         Ok(())
+    }
+
+    /// A member that needs a copy makes one, which takes its time.
+    fn go_on_copying(&mut self, at: usize) {
+        let now = self.now_ms;
+        let member = &mut self.members[at];
+        let Some(replica) = &mut member.running else { return };
+        let Some(mut copying) = member.copying.take() else {
+            let begun = match self.planted {
+                Planted::TakenWhileCopying => replica.needs_copy(),
+                _ => replica.needs_copy().and_then(|_| replica.begin_copy()),
+            };
+            let Some(needed) = begun else { return };
+            let from = match self.planted {
+                Planted::CopiedFromAnybody => {
+                    MemberId(self.random.below(self.members.len() as u64) + 1)
+                }
+                _ => needed.leader,
+            };
+            let looks_at = now + self.random.below(900);
+            let starts_at = looks_at + self.random.below(900);
+            self.members[at].copying = Some(Copying { from, looks_at, starts_at, copy: None });
+            return;
+        };
+        if copying.copy.is_none() && now >= copying.looks_at {
+            let from = &mut self.members[place(copying.from)].running;
+            copying.copy = from.as_mut().and_then(|from| M::copy(from.journal()));
+            if copying.copy.is_none() {
+                // Its source is gone.
+                if let Some(replica) = &mut self.members[at].running {
+                    replica.end_copy();
+                }
+                return;
+            }
+        }
+        let member = &mut self.members[at];
+        if copying.copy.is_none() || now < copying.starts_at {
+            member.copying = Some(copying);
+            return;
+        }
+        if let (Some(replica), Some(copy)) = (member.running.take(), copying.copy) {
+            let (_, _, promises) = replica.into_parts();
+            member.machine.replace(copy, promises);
+            member.waiting.clear();
+            self.copied += 1;
+        }
     }
 
     /// Whether the power of a member has gone; then it is down.
@@ -347,6 +408,13 @@ impl<M: Machine> World<M> {
                 self.crash(at);
                 self.members[at].down_until = self.now_ms + 500 + self.random.below(2000);
             }
+            92..=95 => {
+                let Self { members, random, .. } = self;
+                let Member { running, machine, .. } = &mut members[at];
+                if let Some(replica) = running {
+                    machine.trim(replica.journal(), random);
+                }
+            }
             11..=90 => self.write(),
             _ => {}
         }
@@ -398,6 +466,7 @@ impl<M: Machine> World<M> {
         member.machine.crash(journal, promises, &mut self.random);
         member.down_until = self.now_ms + self.random.below(500);
         member.waiting.clear();
+        member.copying = None;
         let id = member.id;
         self.on_the_way.retain(|_, (_, to, _)| *to != id);
         for other in 0..self.members.len() {
