@@ -40,12 +40,13 @@ const REFUSED: &[(&str, &str)] = &[
         "205 ClusterTimeFailsRateLimiter",
     ),
     (
-        "replica sets: arbiters, delayed members, members without indexes; a set of one that grows; members added once \
-         the log does not reach back to the beginning",
+        "replica sets: arbiters, delayed members, members without indexes; in a set of several other settings than \
+         MongoDB's defaults of `heartbeatIntervalMillis`, `heartbeatTimeoutSecs`, `catchUpTimeoutMillis`, \
+         `catchUpTakeoverDelayMillis`, `chainingAllowed`",
         "93 InvalidReplicaSetConfig",
     ),
     (
-        "`replSetInitiate` of several members, of which one has data, this one included",
+        "`replSetInitiate` of several members, of which another one than this has data",
         "110 CannotInitializeNodeWithData",
     ),
     ("`replSetReconfig` with `force` in a set of several members", "238 NotImplemented"),

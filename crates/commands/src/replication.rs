@@ -2,6 +2,7 @@
 //! and does stands in [`serverstate::replication`].
 
 pub(crate) mod cluster_parameters;
+pub(crate) mod copy;
 pub(crate) mod default_concern;
 pub(crate) mod initiate;
 pub(crate) mod oplog_size;

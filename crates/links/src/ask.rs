@@ -4,7 +4,7 @@
 
 use crate::address::HostAndPort;
 use crate::dial::{DialError, DialLimits, Waiting, connect, converse};
-use crate::hello::body_of;
+use crate::hello::{MAX_ANSWER, body_of};
 use crate::signal::Signal;
 use bson::{RawDocument, RawDocumentBuf};
 use os::Os;
@@ -23,6 +23,21 @@ pub fn ask(
     limit: Duration,
     ended: &dyn Fn() -> bool,
 ) -> Result<RawDocumentBuf, String> {
+    ask_for_much(os, to, command, limit, MAX_ANSWER, ended)
+}
+
+/// As [`ask`], for an answer that may be long, up to so many bytes.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_for_much(
+    os: &Os,
+    to: &HostAndPort,
+    command: &RawDocument,
+    limit: Duration,
+    most_bytes: usize,
+    ended: &dyn Fn() -> bool,
+) -> Result<RawDocumentBuf, String> {
     let signal = Signal::new().map_err(|error| error.to_string())?;
     let waiting = Waiting { signal: &signal, clock: &*os.clock, ended };
     let said = |error| match error {
@@ -34,6 +49,6 @@ pub fn ask(
     let socket = connect(to, limits, waiting).map_err(said)?;
     let mut message = Vec::new();
     wire::encode_msg(&mut message, 1, 0, MsgFlags::NONE, command);
-    let answer = converse(&socket, &message, limit, waiting).map_err(said)?;
+    let answer = converse(&socket, &message, limit, most_bytes, waiting).map_err(said)?;
     body_of(&answer).map(RawDocument::to_owned)
 }

@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::HostAndPort;
-use crate::hello::{LinkHello, answer_length, read_answer};
+use crate::hello::{LinkHello, MAX_ANSWER, answer_length, read_answer};
 use crate::signal::{Signal, Wake};
 
 /// Nothing of what was sent is acknowledged for so long: the other side, or the way to it, is gone.
@@ -149,15 +149,16 @@ pub(crate) fn exchange(
     limit: Duration,
     waiting: Waiting<'_>,
 ) -> Result<LinkHello, DialError> {
-    let answer = converse(socket, &hello.message(), limit, waiting)?;
+    let answer = converse(socket, &hello.message(), limit, MAX_ANSWER, waiting)?;
     read_answer(&answer).map_err(DialError::Failed)
 }
 
-/// Sends a message and reads the one that answers it.
+/// Sends a message and reads the one that answers it, which has at most so many bytes.
 pub(crate) fn converse(
     mut socket: &TcpStream,
     message: &[u8],
     limit: Duration,
+    most_bytes: usize,
     waiting: Waiting<'_>,
 ) -> Result<Vec<u8>, DialError> {
     const LATE: &str = "it does not answer";
@@ -171,9 +172,9 @@ pub(crate) fn converse(
         }
     }
     let mut answer: Vec<u8> = Vec::new();
-    let mut piece = [0; 2048];
+    let mut piece = [0; 16 << 10];
     loop {
-        let length = answer_length(&answer).map_err(DialError::Failed)?;
+        let length = answer_length(&answer, most_bytes).map_err(DialError::Failed)?;
         if let Some(length) = length
             && answer.len() >= length
         {

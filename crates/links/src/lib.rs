@@ -38,7 +38,7 @@ pub mod stand_in;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};
-pub use ask::ask;
+pub use ask::{ask, ask_for_much};
 pub use hello::{HelloError, LinkHello, VERSION, read_answer};
 pub use identity::{Admission, Identity, Mismatch};
 pub use inbox::{Arrival, Inbox, Received};

@@ -17,7 +17,9 @@
 
 mod admission;
 mod catalog_observer;
+pub mod copy;
 mod error;
+pub mod hosts;
 mod membership;
 mod set_document;
 mod set_file;
@@ -26,5 +28,6 @@ pub use error::{Error, Result};
 pub use links::HostAndPort;
 pub use member::{Refusal, View};
 pub use membership::{BASE, Founding, Membership, Parts, Roles, Stored};
-pub use quorum::MemberId;
+pub use quorum::{MemberId, Position};
+pub use replica::NeedsCopy;
 pub use set_document::SetDocument;

@@ -16,14 +16,15 @@ use links::{Links, Tuning};
 use member::{Member, Pending, Refusal, View, Watcher, successor};
 use os::Os;
 use parking_lot::Mutex;
-use quorum::{Change, Configuration, MemberId, Position, Standing};
+use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
 use replica::{EngineJournal, Options, Promises, Replica, StateFile, SyncMode};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// Where the log of every set begins.
+/// Where the log of every set begins that was founded with an empty directory, and where all who join begin: those of
+/// other sets lack the founder's data by that, and get a copy.
 pub const BASE: Position = Position { term: 1, index: 1 };
 
 /// How long the links may take to end.
@@ -32,6 +33,8 @@ const LINKS_END: Duration = Duration::from_secs(2);
 const HANDING_OVER: Duration = Duration::from_secs(5);
 /// How long a founder waits until its thread has proposed the configuration.
 const CONFIGURING: Duration = Duration::from_secs(5);
+/// How long this member's thread may take to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -190,6 +193,27 @@ impl Membership {
         Ok(membership)
     }
 
+    /// Makes a directory with data the beginning of a set of several: at its next start the engine holds commits
+    /// back, and the log begins behind the data ([`Membership::start`]). On disk when it returns. `term` is one in
+    /// which nobody leads any more.
+    ///
+    /// # Errors
+    /// As [`Membership::begin`], but for the data.
+    pub fn prepare(os: &Os, directory: &Path, document: &SetDocument, term: u64) -> Result<()> {
+        let mut state = open_state(os, directory)?;
+        let own = state.state().member;
+        if document.id_of(own).is_none() {
+            return Err(Error::Document(format!("it does not name this directory, {own}")));
+        }
+        if set_file::read(&*os.vfs, directory)?.is_some() {
+            return Err(Error::Directory("this directory is in a set already".to_owned()));
+        }
+        state.set_name(document.name(), own.0)?;
+        let term = term.max(state.state().term);
+        state.keep(HardState { term, vote: None }, 0)?;
+        set_file::write(&*os.vfs, directory, document)
+    }
+
     /// Goes on as the member that the directory is.
     ///
     /// # Errors
@@ -199,7 +223,23 @@ impl Membership {
         let Some(document) = set_file::read(&*parts.os.vfs, &parts.directory)? else {
             return Err(Error::Directory("this directory is in no set".to_owned()));
         };
-        Self::run(parts, state, document)
+        let own = state.state().member;
+        let begins = parts.engine.entries().last.index == 0;
+        if begins {
+            if state.state().lineage != own.0 {
+                let text = "the log of this directory has nothing of its set: empty it, and it is filled again";
+                return Err(Error::Directory(text.to_owned()));
+            }
+            // Behind where others begin, so that nobody takes it that he has this data.
+            let base = Position { term: state.state().term.max(1), index: BASE.index + 1 };
+            let configuration = Configuration::of_voters([own]);
+            EngineJournal::<CatalogObserver>::begin(&parts.engine, base, &configuration)?;
+        }
+        let membership = Self::run(parts, state, document)?;
+        if begins && let Some(member) = membership.inner.member() {
+            member.campaign();
+        }
+        Ok(membership)
     }
 
     fn run(parts: Parts, state: StateFile, document: SetDocument) -> Result<Arc<Self>> {
@@ -273,11 +313,6 @@ impl Membership {
         self.view().last.index > BASE.index
     }
 
-    /// Whether this member can give others everything that was written since the set began.
-    pub fn reaches_back(&self) -> bool {
-        self.inner.engine.entries().first_readable <= BASE.index + 1
-    }
-
     /// A member that has got nothing of its set yet is told of another document by the one that founds it: what
     /// was begun is begun again.
     pub fn join_again(&self, document: &SetDocument) -> Result<()> {
@@ -329,6 +364,20 @@ impl Membership {
     /// Asks what is decided now: see [`Member::read_point`]. `None` before the member runs.
     pub fn read_point(&self) -> Option<Pending<u64>> {
         self.inner.member().map(Member::read_point)
+    }
+
+    /// This member lacks what its leader's log has no more, and a copy of the leader's data is about to be made.
+    /// From now on it acknowledges nothing, until [`Membership::end_copy`] or the next start. Answers whose data.
+    pub fn begin_copy(&self) -> Option<MemberId> {
+        let begun = self.inner.member()?.begin_copy().wait(ANSWERS)?;
+        begun.ok().map(|needed| needed.leader)
+    }
+
+    /// The copy is not made: this member goes on as it is.
+    pub fn end_copy(&self) {
+        if let Some(member) = self.inner.member() {
+            member.end_copy();
+        }
     }
 
     /// Hands over to the member that is ready first; `None` where none is.

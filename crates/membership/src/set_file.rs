@@ -25,8 +25,16 @@ const HEAD: usize = 16;
 /// Longer than any document of fifty members with their tags.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// Its name in a data directory.
+pub(crate) const NAME: &str = "set.state";
+
 pub(crate) fn path_in(directory: &Path) -> PathBuf {
-    directory.join("set.state")
+    directory.join(NAME)
+}
+
+/// What the file of a document has.
+pub(crate) fn encode_document(document: &SetDocument) -> Result<Vec<u8>> {
+    Ok(encode(&document.encode()?))
 }
 
 fn encode(document: &[u8]) -> Vec<u8> {
@@ -92,7 +100,7 @@ fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
 /// Writes the file in place of the one that is there; on disk when this returns.
 pub(crate) fn write(vfs: &dyn Vfs, directory: &Path, document: &SetDocument) -> Result<()> {
     let path = path_in(directory);
-    let bytes = encode(&document.encode()?);
+    let bytes = encode_document(document)?;
     replace(vfs, &path, &bytes).map_err(|source| Error::File { path, source })
 }
 

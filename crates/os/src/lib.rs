@@ -30,7 +30,9 @@ pub use machine::{
     Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
     stolen, usage,
 };
-pub use process::{Daemon, Signal, daemonize, keep_new_files_private, on_signals};
+pub use process::{
+    Daemon, Signal, daemonize, has_started_again, keep_new_files_private, on_signals, start_again,
+};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};

@@ -11,6 +11,29 @@ pub fn keep_new_files_private() {
     let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
+/// Says in the environment of a program that it has started itself again.
+const STARTED_AGAIN: &str = "FERND_STARTED_AGAIN";
+
+/// Starts the program of this process again, as the same process with the same arguments. Returns only where that
+/// fails, and says why. Nothing may be left to do: no thread goes on, nothing is dropped.
+pub fn start_again() -> io::Error {
+    use std::os::unix::process::CommandExt;
+    let own = std::env::current_exe().ok().filter(|path| path.exists());
+    // Where its file was replaced or removed meanwhile, the program is there still.
+    let program = own.unwrap_or_else(|| "/proc/self/exe".into());
+    let mut words = std::env::args_os();
+    let mut command = std::process::Command::new(program);
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words).env(STARTED_AGAIN, "1").exec()
+}
+
+/// Whether [`start_again`] has started this process.
+pub fn has_started_again() -> bool {
+    std::env::var_os(STARTED_AGAIN).is_some()
+}
+
 /// A signal the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

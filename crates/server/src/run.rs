@@ -45,7 +45,15 @@ const VERSION_AND_COMMIT: &str =
 
 /// Runs the server as `argv` asks, until it is told to stop. The result is the exit code.
 pub fn main(argv: &[String]) -> std::process::ExitCode {
-    match start_and_serve(argv) {
+    let ended = start_and_serve(argv).and_then(|end| match end {
+        End::Done => Ok(()),
+        // It returns only where it fails.
+        End::StartsAgain => {
+            let error = os::start_again();
+            Err(StartError::new(ExitCode::Abrupt, format!("cannot start again: {error}")))
+        }
+    });
+    match ended {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             // Where standard error is closed there is nobody to tell.
@@ -55,19 +63,29 @@ pub fn main(argv: &[String]) -> std::process::ExitCode {
     }
 }
 
-fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
+/// How a run of the server ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The process ends.
+    Done,
+    /// The same process starts again.
+    StartsAgain,
+}
+
+fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     os::keep_new_files_private();
     let os = Os::real();
     let settings = match parse(&os, argv, VERSION_AND_COMMIT)? {
         CommandLine::Start(settings) => *settings,
         CommandLine::Print(text) => {
             say(&text);
-            return Ok(());
+            return Ok(End::Done);
         }
     };
+    let starts_again = os::has_started_again();
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
-    let daemon = if settings.fork { Some(daemonize()?) } else { None };
+    let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
     let (sender, events) = sync_channel(16);
     watch_signals(&os, &sender)?;
@@ -84,6 +102,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
     Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
     advisor::at_start(&os, &settings, cache_size, memory);
+    wiring::take_received(&os, &settings)?;
     let is_of_several = wiring::is_of_several(&os, &settings)?;
     let engine = wiring::open_engine(&os, &settings, cache_size, is_of_several)?;
     let history = status::open_history(&os, &settings);
@@ -139,11 +158,12 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     tracing::info!(target: "NETWORK", id = 23016, port, ssl = "off", "Waiting for connections");
     match daemon {
         Some(daemon) => daemon.ready().map_err(|error| StartError::new(ExitCode::Abrupt, error))?,
+        None if starts_again => {}
         None => greet(&settings, port, status.as_ref().map(|_| status_port)),
     }
 
-    let grace = wait_for_the_end(&events, &log, &service);
-    tracing::info!(target: "CONTROL", id = 23138, "Shutting down");
+    let (grace, end) = wait_for_the_end(&events, &log, &service);
+    tracing::info!(target: "CONTROL", id = 23138, startsAgain = end == End::StartsAgain, "Shutting down");
     drop(status);
     // Another member leads before the clients of this one are sent away.
     service.leave_set();
@@ -158,7 +178,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         let _gone = os.vfs.remove_file(path);
     }
     tracing::info!(target: "CONTROL", id = 23138, exitCode = 0, "Shutdown complete");
-    Ok(())
+    Ok(end)
 }
 
 fn say(text: &str) {
@@ -299,17 +319,22 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
 }
 
 /// Runs the periodic work until a shutdown is requested; says how long running requests may go on.
-fn wait_for_the_end(events: &Receiver<Event>, log: &Log, service: &commands::Service) -> Duration {
+fn wait_for_the_end(
+    events: &Receiver<Event>,
+    log: &Log,
+    service: &commands::Service,
+) -> (Duration, End) {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
-            Ok(Event::ShutDown(grace)) => return grace,
+            Ok(Event::ShutDown(grace)) => return (grace, End::Done),
+            Ok(Event::StartAgain) => return (Duration::ZERO, End::StartsAgain),
             Ok(Event::RotateLog) => {
                 if let Err(error) = log.rotate() {
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }
             }
             Err(RecvTimeoutError::Timeout) => service.housekeep(),
-            Err(RecvTimeoutError::Disconnected) => return Duration::ZERO,
+            Err(RecvTimeoutError::Disconnected) => return (Duration::ZERO, End::Done),
         }
     }
 }

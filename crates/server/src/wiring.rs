@@ -26,6 +26,8 @@ use telemetry::Registry;
 pub(crate) enum Event {
     /// End cleanly, giving running requests this long.
     ShutDown(Duration),
+    /// End cleanly, then start again with the same options.
+    StartAgain,
     /// Start a new log file.
     RotateLog,
 }
@@ -133,6 +135,10 @@ impl Host for Program {
     fn shut_down(&self, timeout: Duration) {
         // A full queue holds a shutdown already.
         let _already_asked = self.events.try_send(Event::ShutDown(timeout));
+    }
+
+    fn start_again(&self) -> Result<(), String> {
+        self.events.try_send(Event::StartAgain).map_err(|error| error.to_string())
     }
 
     fn history(&self) -> Option<Arc<History>> {
@@ -345,12 +351,24 @@ pub(crate) fn open_engine(
 ) -> Result<Engine, StartError> {
     let history = settings.replica_set.is_some().then(|| history_options(os, settings));
     let showing = if is_of_several { Showing::Committed } else { Showing::Complete };
-    let options = Options {
-        history,
-        showing,
+    let options = Options { history, showing, cache_size, ..engine_options(settings) };
+    Engine::open(os.clone(), Arc::new(Registry::new()), options)
+        .map_err(|error| engine_error(settings, &error))
+}
+
+/// A copy of another member's data that came as a whole takes the place of what the data directory has.
+pub(crate) fn take_received(os: &Os, settings: &Settings) -> Result<(), StartError> {
+    let taken = engine::take_received(os, &engine_options(settings));
+    if taken.map_err(|error| engine_error(settings, &error))? {
+        tracing::info!(target: "REPL", id = 9_016_762, "Started with a copy of another member's data");
+    }
+    Ok(())
+}
+
+fn engine_options(settings: &Settings) -> Options {
+    Options {
         log_dir: settings.log_dir.clone(),
         tmp_dir: settings.tmp_dir.clone(),
-        cache_size,
         checkpoint_period: settings.checkpoint_period.unwrap_or_default(),
         log_flush_period: settings.log_flush_period,
         lock_timeout: settings.lock_timeout,
@@ -360,9 +378,7 @@ pub(crate) fn open_engine(
         directio: settings.direct_io,
         locktree_max_memory: settings.locktree_max_memory,
         ..Options::new(&settings.dbpath)
-    };
-    Engine::open(os.clone(), Arc::new(Registry::new()), options)
-        .map_err(|error| engine_error(settings, &error))
+    }
 }
 
 /// The engine's refusal as the operator reads it.

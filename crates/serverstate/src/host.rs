@@ -99,6 +99,12 @@ pub trait Host: Send + Sync {
     /// Begins the clean end of the program; returns at once.
     fn shut_down(&self, timeout: Duration);
 
+    /// Begins the clean end of the program, and its start with the same options, as the same process. What stands
+    /// in the data directory by then counts. A host that cannot says so.
+    fn start_again(&self) -> Result<(), String> {
+        Err("this program cannot start itself again".to_owned())
+    }
+
     /// The sockets' figures.
     fn network(&self) -> Network;
 

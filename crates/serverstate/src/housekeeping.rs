@@ -21,6 +21,8 @@ impl ServerState {
         self.count_memory();
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
+        self.copies.forget_idle(now);
+        self.look_for_emptied_members();
         if self.replication.keeps_time() {
             self.replication.clock.housekeep();
         }

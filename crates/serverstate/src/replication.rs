@@ -61,11 +61,14 @@ pub enum Role {
     Uninitiated,
     /// It takes writes.
     Primary,
-    /// It stepped down and waits for its next election.
+    /// It stepped down and waits for its next election, or follows the primary.
     Secondary,
+    /// It lacks what its primary's log has no more: it shows nothing until it has a copy of the data.
+    Recovering,
 }
 
-const ROLES: [Role; 4] = [Role::Standalone, Role::Uninitiated, Role::Primary, Role::Secondary];
+const ROLES: [Role; 5] =
+    [Role::Standalone, Role::Uninitiated, Role::Primary, Role::Secondary, Role::Recovering];
 
 /// The member that this server is.
 pub struct Replication {

@@ -8,6 +8,7 @@
 //!    and commands that write are told to stop.
 
 use crate::feature_version;
+use crate::replication::config_namespace;
 use crate::state::ServerState;
 use errors::{Code, Error, Result};
 use limits::Interrupt;
@@ -57,6 +58,7 @@ impl Roles for ServerRoles {
                 tracing::error!(target: "REPL", %error, "No thread to follow the member's role");
             }
         }
+        state.copy_where_needed(view);
         if followed.changed {
             let leader = view.now.leader.and_then(|leader| document.host_of(leader));
             tracing::info!(target: "REPL", id = 21358, term = view.now.term, role = ?view.now.role,
@@ -101,6 +103,29 @@ impl ServerState {
         })?;
         let membership = Membership::begin(self.member_parts(), set, founding);
         self.join(membership.map_err(|error| refused(&error))?)
+    }
+
+    /// Begins a set of several with this server, which has data: it starts again as the set's first member, and the
+    /// others get copies. Whoever is connected by then connects again.
+    pub fn found_with_data(self: &Arc<Self>, set: &SetDocument) -> Result<()> {
+        let _one_at_a_time = self.beginning.lock();
+        if self.replication.is_of_several() {
+            let text = "this server is in a replica set already";
+            return Err(Error::new(Code::ALREADY_INITIALIZED, text));
+        }
+        let directory = self.catalog.engine().options().dir.clone();
+        let term = self.replication.term.load(Ordering::Acquire).max(1).cast_unsigned();
+        Membership::prepare(&self.os, &directory, set, term).map_err(|error| refused(&error))?;
+        // The configuration of a set of one counts no more; where there is none, there is nothing to do.
+        let _stale = self.catalog.drop_collection(&config_namespace()?, &|| Ok(()));
+        tracing::info!(target: "REPL", id = 9_016_767, set = set.name(),
+            "This server has data, and begins a replica set with others: it starts again");
+        self.host.start_again().map_err(|why| {
+            let text = format!(
+                "this server belongs to the set from its next start on: start it again ({why})"
+            );
+            Error::new(Code::INTERNAL_ERROR, text)
+        })
     }
 
     fn join(&self, membership: Arc<Membership>) -> Result<()> {

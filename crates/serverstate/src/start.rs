@@ -2,6 +2,7 @@
 
 use crate::auto_compact::AutoCompact;
 use crate::cluster_parameters::ClusterParameters;
+use crate::copies::Copies;
 use crate::fail_point::FailPoints;
 use crate::host::{Host, LogEvent, Severity};
 use crate::housekeeping::FORGETTING_SECONDS;
@@ -114,6 +115,8 @@ impl ServerState {
             feature_version: Mutex::new(FEATURE_VERSION),
             refuse_open_bind: AtomicBool::new(false),
             links: LinkAcceptance::default(),
+            copies: Copies::default(),
+            looks_for_emptied: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
             keeps_history: AtomicBool::new(true),

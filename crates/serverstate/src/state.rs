@@ -6,6 +6,7 @@
 use crate::auto_compact::AutoCompact;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connection;
+use crate::copies::Copies;
 use crate::fail_point::FailPoints;
 use crate::feature_version;
 use crate::host::Host;
@@ -100,6 +101,10 @@ pub struct ServerState {
     pub(crate) follows: AtomicBool,
     /// Who lets links of other members in.
     pub links: LinkAcceptance,
+    /// Copies of its data, and of another member's.
+    pub copies: Copies,
+    /// Somebody looks for members whose disk was emptied.
+    pub(crate) looks_for_emptied: AtomicBool,
     /// What runs now.
     pub operations: Operations,
     /// Logical sessions, by their use.

@@ -165,7 +165,7 @@ fn no_links(role: Role) -> Error {
         Role::Uninitiated => {
             (Code::NOT_YET_INITIALIZED, "it is in no replica set yet: it waits for replSetInitiate")
         }
-        Role::Primary | Role::Secondary => {
+        Role::Primary | Role::Secondary | Role::Recovering => {
             (Code::INVALID_REPLICA_SET_CONFIG, "its replica set has no other members")
         }
     };

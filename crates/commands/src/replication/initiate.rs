@@ -163,12 +163,8 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if is_of_several {
         return several::reconfigure(context, &before, &config);
     }
-    if config.members.len() != 1 {
-        return Err(Error::new(
-            Code::INVALID_REPLICA_SET_CONFIG,
-            "a set of one cannot grow yet: a set of several members begins with replSetInitiate and empty data \
-             directories",
-        ));
+    if config.members.len() > 1 {
+        return several::found(context, &config);
     }
     check_port(context, &config)?;
     service.replication.reconfigure(config, &service.catalog)?;

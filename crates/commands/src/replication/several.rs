@@ -14,21 +14,16 @@
 use super::initiate::{maps_to_nobody, member};
 use crate::command::Command;
 use crate::context::Context;
-use bson::spec::BinarySubtype;
-use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
+use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
-use links::HostAndPort;
+use membership::hosts::{self, ANSWERS, HostAnswer, VERSION};
 use membership::{Founding, MemberId, Membership, Refusal, SetDocument, Stored};
 use serverstate::ServerState;
 use serverstate::replication::config::{Config, member::Member};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a server says and understands of these commands; another version is refused.
-const VERSION: i32 = 1;
-/// How long one server may take to answer.
-const ANSWERS: Duration = Duration::from_secs(5);
 /// How often who waits looks whether its operation goes on.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a change of the configuration may take to be decided.
@@ -46,15 +41,6 @@ pub(crate) const FERN_JOIN: Command =
     Command::new("_fernJoin", "Makes this server a member of a set that another one founds.", join)
         .admin_only()
         .unprofiled();
-
-/// What a host says of itself.
-struct HostAnswer {
-    member: MemberId,
-    set: String,
-    /// Who has founded the set that it belongs to; nobody where it is in none.
-    founder: MemberId,
-    has_data: bool,
-}
 
 fn own_id(service: &ServerState) -> Result<MemberId> {
     if let Some(membership) = service.replication.membership() {
@@ -136,37 +122,22 @@ fn invalid(what: &str) -> Error {
     Error::new(Code::INVALID_REPLICA_SET_CONFIG, what)
 }
 
-/// Asks a host something; the refusal names it.
-fn ask(context: &Context<'_>, host: &str, command: &RawDocumentBuf) -> Result<RawDocumentBuf> {
-    let ended = || context.check_interrupt().is_err();
-    let answered = match host.parse::<HostAndPort>() {
-        Ok(to) => links::ask(&context.service.os, &to, command, ANSWERS, &ended),
-        Err(error) => Err(error.to_string()),
-    };
-    answered.map_err(|why| {
-        Error::new(
-            Code::NODE_NOT_FOUND,
-            format!(
-                "{} quorum check failed because not all proposed set members responded affirmatively: {host} failed \
-                 with {why}",
-                context.command.name
-            ),
-        )
-    })
+/// Who does not answer, as the client is told.
+fn no_answer(context: &Context<'_>, host: &str, why: &str) -> Error {
+    Error::new(
+        Code::NODE_NOT_FOUND,
+        format!(
+            "{} quorum check failed because not all proposed set members responded affirmatively: {host} failed \
+             with {why}",
+            context.command.name
+        ),
+    )
 }
 
 fn ask_member(context: &Context<'_>, host: &str) -> Result<HostAnswer> {
-    let answer = ask(context, host, &rawdoc! { "_fernMember": VERSION, "$db": "admin" })?;
-    let number = |name| answer.get_i64(name).map(|id| MemberId(id.cast_unsigned()));
-    let told = || -> bson::error::Result<HostAnswer> {
-        Ok(HostAnswer {
-            member: number("member")?,
-            set: answer.get_str("setName")?.to_owned(),
-            founder: number("founder")?,
-            has_data: answer.get_bool("hasData")?,
-        })
-    };
-    told().map_err(|error| invalid(&format!("what {host} says of itself cannot be read: {error}")))
+    let ended = || context.check_interrupt().is_err();
+    let told = hosts::ask_member(&context.service.os, host, &ended);
+    told.map_err(|why| no_answer(context, host, &why))
 }
 
 /// Asks a host who it is, and refuses one that cannot go into a set of that founder.
@@ -187,12 +158,12 @@ fn free_member(
         let text = format!("{host} is in a replica set already");
         return Err(Error::new(Code::ALREADY_INITIALIZED, text));
     }
-    if told.has_data {
+    // Who begins the set brings its data along.
+    if told.has_data && told.member != own_id(context.service)? {
         return Err(Error::new(
             Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
             format!(
-                "'{host}' has data already, cannot initiate set. All members except initiator must be empty, and the \
-                 initiator too."
+                "'{host}' has data already, cannot initiate set. All members except initiator must be empty."
             ),
         ));
     }
@@ -209,27 +180,15 @@ fn ask_to_join(
     set: &SetDocument,
     founder: MemberId,
 ) -> Result<()> {
-    let document = set.encode().map_err(|error| invalid(&error.to_string()))?;
-    let document = bson::RawBinaryRef { subtype: BinarySubtype::Generic, bytes: &document };
-    let mut command = RawDocumentBuf::new();
-    command.append(bson::raw::cstr!("_fernJoin"), VERSION);
-    command.append(bson::raw::cstr!("document"), document);
-    command.append(bson::raw::cstr!("founder"), founder.0.cast_signed());
-    command.append(bson::raw::cstr!("$db"), "admin");
-    ask(context, host, &command).map(drop)
+    let ended = || context.check_interrupt().is_err();
+    let joined = hosts::ask_to_join(&context.service.os, host, set, founder, &ended);
+    joined.map_err(|why| no_answer(context, host, &why))
 }
 
 /// Begins a set of several members with this server.
 pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     let service = context.service;
     config.check_settings_of_several()?;
-    if !service.follows() {
-        return Err(Error::new(
-            Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
-            "this server has data, which the other members would not get yet: a set of several members begins with \
-             empty data directories",
-        ));
-    }
     let own = own_id(service)?;
     let mut ids = BTreeMap::new();
     for member in &config.members {
@@ -241,6 +200,9 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     let set = set_document(config, &ids)?;
     for member in others(config, &ids, own) {
         ask_to_join(context, &member.host, &set, own)?;
+    }
+    if !service.follows() {
+        return service.this().found_with_data(&set);
     }
     service.this().begin_membership(&set, Founding::Here)?;
     if let Some(membership) = service.replication.membership() {
@@ -284,12 +246,6 @@ pub(super) fn reconfigure(context: &Context<'_>, before: &Config, config: &Confi
             free_member(context, config, &member.host, founder)?
         };
         ids.insert(member.id, id);
-    }
-    if !new.is_empty() && !membership.reaches_back() {
-        return Err(invalid(
-            "members cannot be added any more: the log of this member does not reach back to the beginning of the \
-             set, and members are not given a copy of the data yet",
-        ));
     }
     if !ids.values().any(|id| *id == membership.own()) {
         return Err(maps_to_nobody(config, "is this member, which is primary"));

@@ -7,6 +7,8 @@ use bson::{Bson, DateTime, Document, Timestamp, doc};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
+use membership::BASE;
+use membership::copy::Progress;
 use serverstate::ServerState;
 use serverstate::replication::config::Config;
 use serverstate::replication::config::member::{List, Member};
@@ -42,7 +44,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
     };
     let role = replication.role(&service.os);
-    let state = if role == Role::Primary { PRIMARY } else { SECONDARY };
+    let state = own_state(service, role);
     let term = replication.term.load(Ordering::Acquire);
     let Place { op_time: time, wall } = place(replication.clock.now(), term);
     let source = if role == Role::Primary {
@@ -100,6 +102,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         })
         .collect();
     status.insert("members", members);
+    if let Some(Progress { done, total, received }) = service.copies.progress() {
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        status.insert(
+            "initialSyncStatus",
+            doc! {
+                "method": "fileCopyBased",
+                "totalBytes": bytes(total),
+                "copiedBytes": bytes(done),
+                "receivedBytes": bytes(received),
+            },
+        );
+    }
     context.reply.fields_of(&status);
     Ok(())
 }
@@ -114,13 +128,28 @@ fn insert_election(member: &mut Document, elected_ms: i64) {
 /// States of members by MongoDB's numbers.
 const PRIMARY: i32 = 1;
 const SECONDARY: i32 = 2;
+const RECOVERING: i32 = 3;
+const STARTUP2: i32 = 5;
 const UNREACHABLE: i32 = 8;
 
 fn state_name(state: i32) -> &'static str {
     match state {
         PRIMARY => "PRIMARY",
         SECONDARY => "SECONDARY",
+        RECOVERING => "RECOVERING",
+        STARTUP2 => "STARTUP2",
         _ => "(not reachable/healthy)",
+    }
+}
+
+fn own_state(service: &ServerState, role: Role) -> i32 {
+    let membership = service.replication.membership();
+    match role {
+        Role::Primary => PRIMARY,
+        // Its first copy, or one in the place of what it has.
+        Role::Recovering if membership.is_some_and(|own| !own.has_entries()) => STARTUP2,
+        Role::Recovering => RECOVERING,
+        _ => SECONDARY,
     }
 }
 
@@ -158,7 +187,7 @@ fn own_status(
     source: Option<&Member>,
 ) -> Document {
     let replication = &service.replication;
-    let state = if role == Role::Primary { PRIMARY } else { SECONDARY };
+    let state = own_state(service, role);
     let term = replication.term.load(Ordering::Acquire);
     let now = place(replication.clock.now(), term);
     let mut shown = row(own, state, service.uptime().as_secs(), &now, source);
@@ -188,9 +217,19 @@ fn status_of(
     let links = membership.map(|membership| membership.links().states()).unwrap_or_default();
     let link = id.and_then(|id| links.get(&id).copied()).unwrap_or_default();
     let leads = source.is_some_and(|leader| leader.id == member.id);
+    // What it lacks is known to who leads; of one that has nothing at all everybody knows.
+    let has = id.and_then(|id| view.peers.iter().find(|peer| peer.member == id));
+    let lacks = has.is_some_and(|peer| {
+        let first = service.catalog.engine().entries().first_readable;
+        peer.matched.saturating_add(1) < first
+    });
+    let has_nothing = heard.is_some_and(|heard| heard.report.applied <= BASE.index)
+        && view.applied > BASE.index + 1;
     let state = match (link.sends || link.receives, leads) {
         (false, _) => UNREACHABLE,
         (true, true) => PRIMARY,
+        (true, false) if has_nothing => STARTUP2,
+        (true, false) if lacks => RECOVERING,
         (true, false) => SECONDARY,
     };
     let packed = heard.map_or(0, |heard| heard.report.last_time);
@@ -251,7 +290,7 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     reply.str("setName", &config.set);
     reply.i32("setVersion", config.version);
     reply.bool(primary_field, role == Role::Primary);
-    reply.bool("secondary", role != Role::Primary);
+    reply.bool("secondary", role == Role::Secondary);
     if let Some(primary) = replication.primary(config, role, port) {
         reply.str("primary", &primary.host);
     }

@@ -9,7 +9,7 @@ use super::config::member::Member;
 use super::{Replication, Role};
 use bson::raw::RawDocumentBuf;
 use errors::Result;
-use membership::{Membership, SetDocument, View};
+use membership::{BASE, Membership, SetDocument, View};
 use os::Os;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,6 +62,10 @@ impl Replication {
         let role = match (own, takes_writes) {
             (None, _) => Role::Uninitiated,
             (Some(_), true) => Role::Primary,
+            // Of one that has got nothing yet nobody knows whether it needs a copy.
+            (Some(_), false) if view.needs_copy.is_some() || view.applied <= BASE.index => {
+                Role::Recovering
+            }
             (Some(_), false) => Role::Secondary,
         };
         let mut state = self.state.lock();
@@ -135,7 +139,7 @@ mod tests {
     use bson::doc;
     use catalog::{Catalog, CatalogOptions};
     use engine::{Engine, HistoryOptions};
-    use membership::MemberId;
+    use membership::{MemberId, NeedsCopy, Position};
     use std::time::Duration;
 
     fn document(members: i32) -> SetDocument {
@@ -148,7 +152,7 @@ mod tests {
     }
 
     fn view(member: u64, leader: Option<u64>, term: u64) -> View {
-        let mut view = View { id: MemberId(member), ..View::default() };
+        let mut view = View { id: MemberId(member), applied: 2, ..View::default() };
         view.now.term = term;
         view.now.leader = leader.map(MemberId);
         view
@@ -164,9 +168,14 @@ mod tests {
         let set = ReplicaSetOptions { name: "rs".to_owned(), ..ReplicaSetOptions::default() };
         let replication = Replication::new(Some(set), &catalog, &os);
         let set = document(3);
+        let view_of_nothing = View { applied: 1, ..view(2, None, 1) };
+        let log_begins = Position { term: 3, index: 9 };
+        let needed = NeedsCopy { leader: MemberId(3), log_begins };
+        let needs_copy = View { needs_copy: Some(needed), ..view(2, Some(3), 5) };
         // Member 1 of three: what it says, whether it takes writes; then its role, whether hello differs, whether
         // it lost the writes, and who hello says is primary.
         let steps = [
+            (view_of_nothing, false, Role::Recovering, (true, false), None),
             (view(2, None, 1), false, Role::Secondary, (true, false), None),
             (view(2, None, 1), false, Role::Secondary, (false, false), None),
             (view(2, Some(1), 1), false, Role::Secondary, (true, false), Some(0)),
@@ -176,6 +185,8 @@ mod tests {
             // It lost and won an election in between.
             (view(2, Some(2), 4), true, Role::Primary, (true, true), Some(1)),
             (view(2, Some(3), 5), false, Role::Secondary, (true, true), Some(2)),
+            (needs_copy, false, Role::Recovering, (true, false), Some(2)),
+            (view(2, Some(3), 5), false, Role::Secondary, (true, false), Some(2)),
         ];
         for (n, (view, takes_writes, role, (changed, lost_writes), primary)) in
             steps.into_iter().enumerate()

@@ -1,0 +1,156 @@
+//! `_fernCopyBegin`, `_fernCopyRead`, `_fernCopyLog`, `_fernCopyEnd`: another member copies this one's data. What they
+//! say stands in `membership::copy`, which asks them.
+//!
+//! Always true: nothing but what belongs to a copy that was begun is read; a reply holds one part.
+
+use super::initiate::member;
+use crate::command::Command;
+use crate::context::Context;
+use bson::RawBsonRef;
+use dispatch::fields::Field;
+use engine::CopiedFile;
+use errors::{Code, Error, Result};
+use membership::copy::{Outgoing, Part};
+use std::sync::Arc;
+
+/// What a server says and understands of these commands; another version is refused.
+const VERSION: i64 = 1;
+
+pub(crate) const FERN_COPY_BEGIN: Command = Command::new(
+    "_fernCopyBegin",
+    "Holds this member's data for another member that copies it.",
+    begin,
+)
+.admin_only()
+.unprofiled();
+
+pub(crate) const FERN_COPY_READ: Command =
+    Command::new("_fernCopyRead", "A part of the data that another member copies.", read)
+        .admin_only()
+        .unprofiled();
+
+pub(crate) const FERN_COPY_LOG: Command = Command::new(
+    "_fernCopyLog",
+    "What of this member's log belongs to the copy that another one makes.",
+    log,
+)
+.admin_only()
+.unprofiled();
+
+pub(crate) const FERN_COPY_END: Command =
+    Command::new("_fernCopyEnd", "Lets go of what was held for another member's copy.", end)
+        .admin_only()
+        .unprofiled();
+
+/// What the commands are given beside their names.
+#[derive(Default)]
+struct Asked<'a> {
+    copy: Option<i64>,
+    log: Option<&'a str>,
+    offset: u64,
+    length: usize,
+    known: Option<u128>,
+}
+
+fn parse<'a>(context: &Context<'_>, fields: &'a [Field<'a>]) -> Result<Asked<'a>> {
+    member(context)?;
+    let said = fields[0].i64()?;
+    if said != VERSION {
+        return Err(Error::bad_value(format!(
+            "the other server speaks version {said} of {}, this one {VERSION}",
+            fields[0].name
+        )));
+    }
+    let mut asked = Asked::default();
+    let reads = context.command.name == FERN_COPY_READ.name;
+    for field in &fields[1..] {
+        match (field.name, field.value) {
+            ("copy", _) if context.command.name != FERN_COPY_BEGIN.name => {
+                asked.copy = Some(field.i64()?);
+            }
+            ("log", RawBsonRef::String(name)) if reads => asked.log = Some(name),
+            ("offset", _) if reads => asked.offset = field.non_negative()?,
+            ("length", _) if reads => {
+                asked.length = usize::try_from(field.non_negative()?).unwrap_or(usize::MAX);
+            }
+            ("known", RawBsonRef::Binary(binary)) if reads => {
+                let bytes = binary.bytes.as_array();
+                let bytes = bytes.ok_or_else(|| Error::bad_value("known has 16 bytes"))?;
+                asked.known = Some(u128::from_le_bytes(*bytes));
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    Ok(asked)
+}
+
+fn held(context: &Context<'_>, asked: &Asked<'_>) -> Result<Arc<Outgoing>> {
+    let number = asked.copy.ok_or_else(|| {
+        Error::bad_value(format!("{} needs the number of a copy", context.command.name))
+    })?;
+    context.service.copies.get(number, context.now())
+}
+
+fn begin(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    parse(context, fields)?;
+    let service = context.service;
+    if service.replication.membership().is_none() {
+        let text = "this server is no member of a replica set of several";
+        return Err(Error::new(Code::NOT_YET_INITIALIZED, text));
+    }
+    let (number, data) = service.copies.begin(service.catalog.engine(), &service.os)?;
+    let parts = data.parts();
+    let pairs = parts.taken.iter().flat_map(|range| [range.start, range.end]);
+    let taken: Vec<u8> = pairs.flat_map(u64::to_le_bytes).collect();
+    context.reply.i64("copy", number);
+    context.reply.i64("fileBytes", parts.file_bytes.cast_signed());
+    context.reply.binary("superblocks", &parts.superblocks);
+    context.reply.binary("taken", &taken);
+    Ok(())
+}
+
+fn read(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let asked = parse(context, fields)?;
+    let data = held(context, &asked)?;
+    let file = asked.log.map_or(CopiedFile::Data, |name| CopiedFile::Log(name.to_owned()));
+    let part = data.read(&file, asked.offset, asked.length, asked.known);
+    match part.map_err(catalog::from_engine)? {
+        Some(Part::Known) => context.reply.bool("known", true),
+        Some(Part::Bytes(bytes, sum)) => {
+            context.reply.binary("bytes", &bytes);
+            context.reply.binary("checksum", &sum.to_le_bytes());
+        }
+        None => return Err(Error::bad_value("there is no such part of the copy")),
+    }
+    Ok(())
+}
+
+fn log(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let asked = parse(context, fields)?;
+    let data = held(context, &asked)?;
+    // First the log: the document may be newer than what it has, and never older.
+    let files = data.log();
+    let Some(membership) = context.service.replication.membership() else {
+        return Err(Error::new(Code::NOT_YET_INITIALIZED, "this server is no member of a set"));
+    };
+    let document = membership.document().encode();
+    let document = document.map_err(|error| Error::new(Code::INTERNAL_ERROR, error.to_string()))?;
+    let list = context.reply.begin_array("files");
+    for (at, file) in files.iter().enumerate() {
+        let row = context.reply.begin_element(at);
+        context.reply.str("name", &file.name);
+        context.reply.i64("bytes", file.bytes.cast_signed());
+        context.reply.i64("length", file.length.cast_signed());
+        context.reply.end(row);
+    }
+    context.reply.end(list);
+    context.reply.binary("document", &document);
+    Ok(())
+}
+
+fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(number) = parse(context, fields)?.copy {
+        context.service.copies.end(number);
+    }
+    Ok(())
+}

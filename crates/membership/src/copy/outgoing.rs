@@ -1,0 +1,127 @@
+//! The data of this member as another one copies it.
+
+use super::{PART_BYTES, Part, checksum};
+use engine::{Backup, CopiedFile, Engine, FileParts, Result, SyncedFile};
+use parking_lot::Mutex;
+use std::ops::Range;
+
+/// Parts of the data file that are told apart, at most: where there are more, what lies between them is copied, too.
+const MOST_PARTS: usize = 65_536;
+
+/// A file of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// Its name in the log's directory.
+    pub name: String,
+    /// What of it is to be copied.
+    pub bytes: u64,
+    /// How long the copy has to be, with zeros behind that.
+    pub length: u64,
+}
+
+/// Data that is held while it is copied. Dropping it lets go.
+pub struct Outgoing {
+    backup: Backup,
+    parts: FileParts,
+    /// The log's files, once they were asked for.
+    log: Mutex<Vec<SyncedFile>>,
+}
+
+impl Outgoing {
+    /// Writes a checkpoint and holds it: may take as long as one.
+    pub fn begin(engine: &Engine) -> Result<Self> {
+        let backup = engine.backup()?;
+        let mut parts = backup.data_parts()?;
+        parts.taken = joined(parts.taken, MOST_PARTS);
+        Ok(Self { backup, parts, log: Mutex::default() })
+    }
+
+    /// What of the data file is to be copied.
+    pub fn parts(&self) -> &FileParts {
+        &self.parts
+    }
+
+    /// What of the log is to be copied now.
+    pub fn log(&self) -> Vec<LogFile> {
+        let files = self.backup.log_parts();
+        let told = files.iter().filter_map(|file| {
+            let name = file.path.file_name()?.to_str()?.to_owned();
+            Some(LogFile { name, bytes: file.bytes, length: file.length })
+        });
+        let told = told.collect();
+        *self.log.lock() = files;
+        told
+    }
+
+    /// A part of a file; `None` where it is none of what is to be copied.
+    pub fn read(
+        &self,
+        file: &CopiedFile,
+        offset: u64,
+        length: usize,
+        known: Option<u128>,
+    ) -> Result<Option<Part>> {
+        let end = offset.saturating_add(length as u64);
+        if length == 0 || length > PART_BYTES {
+            return Ok(None);
+        }
+        let bytes = match file {
+            CopiedFile::Data => {
+                let holds = |range: &Range<u64>| range.start <= offset && end <= range.end;
+                if !self.parts.taken.iter().any(holds) {
+                    return Ok(None);
+                }
+                self.backup.read_data(offset, length)?
+            }
+            CopiedFile::Log(name) => {
+                let is_it = |file: &&SyncedFile| {
+                    file.path.file_name().and_then(|name| name.to_str()) == Some(name)
+                };
+                let found = self.log.lock().iter().find(is_it).cloned();
+                match found.filter(|file| end <= file.bytes) {
+                    Some(file) => self.backup.read_log(&file.path, offset, length)?,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let sum = checksum(&bytes);
+        Ok(Some(if known == Some(sum) { Part::Known } else { Part::Bytes(bytes, sum) }))
+    }
+}
+
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outgoing").field("backup", &self.backup).finish_non_exhaustive()
+    }
+}
+
+/// Joins ranges over the smallest gaps until there are no more than `most`.
+fn joined(mut ranges: Vec<Range<u64>>, most: usize) -> Vec<Range<u64>> {
+    let mut gap = 64 << 10;
+    while ranges.len() > most.max(1) {
+        let mut fewer: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match fewer.last_mut() {
+                Some(last) if range.start - last.end <= gap => last.end = range.end,
+                _ => fewer.push(range),
+            }
+        }
+        ranges = fewer;
+        gap = u64::saturating_mul(gap, 2);
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_small_parts_become_few() {
+        let (unit, far) = (4096, 1 << 30);
+        let ranges = vec![0..unit, 2 * unit..3 * unit, far..far + unit];
+        assert_eq!(joined(ranges.clone(), 3), ranges);
+        assert_eq!(joined(ranges.clone(), 2), [0..3 * unit, far..far + unit]);
+        assert_eq!(joined(ranges, 1), [0..far + unit].to_vec());
+    }
+}

@@ -1,0 +1,152 @@
+//! Asking another server for its data, over the clients' port: the commands and what they say.
+//!
+//! ```text
+//! {_fernCopyBegin: 1}                                            {copy: long, fileBytes: long, superblocks: bin, taken: bin}
+//! {_fernCopyRead: 1, copy, log: "name"?, offset, length, known: bin?}   {bytes: bin, checksum: bin} or {known: true}
+//! {_fernCopyLog: 1, copy}                                        {files: [{name, bytes, length}], document: bin}
+//! {_fernCopyEnd: 1, copy}                                        {}
+//! ```
+//!
+//! Checksums are 16 bytes, `taken` pairs of 8 bytes (from, to), all little-endian; without `log` it is the data file.
+
+use super::{LogFile, LogPlan, PART_BYTES, Part, Source};
+use bson::raw::{CStr, cstr};
+use bson::spec::BinarySubtype;
+use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf};
+use engine::{CopiedFile, FileParts};
+use links::HostAndPort;
+use os::Os;
+use std::ops::Range;
+use std::time::Duration;
+
+/// What a server says and understands of these commands; another version is refused.
+const VERSION: i32 = 1;
+/// How long an answer may take: a begin writes a checkpoint.
+const ANSWERS: Duration = Duration::from_mins(2);
+/// What an answer may be longer than what it brings.
+const MORE_BYTES: usize = 8 << 20;
+
+/// Another server as a source.
+pub struct Remote<'a> {
+    os: Os,
+    to: HostAndPort,
+    ended: &'a dyn Fn() -> bool,
+    copy: Option<i64>,
+}
+
+fn wrong(what: &str) -> String {
+    format!("what it says of the copy cannot be read: {what}")
+}
+
+fn binary<'a>(answer: &'a RawDocument, name: &str) -> Result<&'a [u8], String> {
+    match answer.get(name) {
+        Ok(Some(RawBsonRef::Binary(binary))) => Ok(binary.bytes),
+        _ => Err(wrong(name)),
+    }
+}
+
+fn unsigned(answer: &RawDocument, name: &str) -> Result<u64, String> {
+    let number = answer.get_i64(name).ok().and_then(|number| u64::try_from(number).ok());
+    number.ok_or_else(|| wrong(name))
+}
+
+/// Bytes as a value.
+pub(super) fn bytes_of(bytes: &[u8]) -> RawBinaryRef<'_> {
+    RawBinaryRef { subtype: BinarySubtype::Generic, bytes }
+}
+
+impl<'a> Remote<'a> {
+    /// The server at a port. `ended` says whether nobody waits for an answer any more.
+    pub fn new(os: &Os, to: HostAndPort, ended: &'a dyn Fn() -> bool) -> Self {
+        Self { os: os.clone(), to, ended, copy: None }
+    }
+
+    fn command(&self, name: &CStr) -> RawDocumentBuf {
+        let mut command = RawDocumentBuf::new();
+        command.append(name, VERSION);
+        if let Some(copy) = self.copy {
+            command.append(cstr!("copy"), copy);
+        }
+        command
+    }
+
+    fn ask(&self, mut command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
+        command.append(cstr!("$db"), "admin");
+        let most = PART_BYTES + MORE_BYTES;
+        links::ask_for_much(&self.os, &self.to, &command, ANSWERS, most, self.ended)
+    }
+}
+
+impl Source for Remote<'_> {
+    fn begin(&mut self) -> Result<FileParts, String> {
+        self.copy = None;
+        let answer = self.ask(self.command(cstr!("_fernCopyBegin")))?;
+        self.copy = Some(answer.get_i64("copy").map_err(|_| wrong("copy"))?);
+        let (pairs, rest) = binary(&answer, "taken")?.as_chunks::<16>();
+        let ranges = pairs.iter().map(|pair| {
+            let pair = u128::from_le_bytes(*pair);
+            pair as u64..(pair >> 64) as u64
+        });
+        let taken: Vec<Range<u64>> = ranges.collect();
+        let file_bytes = unsigned(&answer, "fileBytes")?;
+        let superblocks = binary(&answer, "superblocks")?.to_vec();
+        let mut end = superblocks.len() as u64;
+        let in_order = taken.iter().all(|range| {
+            let follows = range.start >= end && range.start < range.end;
+            end = range.end;
+            follows
+        });
+        if !rest.is_empty() || !in_order || end > file_bytes {
+            return Err(wrong("taken"));
+        }
+        Ok(FileParts { superblocks, taken, file_bytes })
+    }
+
+    fn read(
+        &mut self,
+        file: &CopiedFile,
+        offset: u64,
+        length: usize,
+        known: Option<u128>,
+    ) -> Result<Part, String> {
+        let mut command = self.command(cstr!("_fernCopyRead"));
+        if let CopiedFile::Log(name) = file {
+            command.append(cstr!("log"), name.as_str());
+        }
+        command.append(cstr!("offset"), offset.cast_signed());
+        command.append(cstr!("length"), length as i64);
+        let known = known.map(u128::to_le_bytes);
+        if let Some(known) = &known {
+            command.append(cstr!("known"), bytes_of(known));
+        }
+        let answer = self.ask(command)?;
+        if answer.get_bool("known").unwrap_or(false) {
+            return Ok(Part::Known);
+        }
+        let sum = binary(&answer, "checksum")?.as_array().ok_or_else(|| wrong("checksum"))?;
+        let sum = u128::from_le_bytes(*sum);
+        Ok(Part::Bytes(binary(&answer, "bytes")?.to_vec(), sum))
+    }
+
+    fn log(&mut self) -> Result<LogPlan, String> {
+        let answer = self.ask(self.command(cstr!("_fernCopyLog")))?;
+        let document = binary(&answer, "document")?.to_vec();
+        let mut files = Vec::new();
+        for file in answer.get_array("files").map_err(|_| wrong("files"))? {
+            let Ok(RawBsonRef::Document(file)) = file else { return Err(wrong("files")) };
+            let name = file.get_str("name").map_err(|_| wrong("name"))?.to_owned();
+            let (bytes, length) = (unsigned(file, "bytes")?, unsigned(file, "length")?);
+            if bytes > length {
+                return Err(wrong("bytes"));
+            }
+            files.push(LogFile { name, bytes, length });
+        }
+        Ok(LogPlan { files, document })
+    }
+
+    fn end(&mut self) {
+        // A copy that nobody reads ends by itself.
+        let _later = self.ask(self.command(cstr!("_fernCopyEnd")));
+        self.copy = None;
+    }
+}

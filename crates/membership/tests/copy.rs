@@ -1,0 +1,267 @@
+//! Copies of an engine's data over a source that breaks off, lies, and goes on writing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use engine::{
+    Background, CopiedFile, DictionaryId, Direction, Durability, Engine, FileParts, HistoryOptions,
+    KeyRange, Options, TxnOptions, take_received,
+};
+use membership::copy::{
+    CopyError, LogPlan, Outgoing, PART_BYTES, Part, Progress, Source, Watch, receive,
+};
+use membership::{MemberId, SetDocument};
+use os::Os;
+use os::sim::{SimOs, Survival};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn options() -> Options {
+    let mut options = Options::new("/data");
+    options.cache_size = 32 << 20;
+    options.background = Background::Manual;
+    options.history = Some(HistoryOptions { bytes: 1 << 30, min_age: Duration::ZERO });
+    options
+}
+
+fn open(os: &Os) -> Engine {
+    Engine::open(os.clone(), Arc::new(telemetry::Registry::new()), options()).unwrap()
+}
+
+fn write(engine: &Engine, from: u32, to: u32) {
+    for at in from..to {
+        let mut txn = engine.begin(TxnOptions::default());
+        // Not to be compressed.
+        let mut number = u64::from(at).wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
+        let value: Vec<u8> = std::iter::repeat_with(|| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (number >> 56) as u8
+        })
+        .take(50_000)
+        .collect();
+        txn.put(DictionaryId::ROOT, &at.to_be_bytes(), &value).unwrap();
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
+    }
+}
+
+fn count(engine: &Engine) -> u32 {
+    let snapshot = engine.snapshot();
+    let mut cursor =
+        snapshot.cursor(DictionaryId::ROOT, KeyRange::all(), Direction::Forward).unwrap();
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+fn document() -> SetDocument {
+    let config = bson::doc! { "_id": "rs", "members": [{ "_id": 0, "host": "h:1" }] };
+    SetDocument::new(config, &[(0, MemberId(7))].into()).unwrap()
+}
+
+/// A source in the same process.
+struct Near<'a> {
+    engine: &'a Engine,
+    held: Option<Outgoing>,
+    /// It breaks off after so many parts.
+    breaks_after: Option<u32>,
+    /// Parts that come damaged.
+    damages: Vec<u32>,
+    reads: u32,
+    /// Documents; one more is written with each part.
+    written: &'a Cell<u32>,
+    /// How many of them there were when the log was looked at.
+    copied: &'a Cell<u32>,
+}
+
+impl Source for Near<'_> {
+    fn begin(&mut self) -> Result<FileParts, String> {
+        self.held = None;
+        let held = Outgoing::begin(self.engine).map_err(|error| error.to_string())?;
+        let parts = held.parts().clone();
+        self.held = Some(held);
+        Ok(parts)
+    }
+
+    fn read(
+        &mut self,
+        file: &CopiedFile,
+        offset: u64,
+        length: usize,
+        known: Option<u128>,
+    ) -> Result<Part, String> {
+        self.reads += 1;
+        if self.breaks_after == Some(self.reads) {
+            return Err("it breaks off".to_owned());
+        }
+        let at = self.written.get();
+        write(self.engine, at, at + 1);
+        self.engine.checkpoint().unwrap();
+        self.written.set(at + 1);
+        let held = self.held.as_ref().unwrap();
+        assert!(
+            held.read(file, offset, PART_BYTES + 1, None).unwrap().is_none(),
+            "parts are bounded"
+        );
+        let part = held.read(file, offset, length, known).unwrap().unwrap();
+        match part {
+            Part::Bytes(mut bytes, sum) if self.damages.contains(&self.reads) => {
+                bytes[length / 2] ^= 4;
+                Ok(Part::Bytes(bytes, sum))
+            }
+            part => Ok(part),
+        }
+    }
+
+    fn log(&mut self) -> Result<LogPlan, String> {
+        self.engine.sync().unwrap();
+        self.copied.set(self.written.get());
+        let files = self.held.as_ref().unwrap().log();
+        Ok(LogPlan { files, document: document().encode().unwrap() })
+    }
+
+    fn end(&mut self) {
+        self.held = None;
+    }
+}
+
+#[derive(Default)]
+struct Looks(RefCell<Progress>);
+
+impl Watch for Looks {
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn at(&self, progress: Progress) {
+        *self.0.borrow_mut() = progress;
+    }
+}
+
+struct World {
+    target: SimOs,
+    engine: Engine,
+    written: Cell<u32>,
+    copied: Cell<u32>,
+    looks: Looks,
+}
+
+impl World {
+    fn new() -> Self {
+        let engine = open(&SimOs::new(1).os());
+        write(&engine, 0, 600);
+        engine.checkpoint().unwrap();
+        Self {
+            target: SimOs::new(2),
+            engine,
+            written: Cell::new(600),
+            copied: Cell::default(),
+            looks: Looks::default(),
+        }
+    }
+
+    fn near(&self) -> Near<'_> {
+        let (engine, written, copied) = (&self.engine, &self.written, &self.copied);
+        Near {
+            engine,
+            held: None,
+            breaks_after: None,
+            damages: Vec::new(),
+            reads: 0,
+            written,
+            copied,
+        }
+    }
+
+    fn receive(&self, source: &mut Near<'_>) -> Result<(), CopyError> {
+        receive(&self.target.os(), &options(), source, &self.looks)
+    }
+
+    /// The directory of the target opens as what was copied.
+    fn check(&self, os: &Os) {
+        assert!(take_received(os, &options()).unwrap());
+        assert!(!take_received(os, &options()).unwrap(), "it is taken once");
+        let copy = open(os);
+        copy.verify_all().unwrap();
+        assert_eq!(
+            count(&copy),
+            self.copied.get(),
+            "all that was synced when the log was looked at"
+        );
+        write(&copy, 5000, 5001);
+    }
+}
+
+#[test]
+fn copy_takes_the_place_of_what_was_there() {
+    let world = World::new();
+    let os = world.target.os();
+    let old = open(&os);
+    write(&old, 9000, 9100);
+    old.close().unwrap();
+    drop(old);
+    assert!(!take_received(&os, &options()).unwrap());
+    let mut source = world.near();
+    source.damages = vec![2, 3, 5];
+    world.receive(&mut source).unwrap();
+    world.check(&os);
+}
+
+#[test]
+fn interrupted_copy_does_not_bring_the_same_twice() {
+    let world = World::new();
+    let mut received = 0;
+    for broken in 1..=3 {
+        let mut source = world.near();
+        source.breaks_after = Some(2 * broken + 1);
+        assert!(matches!(world.receive(&mut source), Err(CopyError::Source(_))));
+        received += world.looks.0.take().received;
+        assert!(!take_received(&world.target.os(), &options()).unwrap(), "it is not complete");
+    }
+    let before = received;
+    world.receive(&mut world.near()).unwrap();
+    let last = world.looks.0.take();
+    received += last.received;
+    assert!(before > 8 << 20 && last.done > 16 << 20, "{before} {last:?}");
+    // What was written meanwhile is all that had to come again.
+    let again = received.saturating_sub(last.done);
+    assert!(again < 12 << 20, "{again} of {} bytes came again", last.done);
+    world.check(&world.target.os());
+}
+
+#[test]
+fn part_that_never_comes_whole_ends_the_copy() {
+    let world = World::new();
+    let mut source = world.near();
+    source.damages = (1..100).collect();
+    assert!(matches!(world.receive(&mut source), Err(CopyError::Source(_))));
+    assert!(!take_received(&world.target.os(), &options()).unwrap());
+}
+
+#[test]
+fn crash_leaves_the_old_directory_or_the_new_one() {
+    let (mut old_ones, mut new_ones) = (0, 0);
+    for crash in (1..60).step_by(3) {
+        let world = World::new();
+        let old = open(&world.target.os());
+        write(&old, 9000, 9002);
+        old.close().unwrap();
+        drop(old);
+        world.receive(&mut world.near()).unwrap();
+        world.target.crash_after(crash);
+        let _crashed = take_received(&world.target.os(), &options());
+        world.target.crash();
+        let os = world.target.reboot_with(Survival::Random);
+        // Each start goes on with what the one before began.
+        if take_received(&os, &options()).unwrap() {
+            old_ones += 1;
+        } else {
+            new_ones += 1;
+        }
+        let copy = open(&os);
+        copy.verify_all().unwrap();
+        assert_eq!(count(&copy), world.copied.get(), "crash at call {crash}");
+    }
+    assert!(old_ones > 0 && new_ones > 0, "{old_ones} {new_ones}");
+}

@@ -1,0 +1,114 @@
+//! The copy that this member makes of its primary's data.
+//!
+//! Always true: while it makes one it acknowledges nothing; either the copy becomes complete and the server starts again
+//! with it, or the member goes on as it is.
+
+use crate::state::ServerState;
+use membership::copy::{CopyError, Progress, Remote, Watch, receive};
+use membership::{HostAndPort, Membership, View};
+use os::sync::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Between two attempts to make a copy, at first and at most.
+const PAUSE: Duration = Duration::from_millis(500);
+const MOST_PAUSE: Duration = Duration::from_secs(15);
+/// How often the log says how far a copy is.
+const TELLS: Duration = Duration::from_secs(30);
+
+/// Looks at one copy that this member makes.
+struct Looks<'a> {
+    state: &'a ServerState,
+    told: Mutex<Duration>,
+}
+
+impl Watch for Looks<'_> {
+    fn has_ended(&self) -> bool {
+        self.state.is_stopping()
+    }
+
+    fn at(&self, progress: Progress) {
+        *self.state.copies.incoming.lock() = Some(progress);
+        let now = self.state.os.clock.monotonic();
+        let mut told = self.told.lock();
+        if now.saturating_sub(*told) >= TELLS {
+            *told = now;
+            let Progress { done, total, received } = progress;
+            tracing::info!(target: "INITSYNC", id = 9_016_764, done, total, received, "Copying another member's data");
+        }
+    }
+}
+
+impl ServerState {
+    /// Begins to make a copy of the primary's data where this member needs one. Does not wait.
+    pub(crate) fn copy_where_needed(self: &Arc<Self>, view: &View) {
+        if view.needs_copy.is_none() || self.copies.makes_one.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let state = Arc::clone(self);
+        let job = Box::new(move || {
+            state.make_copies();
+            *state.copies.incoming.lock() = None;
+            state.copies.makes_one.store(false, Ordering::Release);
+        });
+        if let Err(error) = self.os.spawner.spawn("copy", job) {
+            self.copies.makes_one.store(false, Ordering::Release);
+            tracing::error!(target: "INITSYNC", %error, "No thread to copy another member's data");
+        }
+    }
+
+    /// Until there is a copy, or none is needed any more.
+    fn make_copies(&self) {
+        let mut pause = PAUSE;
+        // A member that has just been started may hear of its need before the server knows of its membership.
+        while self.replication.membership().is_none() && !self.is_stopping() {
+            self.wait(PAUSE);
+        }
+        let Some(membership) = self.replication.membership() else { return };
+        while !self.is_stopping() {
+            match self.make_copy(membership) {
+                Ok(true) => return,
+                // It may need one again by the time it is looked at: the view says so, for a while.
+                Ok(false) if membership.view().needs_copy.is_none() => return,
+                // Another one leads, which says what it has with its next heartbeat.
+                Ok(false) => self.wait(PAUSE),
+                Err(why) => {
+                    tracing::warn!(target: "INITSYNC", id = 9_016_765, why, pauseMs = pause.as_millis() as u64,
+                        "The copy of another member's data was interrupted: it goes on after a pause");
+                    // Another member may lead by now, or this one may need no copy any more.
+                    membership.end_copy();
+                    self.wait(pause);
+                    pause = (pause * 2).min(MOST_PAUSE);
+                    membership.wait_for(MOST_PAUSE, |view| view.needs_copy.is_some());
+                }
+            }
+        }
+    }
+
+    /// Whether a copy is there, and the server starts again with it.
+    fn make_copy(&self, membership: &Membership) -> Result<bool, String> {
+        let Some(leader) = membership.begin_copy() else { return Ok(false) };
+        let document = membership.document();
+        let host = document.host_of(leader);
+        let host = host.ok_or_else(|| format!("the configuration has no host of {leader}"))?;
+        let to: HostAndPort =
+            host.parse().map_err(|error: links::NoHostAndPort| error.to_string())?;
+        tracing::info!(target: "INITSYNC", id = 9_016_763, source = host,
+            "This member lacks what its primary's log has no more: it copies the primary's data");
+        let looks = Looks { state: self, told: Mutex::new(self.os.clock.monotonic()) };
+        let ended = || self.is_stopping();
+        let mut source = Remote::new(&self.os, to, &ended);
+        let options = self.catalog.engine().options();
+        match receive(&self.os, options, &mut source, &looks) {
+            Ok(()) => {}
+            Err(CopyError::Ended) => return Ok(true),
+            Err(error) => return Err(error.to_string()),
+        }
+        let Progress { done, received, .. } = self.copies.progress().unwrap_or_default();
+        tracing::info!(target: "INITSYNC", id = 9_016_766, done, received,
+            "The copy of the primary's data is complete: the server starts again with it");
+        self.host.start_again()?;
+        Ok(true)
+    }
+}
