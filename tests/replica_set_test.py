@@ -19,6 +19,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
+SECONDARY_OK = {"$readPreference": {"mode": "secondaryPreferred"}}
 NOT_PRIMARY, NOT_PRIMARY_NO_SECONDARY_OK = 10107, 13435
 NOT_YET_INITIALIZED, ALREADY_INITIALIZED = 94, 23
 WRITE_CONCERN_TIMEOUT, CANNOT_SATISFY = 64, 100
@@ -362,7 +363,6 @@ def a_bad_initiate_is_refused_and_changes_nothing():
         refuses(first, "another", good, "another")
         refuses(first, "rs", good[1:], "maps to this node")
         refuses(first, "rs", [*good, good[2]], good[2])
-        refuses(full, "rs", [host(full), *good[1:]], "data")
         waits_for_a_configuration(first, *rest, full, stranger)
         for member in cluster.members:
             member.stop()
@@ -652,8 +652,9 @@ def reconfigure(cluster, change):
     change(configuration)
     reply = raw(primary, "admin", {"replSetReconfig": configuration})
     assert reply["ok"] == 1, reply
-    now = raw(primary, "admin", {"replSetGetConfig": 1})["config"]
-    assert now["version"] == configuration["version"], now
+    # Who was a set of one before starts again.
+    now = lambda: raw(primary, "admin", {"replSetGetConfig": 1})["config"]
+    wait_until(lambda: now()["version"] == configuration["version"], "it is not in force", cluster.tails)
     return configuration
 
 
@@ -677,28 +678,216 @@ def a_changed_configuration_reaches_all():
         assert cluster.members[1].hello()["tags"] == {"dc": "east"}
 
 
-def an_emptied_member_is_taken_out_and_added():
+def an_emptied_member_comes_back_by_itself():
     with ReplicaSet() as cluster, cluster.client() as client:
         client.test.a.insert_many([{"_id": n} for n in range(1000)])
         client.test.a.create_index("n")
-        member = cluster.secondaries()[0]
-        member.kill()
-        shutil.rmtree(member.dbpath)
-        member.start()
-        waits_for_a_configuration(member)
-        out = []
-
-        def without(configuration):
-            out.extend(m for m in configuration["members"] if m["host"] == host(member))
-            configuration["members"].remove(out[0])
-
-        reconfigure(cluster, without)
-        client.test.a.insert_one({"_id": "meanwhile"})
-        reconfigure(cluster, lambda configuration: configuration["members"].append({**out[0], "_id": 3}))
-        cluster.wait_for_all()
         all_three = client.test.get_collection("a", write_concern=WriteConcern(w=3))
-        all_three.insert_one({"_id": "again"})
-        assert len(agreed(cluster)["a"]) == 1002
+        # A secondary, then the primary.
+        for round, member in enumerate([cluster.secondaries()[0], cluster.primary()]):
+            before = raw(cluster.wait_for_primary(), "admin", {"replSetGetConfig": 1})["config"]
+            member.kill()
+            shutil.rmtree(member.dbpath)
+            client.test.a.insert_one({"_id": f"meanwhile {round}"})
+            member.start()
+            wait_until(lambda: member.hello().get("secondary"), "it does not come back", cluster.tails)
+            all_three.insert_one({"_id": f"again {round}"})
+            assert len(agreed(cluster)["a"]) == 1002 + 2 * round
+            after = raw(cluster.primary(), "admin", {"replSetGetConfig": 1})["config"]
+            assert after["version"] > before["version"], after
+            hosts = lambda c: {m["_id"]: (m["host"], m["votes"]) for m in c["members"]}
+            assert hosts(after) == hosts(before), after
+
+
+def a_stranger_takes_nobodys_place():
+    with ReplicaSet() as cluster:
+        member = cluster.secondaries()[0]
+        for options in (["--replSet", "other"], []):
+            member.kill()
+            stranger = Fernd(*options)
+            stranger.port = member.port
+            with stranger:
+                with cluster.client() as client:
+                    client.test.a.insert_one({})
+                time.sleep(9)
+                assert "no replset config" in str(raw(stranger, "admin", {"replSetGetStatus": 1})) or not options
+                assert "come back with an empty directory" not in cluster.tails()
+            member.start()
+            cluster.wait_for_all()
+        agreed(cluster)
+
+
+# A log of some files, which a checkpoint lets go of once memory that holds so little was written out.
+SHORT_LOG = ("--oplogSize", "16", "--cacheSize", "64M")
+
+
+def oplog_begins(member):
+    first = raw(member, "local", {"find": "oplog.rs", "limit": 1, **SECONDARY_OK})["cursor"]["firstBatch"]
+    return first[0]["ts"] if first else None
+
+
+def outgrow_the_log(cluster):
+    """Writes until the members' logs do not reach back to where they are now, and leaves nothing of it."""
+    with cluster.client() as client:
+        client.test.big.insert_one({})
+        now = client.local["oplog.rs"].find().sort("$natural", -1).limit(1).next()["ts"]
+        for _ in range(60):
+            client.test.big.insert_many([{"bytes": os.urandom(1 << 20)} for _ in range(10)])
+            running = [member for member in cluster.members if member.is_running()]
+            for member in running:
+                raw(member, "admin", {"fsync": 1})
+            begins = [oplog_begins(member) for member in running]
+            if all(ts is not None and ts > now for ts in begins):
+                client.test.big.drop()
+                return
+    raise AssertionError(f"the logs go on reaching back to {now}: {begins}")
+
+
+def started_with_a_copy(member):
+    return sum("Started with a copy of another" in line for line in member.tail(1 << 22).splitlines())
+
+
+def a_member_that_was_away_too_long_gets_a_copy():
+    with ReplicaSet(*SHORT_LOG) as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        away = cluster.secondaries()[0]
+        pid = away.process.pid
+        away.kill()
+        outgrow_the_log(cluster)
+        progress(writers)
+        away.start()
+        pid = away.process.pid
+        wait_until(lambda: started_with_a_copy(away) == 1, "it gets no copy", cluster.tails)
+        cluster.wait_for_all()
+        assert away.process.pid == pid and away.process.poll() is None, "the process stays"
+        assert away.hello()["secondary"], away.hello()
+        progress(writers)
+        documents = end(cluster, writers)
+        # It is a member like the others: with one more down, the set goes on with it.
+        other = next(member for member in cluster.secondaries() if member is not away)
+        other.kill()
+        with cluster.client() as client:
+            client.test.writes.insert_one({"_id": "with two"})
+        away.stop()
+        away.start()
+        other.start()
+        cluster.wait_for_all()
+        assert len(agreed(cluster)["writes"]) == len(documents["writes"]) + 1
+        assert started_with_a_copy(away) <= 1
+
+
+def a_member_is_added_when_the_log_has_no_beginning():
+    with ReplicaSet(*SHORT_LOG, members=3) as cluster:
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        with cluster.client() as client:
+            client.test.writes.create_index("when")
+            client.test.create_collection("log", capped=True, size=4096)
+        outgrow_the_log(cluster)
+        fourth = Fernd("--replSet", cluster.name, *SHORT_LOG)
+        fourth.port = lasting_port()
+        fourth.start()
+        cluster.members.append(fourth)
+        reconfigure(cluster, lambda c: c["members"].append({"_id": 3, "host": host(fourth)}))
+        cluster.wait_for_all()
+        assert started_with_a_copy(fourth) == 1, cluster.tails()
+        progress(writers)
+        documents = end(cluster, writers)
+        assert "log" in documents
+        # What it has is enough to lead.
+        preferred = lambda c: [m.update(priority=5 if m["_id"] == 3 else 1) for m in c["members"]]
+        reconfigure(cluster, preferred)
+        primary = cluster.wait_for_primary()
+        if primary is not fourth:
+            raw(primary, "admin", {"replSetStepDown": 30, "secondaryCatchUpPeriodSecs": 10})
+        wait_until(lambda: cluster.primary() is fourth, "it does not lead", cluster.tails)
+        with cluster.client() as client:
+            client.test.writes.insert_one({"_id": "from the fourth"})
+        agreed(cluster)
+
+
+def a_set_of_one_with_data_grows():
+    with ReplicaSet(members=3, initiated=False) as cluster:
+        first, *others = cluster.members
+        with first.client() as client:
+            client.admin.command("replSetInitiate", {"_id": "rs", "members": [{"_id": 0, "host": host(first)}]})
+        wait_until(lambda: first.hello().get("isWritablePrimary"), "it does not lead itself", cluster.tails)
+        writer = Writer(cluster, 0)
+        with first.client() as client:
+            client.test.kept.insert_many([{"_id": n, "n": n % 7} for n in range(1000)])
+            client.test.kept.create_index("n")
+            before = client.admin.command("hello")["electionId"]
+            configuration = client.admin.command("replSetGetConfig")["config"]
+        begin(writer)
+        for n, other in enumerate(others, 1):
+            reconfigure(cluster, lambda c: c["members"].append({"_id": n, "host": host(other)}))
+            wait_until(lambda: other.hello().get("secondary"), "it gets no copy", cluster.tails)
+            progress([writer])
+        assert started_with_a_copy(others[0]) == 1
+        documents = end(cluster, [writer])
+        assert [d["_id"] for d in documents["kept"]] == list(range(1000))
+        after = cluster.wait_for_primary().hello()
+        assert after["electionId"] > before, "drivers would take it for an older primary"
+        now = raw(first, "admin", {"replSetGetConfig": 1})["config"]
+        assert now["settings"]["replicaSetId"] == configuration["settings"]["replicaSetId"], now
+        with first.client(readPreference="secondaryPreferred") as client:
+            assert client.local["system.replset"].count_documents({}) == 0
+        # The data is on a majority: its first member may die.
+        first.kill()
+        cluster.wait_for_primary(but=first)
+        with cluster.client() as client:
+            assert client.test.kept.count_documents({}) == 1000
+            client.test.kept.insert_one({"_id": "later"})
+        first.start()
+        cluster.wait_for_all()
+        assert len(agreed(cluster)["kept"]) == 1001
+
+
+def a_server_with_data_begins_a_set_with_others():
+    with ReplicaSet(initiated=False) as cluster:
+        first, *others = cluster.members
+        first.stop()
+        with_data(first)
+        first.start()
+        with first.client() as client:
+            client.admin.command("replSetInitiate", cluster.config())
+        cluster.wait_for_all()
+        assert agreed(cluster) == {"a": [{"_id": 1}]}
+        writers = begin(Writer(cluster, 0))
+        first.kill()
+        progress(writers)
+        first.start()
+        cluster.wait_for_all()
+        assert end(cluster, writers)["a"] == [{"_id": 1}]
+
+
+def a_copy_goes_on_where_it_was_interrupted():
+    with ReplicaSet(*SHORT_LOG) as cluster:
+        with cluster.client() as client:
+            for n in range(20):
+                client.test.kept.insert_many([{"_id": n * 10 + i, "b": os.urandom(1 << 20)} for i in range(10)])
+        away = cluster.secondaries()[0]
+        away.kill()
+        writer = begin(Writer(cluster, 0))[0]
+        outgrow_the_log(cluster)
+        data = os.path.join(away.dbpath, "copy", "fern.data")
+        copied = lambda: os.stat(data).st_blocks * 512 if os.path.exists(data) else 0
+        # Killed in the middle, itself and then its source.
+        for share in (20, 60, 100):
+            away.start()
+            wait_until(lambda: copied() > share << 20 or started_with_a_copy(away), "nothing comes", cluster.tails)
+            if started_with_a_copy(away):
+                break
+            away.kill()
+        if not started_with_a_copy(away):
+            away.start()
+            wait_until(lambda: "it copies the primary" in away.tail(1 << 22), "it does not begin", cluster.tails)
+            source = cluster.primary()
+            source.kill()
+            source.start()
+        wait_until(lambda: started_with_a_copy(away), "it gets no copy", cluster.tails, wait=90)
+        cluster.wait_for_all()
+        documents = end(cluster, [writer])
+        assert len(documents["kept"]) == 200
 
 
 def a_stream_misses_and_repeats_nothing():
@@ -771,7 +960,13 @@ TESTS = [
     a_transaction_goes_on_with_the_next_primary,
     an_open_transaction_ends_with_its_primary,
     a_changed_configuration_reaches_all,
-    an_emptied_member_is_taken_out_and_added,
+    an_emptied_member_comes_back_by_itself,
+    a_stranger_takes_nobodys_place,
+    a_member_that_was_away_too_long_gets_a_copy,
+    a_member_is_added_when_the_log_has_no_beginning,
+    a_set_of_one_with_data_grows,
+    a_server_with_data_begins_a_set_with_others,
+    a_copy_goes_on_where_it_was_interrupted,
     a_stream_misses_and_repeats_nothing,
 ]
 
