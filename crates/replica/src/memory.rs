@@ -152,6 +152,7 @@ impl MemoryJournal {
     }
 
     /// What a copy of this journal's disk has: what is synced.
+    #[must_use]
     pub fn copy(&self) -> Self {
         let (older, first) = (Arc::default(), self.first.load(Ordering::Relaxed));
         let mut copy = Self { older, first: Arc::new(AtomicU64::new(first)), ..self.clone() };

@@ -189,12 +189,12 @@ impl Receiving {
         let mut text = format!("{COMPLETE_MARK}\n");
         for name in log {
             check_name(name)?;
-            text.push_str(&format!("log {name}\n"));
+            text.extend(["log ", name, "\n"]);
         }
         for (name, bytes) in beside {
             check_name(name)?;
             write_whole(&os, &copy.join(name), bytes)?;
-            text.push_str(&format!("file {name}\n"));
+            text.extend(["file ", name, "\n"]);
         }
         text.push_str(COMPLETE_END);
         for dir in [places.log_copy(), copy.clone()] {
