@@ -202,6 +202,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             }
             Frame::Consensus { message, payloads } => (message, payloads),
         };
+        if self.copying && matches!(message.body, Body::Append { .. } | Body::Snapshot(_)) {
+            // An answer would promise what the copy may lack.
+            return Ok(());
+        }
         if let Body::Snapshot(snapshot) = &message.body
             && !self.node.holds(snapshot.position)
         {
@@ -214,9 +218,6 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             return Ok(());
         }
         Frame::check_payloads(&message, &payloads)?;
-        if self.copying && matches!(message.body, Body::Append { .. }) {
-            return Ok(());
-        }
         if let Body::Append { entries, .. } = &message.body {
             if !entries.is_empty() && !self.journal.has_room() {
                 return Ok(());

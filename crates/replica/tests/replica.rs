@@ -205,6 +205,42 @@ fn frames_that_are_not_what_they_say_change_nothing() {
 }
 
 #[test]
+fn who_makes_a_copy_promises_nothing() {
+    let mut one = replica(1);
+    let from_two = |body| {
+        let message = Message { from: id(2), to: id(1), term: 2, body };
+        Frame::Consensus { message, payloads: Vec::new() }
+    };
+    let log_begins = |position| {
+        let configuration = voters();
+        from_two(Body::Snapshot(Snapshot { position, configuration, data: Vec::new() }))
+    };
+    let far = Position { term: 2, index: 9 };
+    one.receive(id(2), from_two(Body::Heartbeat { commit: 1, read: None })).unwrap();
+    assert_eq!(one.begin_copy(), None, "nobody said that it needs one");
+    one.receive(id(2), log_begins(far)).unwrap();
+    let needed = one.needs_copy().unwrap();
+    assert_eq!((needed.leader, needed.log_begins), (id(2), far));
+    assert_eq!(one.begin_copy(), Some(needed));
+    let answers = |one: &mut Tested, frame| {
+        // The first thing that it writes is its term.
+        for now_ms in [1, 2] {
+            one.step(now_ms, 0).unwrap();
+        }
+        one.links().0.clear();
+        one.receive(id(2), frame).unwrap();
+        !one.links().0.is_empty()
+    };
+    let nothing = || from_two(Body::Append { previous: BASE, commit: 1, entries: Vec::new() });
+    assert!(!answers(&mut one, log_begins(BASE)), "not even of what it has");
+    assert!(!answers(&mut one, nothing()));
+    one.end_copy();
+    assert_eq!(one.needs_copy(), None);
+    assert!(answers(&mut one, log_begins(BASE)));
+    assert!(answers(&mut one, nothing()));
+}
+
+#[test]
 fn a_frame_holds_as_many_payloads_as_fit() {
     let mut set = Set::led();
     set.silent.push(3);
