@@ -13,18 +13,20 @@
 //! beside the engine's files is `set.state`, as the source has it when the log was looked at. `raft.state` is never
 //! copied: who receives stays who it is.
 //!
-//! Always true: every part is checked when it comes, and one that is not what was read is asked for again.
+//! Always true: every part is checked when it comes, and one that is not what was read is asked for again; whoever
+//! answers is the member that was meant, of the same set, and his configuration has the one who receives.
 
 mod outgoing;
 mod remote;
 
 pub use outgoing::{LogFile, Outgoing};
-pub use remote::Remote;
+pub use remote::{Between, Remote, VERSION};
 
 use crate::set_document::SetDocument;
 use crate::set_file;
 use engine::{CopiedFile, FileParts, Options, Receiving};
 use os::Os;
+use quorum::MemberId;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes of one part, at most.
@@ -57,8 +59,8 @@ pub struct LogPlan {
 
 /// Where a copy comes from. An error is one line that says why there is no answer.
 pub trait Source {
-    /// Holds the data as it is now; answers what of the data file is to be copied. Where a copy of this source is
-    /// held already, it is let go of.
+    /// Holds the data as it is now; answers what of the data file is to be copied. What was held for the same
+    /// receiver before is let go of.
     fn begin(&mut self) -> Result<FileParts, String>;
 
     /// A part of a file. `known` is the checksum of what who asks has of it.
@@ -91,7 +93,7 @@ pub trait Watch {
 pub struct Progress {
     /// What is there.
     pub done: u64,
-    /// What there will be, without the log.
+    /// What there will be, as far as it is known: the log's files are counted when they come.
     pub total: u64,
     /// What came over the wire.
     pub received: u64,
@@ -116,6 +118,7 @@ pub enum CopyError {
 pub fn receive(
     os: &Os,
     options: &Options,
+    receiver: MemberId,
     source: &mut dyn Source,
     watch: &dyn Watch,
 ) -> Result<(), CopyError> {
@@ -134,6 +137,10 @@ pub fn receive(
     let plan = copy.source.log().map_err(CopyError::Source)?;
     let document = SetDocument::decode(&plan.document);
     let document = document.map_err(|error| CopyError::Source(error.to_string()))?;
+    if document.id_of(receiver).is_none() {
+        let text = "its configuration does not have this member any more";
+        return Err(CopyError::Source(text.to_owned()));
+    }
     for LogFile { name, bytes, length } in &plan.files {
         copy.progress.total += bytes;
         copy.fetch(&CopiedFile::Log(name.clone()), 0, *bytes)?;

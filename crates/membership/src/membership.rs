@@ -35,6 +35,8 @@ const HANDING_OVER: Duration = Duration::from_secs(5);
 const CONFIGURING: Duration = Duration::from_secs(5);
 /// How long this member's thread may take to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// Entries that a member may be behind and gets its vote.
+const NEAR: u64 = 64;
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -226,7 +228,9 @@ impl Membership {
         let own = state.state().member;
         let begins = parts.engine.entries().last.index == 0;
         if begins {
-            if state.state().lineage != own.0 {
+            // What was removed by hand, all but the files that say who this is, must not begin a second time.
+            let has_data = parts.engine.complete().timestamp().0 > 0;
+            if state.state().lineage != own.0 || !has_data {
                 let text = "the log of this directory has nothing of its set: empty it, and it is filled again";
                 return Err(Error::Directory(text.to_owned()));
             }
@@ -361,6 +365,20 @@ impl Membership {
         self.inner.configure(document)
     }
 
+    /// Proposes that members vote which the document says do, and which have caught up since they came.
+    pub fn give_votes(&self) -> Result<Option<Pending<Position>>> {
+        let (view, document) = (self.view(), self.document());
+        let is_due = |change: &Change| change.standing == Standing::Voter;
+        if !self.takes_writes()
+            || view.configuration.is_joint()
+            || !self.inner.changes(&view, &document).iter().any(is_due)
+        {
+            return Ok(None);
+        }
+        tracing::info!(target: "REPL", id = 9_016_771, "Members have caught up: they vote from now on");
+        self.inner.configure(&document)
+    }
+
     /// Asks what is decided now: see [`Member::read_point`]. `None` before the member runs.
     pub fn read_point(&self) -> Option<Pending<u64>> {
         self.inner.member().map(Member::read_point)
@@ -416,10 +434,16 @@ fn ticks_of(election_ms: Option<u64>, tick_ms: u64) -> Option<usize> {
     usize::try_from(election_ms?.checked_div(tick_ms)?).ok()
 }
 
-/// What has to change for consensus to have the members of a document.
-fn changes(now: &Configuration, document: &SetDocument) -> Vec<Change> {
+/// What has to change for consensus to have the members of a document. Who is new, and would have to be waited for
+/// until it has the data (`may_vote` says no), is a learner first: its vote would count for every majority meanwhile.
+fn changes(
+    now: &Configuration,
+    document: &SetDocument,
+    may_vote: impl Fn(MemberId) -> bool,
+) -> Vec<Change> {
     let wanted = document.members().iter().map(|listed| {
-        let standing = if listed.votes { Standing::Voter } else { Standing::Learner };
+        let votes = now.voters.contains(&listed.member) || may_vote(listed.member);
+        let standing = if listed.votes && votes { Standing::Voter } else { Standing::Learner };
         Change { member: listed.member, standing }
     });
     let is_so = |change: &Change| match change.standing {
@@ -440,8 +464,18 @@ impl Inner {
 
     fn configure(&self, document: &SetDocument) -> Result<Option<Pending<Position>>> {
         let Some(member) = self.member() else { return Ok(None) };
-        let changes = changes(&member.view().configuration, document);
+        let changes = self.changes(&member.view(), document);
         Ok(Some(member.configure(changes, document.encode()?)))
+    }
+
+    fn changes(&self, view: &View, document: &SetDocument) -> Vec<Change> {
+        let reaches_back = self.reaches_back();
+        changes(&view.configuration, document, |member| reaches_back || keeps_up(view, member))
+    }
+
+    /// Whether this member's log has everything since the beginning of the set: nobody needs a copy then.
+    fn reaches_back(&self) -> bool {
+        self.engine.entries().first_readable <= BASE.index + 1
     }
 
     fn hand_over(&self) -> Option<Pending<()>> {
@@ -497,9 +531,12 @@ impl Inner {
                 tracing::error!(target: "REPL", %refusal, "The set is not configured");
             }
         }
-        // A founder that took writes before would acknowledge what nobody else has.
+        // A founder that took writes before would acknowledge what nobody else has. One that has brought its data
+        // along has done so all the time, and goes on until the others have copies.
         let document = self.admission.document();
-        let is_founded = |view: &View| !leads(view) || !is_alone(view, self.own, &document);
+        let brought_data = !self.reaches_back();
+        let is_founded =
+            |view: &View| !leads(view) || brought_data || !is_alone(view, self.own, &document);
         while !member.wait_for(LOOK, is_founded) {
             if self.ends.load(Ordering::Acquire) {
                 return;
@@ -519,6 +556,13 @@ impl Inner {
         let alone = Configuration::of_voters([self.own]);
         self.member().is_some_and(|member| member.view().configuration == alone)
     }
+}
+
+/// Whether a member gets entries as they come.
+fn keeps_up(view: &View, member: MemberId) -> bool {
+    let is_near =
+        |peer: &quorum::Peer| peer.active && peer.matched.saturating_add(NEAR) >= view.last.index;
+    view.peers.iter().any(|peer| peer.member == member && is_near(peer))
 }
 
 /// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
@@ -589,7 +633,7 @@ mod tests {
         };
         let change = |member, standing| Change { member: MemberId(member), standing };
         assert_eq!(
-            changes(&now, &document),
+            changes(&now, &document, |_| true),
             [
                 change(11, Standing::Voter),
                 change(12, Standing::Learner),
@@ -601,6 +645,24 @@ mod tests {
             learners: [MemberId(12)].into(),
             ..Configuration::default()
         };
-        assert_eq!(changes(&there, &document), []);
+        assert_eq!(changes(&there, &document, |_| false), [], "who votes goes on");
+        // Who would have to be waited for comes without a vote, and gets it later.
+        let alone = Configuration::of_voters([MemberId(10)]);
+        let few = changes(&alone, &document, |member| member == MemberId(13));
+        assert_eq!(
+            few,
+            [
+                change(11, Standing::Learner),
+                change(12, Standing::Learner),
+                change(13, Standing::Voter)
+            ]
+        );
+        let later = Configuration {
+            voters: [10, 13].map(MemberId).into(),
+            learners: [11, 12].map(MemberId).into(),
+            ..Configuration::default()
+        };
+        assert_eq!(changes(&later, &document, |_| false), []);
+        assert_eq!(changes(&later, &document, |_| true), [change(11, Standing::Voter)]);
     }
 }

@@ -175,7 +175,7 @@ impl World {
     }
 
     fn receive(&self, source: &mut Near<'_>) -> Result<(), CopyError> {
-        receive(&self.target.os(), &options(), source, &self.looks)
+        receive(&self.target.os(), &options(), MemberId(7), source, &self.looks)
     }
 
     /// The directory of the target opens as what was copied.

@@ -4,6 +4,7 @@
 
 use engine::Engine;
 use errors::{Code, Error, Result};
+use membership::MemberId;
 use membership::copy::{Outgoing, Progress};
 use os::Os;
 use os::sync::Mutex;
@@ -18,6 +19,7 @@ const IDLE: Duration = Duration::from_mins(5);
 const MOST: usize = 4;
 
 struct HeldCopy {
+    receiver: MemberId,
     data: Arc<Outgoing>,
     used: Duration,
 }
@@ -26,15 +28,26 @@ struct HeldCopy {
 #[derive(Default)]
 pub struct Copies {
     outgoing: Mutex<BTreeMap<i64, HeldCopy>>,
+    /// One begins at a time.
+    beginning: Mutex<()>,
     /// How far the copy is that this member makes.
     pub(crate) incoming: Mutex<Option<Progress>>,
     pub(crate) makes_one: AtomicBool,
 }
 
 impl Copies {
-    /// Holds this member's data as it is now, under a number by which it is asked for. Waits for a checkpoint.
-    pub fn begin(&self, engine: &Engine, os: &Os) -> Result<(i64, Arc<Outgoing>)> {
-        self.forget_idle(os.clock.monotonic());
+    /// Holds this member's data as it is now, under a number by which it is asked for. Waits for a checkpoint. What
+    /// was held for the same receiver is let go of: it was interrupted.
+    pub fn begin(
+        &self,
+        receiver: MemberId,
+        engine: &Engine,
+        os: &Os,
+    ) -> Result<(i64, Arc<Outgoing>)> {
+        let _one_at_a_time = self.beginning.lock();
+        let now = os.clock.monotonic();
+        self.forget_where(|held| held.receiver == receiver);
+        self.forget_idle(now);
         if self.outgoing.lock().len() >= MOST {
             let text = format!("{MOST} copies of this member are being made already");
             return Err(Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text));
@@ -43,7 +56,8 @@ impl Copies {
         let data = Arc::new(data);
         let number = (os.entropy.next_u64() >> 1).cast_signed();
         let used = os.clock.monotonic();
-        self.outgoing.lock().insert(number, HeldCopy { data: Arc::clone(&data), used });
+        let held = HeldCopy { receiver, data: Arc::clone(&data), used };
+        self.outgoing.lock().insert(number, held);
         Ok((number, data))
     }
 
@@ -66,13 +80,17 @@ impl Copies {
 
     /// Lets go of what nobody asks for any more.
     pub fn forget_idle(&self, now: Duration) {
-        let is_idle = |held: &HeldCopy| now.saturating_sub(held.used) > IDLE;
+        self.forget_where(|held| now.saturating_sub(held.used) > IDLE);
+    }
+
+    fn forget_where(&self, is_over: impl Fn(&HeldCopy) -> bool) {
         let mut outgoing = self.outgoing.lock();
-        let gone: Vec<i64> =
-            outgoing.iter().filter(|(_, held)| is_idle(held)).map(|(number, _)| *number).collect();
-        let gone: Vec<_> = gone.iter().filter_map(|number| outgoing.remove(number)).collect();
+        let over: Vec<i64> =
+            outgoing.iter().filter(|(_, held)| is_over(held)).map(|(number, _)| *number).collect();
+        let over: Vec<_> = over.iter().filter_map(|number| outgoing.remove(number)).collect();
+        // What they held is let go of with no lock held.
         drop(outgoing);
-        drop(gone);
+        drop(over);
     }
 
     /// How far the copy is that this member makes, while it makes one.

@@ -23,6 +23,7 @@ impl ServerState {
         self.cursors.expire(now, timeout);
         self.copies.forget_idle(now);
         self.look_for_emptied_members();
+        self.give_votes();
         if self.replication.keeps_time() {
             self.replication.clock.housekeep();
         }

@@ -4,7 +4,7 @@
 //! with it, or the member goes on as it is.
 
 use crate::state::ServerState;
-use membership::copy::{CopyError, Progress, Remote, Watch, receive};
+use membership::copy::{Between, CopyError, Progress, Remote, Watch, receive};
 use membership::{HostAndPort, Membership, View};
 use os::sync::Mutex;
 use std::sync::Arc;
@@ -51,6 +51,12 @@ impl ServerState {
             state.make_copies();
             *state.copies.incoming.lock() = None;
             state.copies.makes_one.store(false, Ordering::Release);
+            // What was told between the last look and now was taken for seen to.
+            if let Some(membership) = state.replication.membership()
+                && !state.is_stopping()
+            {
+                state.copy_where_needed(&membership.view());
+            }
         });
         if let Err(error) = self.os.spawner.spawn("copy", job) {
             self.copies.makes_one.store(false, Ordering::Release);
@@ -98,9 +104,11 @@ impl ServerState {
             "This member lacks what its primary's log has no more: it copies the primary's data");
         let looks = Looks { state: self, told: Mutex::new(self.os.clock.monotonic()) };
         let ended = || self.is_stopping();
-        let mut source = Remote::new(&self.os, to, &ended);
+        let between =
+            Between { source: leader, receiver: membership.own(), founder: membership.founder() };
+        let mut source = Remote::new(&self.os, to, between, &ended);
         let options = self.catalog.engine().options();
-        match receive(&self.os, options, &mut source, &looks) {
+        match receive(&self.os, options, membership.own(), &mut source, &looks) {
             Ok(()) => {}
             Err(CopyError::Ended) => return Ok(true),
             Err(error) => return Err(error.to_string()),
@@ -108,7 +116,15 @@ impl ServerState {
         let Progress { done, received, .. } = self.copies.progress().unwrap_or_default();
         tracing::info!(target: "INITSYNC", id = 9_016_766, done, received,
             "The copy of the primary's data is complete: the server starts again with it");
-        self.host.start_again()?;
+        // From here on this member must not go on as it is: the copy lies ready for whichever start comes next, and
+        // has nothing of what would be acknowledged meanwhile.
+        while let Err(why) = self.host.start_again() {
+            tracing::error!(target: "INITSYNC", id = 9_016_770, why, "The server does not start again: it is tried on");
+            self.wait(MOST_PAUSE);
+            if self.is_stopping() {
+                break;
+            }
+        }
         Ok(true)
     }
 }

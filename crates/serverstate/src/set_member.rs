@@ -208,6 +208,14 @@ impl ServerState {
         }
     }
 
+    /// Members that have caught up get the votes that the configuration says they have. Does not wait.
+    pub(crate) fn give_votes(&self) {
+        let Some(membership) = self.replication.membership() else { return };
+        if let Err(error) = membership.give_votes() {
+            tracing::error!(target: "REPL", %error, "Members that have caught up get no votes");
+        }
+    }
+
     /// Leaves being primary to another member, where one is ready: the server is about to end.
     pub fn leave_set(&self) {
         let Some(membership) = self.replication.membership() else { return };

@@ -4,17 +4,16 @@
 //! Always true: nothing but what belongs to a copy that was begun is read; a reply holds one part.
 
 use super::initiate::member;
+use super::several::check_version;
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use engine::CopiedFile;
 use errors::{Code, Error, Result};
-use membership::copy::{Outgoing, Part};
+use membership::MemberId;
+use membership::copy::{Outgoing, Part, VERSION};
 use std::sync::Arc;
-
-/// What a server says and understands of these commands; another version is refused.
-const VERSION: i64 = 1;
 
 pub(crate) const FERN_COPY_BEGIN: Command = Command::new(
     "_fernCopyBegin",
@@ -46,6 +45,9 @@ pub(crate) const FERN_COPY_END: Command =
 #[derive(Default)]
 struct Asked<'a> {
     copy: Option<i64>,
+    source: Option<MemberId>,
+    receiver: Option<MemberId>,
+    founder: Option<MemberId>,
     log: Option<&'a str>,
     offset: u64,
     length: usize,
@@ -54,20 +56,17 @@ struct Asked<'a> {
 
 fn parse<'a>(context: &Context<'_>, fields: &'a [Field<'a>]) -> Result<Asked<'a>> {
     member(context)?;
-    let said = fields[0].i64()?;
-    if said != VERSION {
-        return Err(Error::bad_value(format!(
-            "the other server speaks version {said} of {}, this one {VERSION}",
-            fields[0].name
-        )));
-    }
+    check_version(fields, VERSION)?;
     let mut asked = Asked::default();
-    let reads = context.command.name == FERN_COPY_READ.name;
+    let name = context.command.name;
+    let (begins, reads) = (name == FERN_COPY_BEGIN.name, name == FERN_COPY_READ.name);
+    let id = |field: &Field<'_>| field.i64().map(|id| Some(MemberId(id.cast_unsigned())));
     for field in &fields[1..] {
         match (field.name, field.value) {
-            ("copy", _) if context.command.name != FERN_COPY_BEGIN.name => {
-                asked.copy = Some(field.i64()?);
-            }
+            ("copy", _) if !begins => asked.copy = Some(field.i64()?),
+            ("source", _) if begins => asked.source = id(field)?,
+            ("receiver", _) if begins => asked.receiver = id(field)?,
+            ("founder", _) if begins => asked.founder = id(field)?,
             ("log", RawBsonRef::String(name)) if reads => asked.log = Some(name),
             ("offset", _) if reads => asked.offset = field.non_negative()?,
             ("length", _) if reads => {
@@ -92,13 +91,24 @@ fn held(context: &Context<'_>, asked: &Asked<'_>) -> Result<Arc<Outgoing>> {
 }
 
 fn begin(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    parse(context, fields)?;
+    let Asked { source, receiver, founder, .. } = parse(context, fields)?;
     let service = context.service;
-    if service.replication.membership().is_none() {
+    let Some(membership) = service.replication.membership() else {
         let text = "this server is no member of a replica set of several";
         return Err(Error::new(Code::NOT_YET_INITIALIZED, text));
+    };
+    let (Some(source), Some(receiver), Some(founder)) = (source, receiver, founder) else {
+        return Err(Error::bad_value("_fernCopyBegin needs source, receiver and founder"));
+    };
+    if (source, founder) != (membership.own(), membership.founder()) {
+        let text = "this server is another member, or of another set, than the one whose data is asked for";
+        return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
     }
-    let (number, data) = service.copies.begin(service.catalog.engine(), &service.os)?;
+    if membership.document().id_of(receiver).is_none() {
+        let text = "the configuration does not have the member that asks for this one's data";
+        return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
+    }
+    let (number, data) = service.copies.begin(receiver, service.catalog.engine(), &service.os)?;
     let parts = data.parts();
     let pairs = parts.taken.iter().flat_map(|range| [range.start, range.end]);
     let taken: Vec<u8> = pairs.flat_map(u64::to_le_bytes).collect();

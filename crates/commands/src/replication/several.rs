@@ -57,7 +57,7 @@ fn internal(error: &dyn std::fmt::Display) -> Error {
 
 fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let options = member(context)?;
-    check_version(fields)?;
+    check_version(fields, VERSION)?;
     let service = context.service;
     let membership = service.replication.membership();
     let of_one = membership.is_none() && service.replication.config().is_some();
@@ -74,20 +74,21 @@ fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn check_version(fields: &[Field<'_>]) -> Result<()> {
+/// Refuses another version of what servers say to each other, which stands behind the command's name.
+pub(super) fn check_version(fields: &[Field<'_>], known: i32) -> Result<()> {
     let said = fields[0].i64()?;
-    if said == i64::from(VERSION) {
+    if said == i64::from(known) {
         return Ok(());
     }
     Err(Error::bad_value(format!(
-        "the other server speaks version {said} of {}, this one {VERSION}",
+        "the other server speaks version {said} of {}, this one {known}",
         fields[0].name
     )))
 }
 
 fn join(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let options = member(context)?;
-    check_version(fields)?;
+    check_version(fields, VERSION)?;
     let (mut document, mut founder) = (None, None);
     for field in &fields[1..] {
         match (field.name, field.value) {

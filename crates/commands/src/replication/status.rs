@@ -52,7 +52,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     } else {
         replication.primary(&config, role, service.info.port)
     };
-    let writable = config.voters().filter(|member| !member.arbiter_only).count();
+    // Members that have no copy of the data yet do not vote, whatever the configuration says.
+    let view = replication.membership().map(|membership| membership.view());
+    let voting = view.map_or(0, |view| view.configuration.voters.len());
+    let voting = if voting == 0 { config.voters().count() } else { voting };
+    let majority = voting / 2 + 1;
+    let writable = voting;
     let mut status = doc! {
         "set": &config.set,
         "date": DateTime::from_millis(service.os.clock.wall_ms()),
@@ -61,9 +66,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "syncSourceHost": source.map_or("", |member| member.host.as_str()),
         "syncSourceId": source.map_or(-1, |member| member.id),
         "heartbeatIntervalMillis": config.settings.heartbeat_interval.as_millis() as i64,
-        "majorityVoteCount": config.majority() as i32,
-        "writeMajorityCount": config.majority().min(writable) as i32,
-        "votingMembersCount": config.voters().count() as i32,
+        "majorityVoteCount": majority as i32,
+        "writeMajorityCount": majority as i32,
+        "votingMembersCount": voting as i32,
         "writableVotingMembersCount": writable as i32,
         "optimes": {
             "lastCommittedOpTime": time.clone(),
@@ -83,7 +88,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 "lastElectionReason": "electionTimeout",
                 "lastElectionDate": DateTime::from_millis(replication.elected_ms()),
                 "electionTerm": term,
-                "numVotesNeeded": config.majority() as i32,
+                "numVotesNeeded": majority as i32,
                 "priorityAtElection": own.priority,
                 "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
             },

@@ -25,6 +25,8 @@ pub struct Outgoing {
     parts: FileParts,
     /// The log's files, once they were asked for.
     log: Mutex<Vec<SyncedFile>>,
+    /// One part is read at a time, so that those who ask for many hold the memory of one.
+    reading: Mutex<()>,
 }
 
 impl Outgoing {
@@ -33,7 +35,7 @@ impl Outgoing {
         let backup = engine.backup()?;
         let mut parts = backup.data_parts()?;
         parts.taken = joined(parts.taken, MOST_PARTS);
-        Ok(Self { backup, parts, log: Mutex::default() })
+        Ok(Self { backup, parts, log: Mutex::default(), reading: Mutex::default() })
     }
 
     /// What of the data file is to be copied.
@@ -65,6 +67,7 @@ impl Outgoing {
         if length == 0 || length > PART_BYTES {
             return Ok(None);
         }
+        let _one_at_a_time = self.reading.lock();
         let bytes = match file {
             CopiedFile::Data => {
                 let holds = |range: &Range<u64>| range.start <= offset && end <= range.end;

@@ -1,7 +1,8 @@
 //! Asking another server for its data, over the clients' port: the commands and what they say.
 //!
 //! ```text
-//! {_fernCopyBegin: 1}                                            {copy: long, fileBytes: long, superblocks: bin, taken: bin}
+//! {_fernCopyBegin: 1, source: long, receiver: long, founder: long}
+//!                                                                {copy: long, fileBytes: long, superblocks: bin, taken: bin}
 //! {_fernCopyRead: 1, copy, log: "name"?, offset, length, known: bin?}   {bytes: bin, checksum: bin} or {known: true}
 //! {_fernCopyLog: 1, copy}                                        {files: [{name, bytes, length}], document: bin}
 //! {_fernCopyEnd: 1, copy}                                        {}
@@ -16,20 +17,33 @@ use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf};
 use engine::{CopiedFile, FileParts};
 use links::HostAndPort;
 use os::Os;
+use quorum::MemberId;
 use std::ops::Range;
 use std::time::Duration;
 
 /// What a server says and understands of these commands; another version is refused.
-const VERSION: i32 = 1;
+pub const VERSION: i32 = 1;
 /// How long an answer may take: a begin writes a checkpoint.
 const ANSWERS: Duration = Duration::from_mins(2);
 /// What an answer may be longer than what it brings.
 const MORE_BYTES: usize = 8 << 20;
 
+/// Who copies whose data. The source refuses where it is not that member: another server may listen at its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    /// The member whose data is copied.
+    pub source: MemberId,
+    /// Who receives the copy.
+    pub receiver: MemberId,
+    /// Who has founded the set of both.
+    pub founder: MemberId,
+}
+
 /// Another server as a source.
 pub struct Remote<'a> {
     os: Os,
     to: HostAndPort,
+    between: Between,
     ended: &'a dyn Fn() -> bool,
     copy: Option<i64>,
 }
@@ -57,8 +71,8 @@ pub(super) fn bytes_of(bytes: &[u8]) -> RawBinaryRef<'_> {
 
 impl<'a> Remote<'a> {
     /// The server at a port. `ended` says whether nobody waits for an answer any more.
-    pub fn new(os: &Os, to: HostAndPort, ended: &'a dyn Fn() -> bool) -> Self {
-        Self { os: os.clone(), to, ended, copy: None }
+    pub fn new(os: &Os, to: HostAndPort, between: Between, ended: &'a dyn Fn() -> bool) -> Self {
+        Self { os: os.clone(), to, between, ended, copy: None }
     }
 
     fn command(&self, name: &CStr) -> RawDocumentBuf {
@@ -80,7 +94,12 @@ impl<'a> Remote<'a> {
 impl Source for Remote<'_> {
     fn begin(&mut self) -> Result<FileParts, String> {
         self.copy = None;
-        let answer = self.ask(self.command(cstr!("_fernCopyBegin")))?;
+        let mut command = self.command(cstr!("_fernCopyBegin"));
+        let Between { source, receiver, founder } = self.between;
+        command.append(cstr!("source"), source.0.cast_signed());
+        command.append(cstr!("receiver"), receiver.0.cast_signed());
+        command.append(cstr!("founder"), founder.0.cast_signed());
+        let answer = self.ask(command)?;
         self.copy = Some(answer.get_i64("copy").map_err(|_| wrong("copy"))?);
         let (pairs, rest) = binary(&answer, "taken")?.as_chunks::<16>();
         let ranges = pairs.iter().map(|pair| {
