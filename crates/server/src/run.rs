@@ -177,6 +177,9 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         // One that is gone already is what is wanted.
         let _gone = os.vfs.remove_file(path);
     }
+    // Who was told to end while it ended to start again does not start again.
+    let is_told_to_end = events.try_iter().any(|event| matches!(event, Event::ShutDown(_)));
+    let end = if is_told_to_end { End::Done } else { end };
     tracing::info!(target: "CONTROL", id = 23138, exitCode = 0, "Shutdown complete");
     Ok(end)
 }
@@ -198,7 +201,11 @@ fn daemonize() -> Result<os::Daemon, StartError> {
 fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
     let destination = match &settings.log_path {
         None => Destination::Stdout,
-        Some(path) => Destination::File { path: path.clone(), append: settings.log_append },
+        Some(path) => {
+            // Of one process there is one log.
+            let append = settings.log_append || os::has_started_again();
+            Destination::File { path: path.clone(), append }
+        }
     };
     let log = Log::open(os, destination, settings.verbosity).map_err(|error| {
         let path = settings.log_path.as_deref().unwrap_or(Path::new("")).display();
