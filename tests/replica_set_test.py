@@ -697,6 +697,7 @@ def an_emptied_member_comes_back_by_itself():
             assert after["version"] > before["version"], after
             hosts = lambda c: {m["_id"]: (m["host"], m["votes"]) for m in c["members"]}
             assert hosts(after) == hosts(before), after
+            all_vote(cluster, 3)
 
 
 def a_stranger_takes_nobodys_place():
@@ -741,6 +742,13 @@ def outgrow_the_log(cluster):
                 client.test.big.drop()
                 return
     raise AssertionError(f"the logs go on reaching back to {now}: {begins}")
+
+
+def all_vote(cluster, count):
+    """Who copies has no vote before it has caught up."""
+    primary = cluster.wait_for_primary()
+    voting = lambda: status_of(primary)["votingMembersCount"] == count
+    wait_until(voting, f"there are not {count} votes", cluster.tails)
 
 
 def started_with_a_copy(member):
@@ -793,6 +801,7 @@ def a_member_is_added_when_the_log_has_no_beginning():
         progress(writers)
         documents = end(cluster, writers)
         assert "log" in documents
+        all_vote(cluster, 4)
         # What it has is enough to lead.
         preferred = lambda c: [m.update(priority=5 if m["_id"] == 3 else 1) for m in c["members"]]
         reconfigure(cluster, preferred)
@@ -820,7 +829,9 @@ def a_set_of_one_with_data_grows():
         begin(writer)
         for n, other in enumerate(others, 1):
             reconfigure(cluster, lambda c: c["members"].append({"_id": n, "host": host(other)}))
+            progress([writer])
             wait_until(lambda: other.hello().get("secondary"), "it gets no copy", cluster.tails)
+            all_vote(cluster, n + 1)
             progress([writer])
         assert started_with_a_copy(others[0]) == 1
         documents = end(cluster, [writer])
@@ -852,6 +863,7 @@ def a_server_with_data_begins_a_set_with_others():
             client.admin.command("replSetInitiate", cluster.config())
         cluster.wait_for_all()
         assert agreed(cluster) == {"a": [{"_id": 1}]}
+        all_vote(cluster, 3)
         writers = begin(Writer(cluster, 0))
         first.kill()
         progress(writers)
