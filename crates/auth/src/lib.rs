@@ -1,0 +1,30 @@
+//! Who a client is and what it may do, without I/O: SCRAM on both sides, credentials as they are stored,
+//! actions, resources, privileges, the built-in roles, the inheritance of roles, restrictions by address,
+//! key files.
+//!
+//! Always true:
+//! 1. Nothing here asks the time, chance or a file: nonces, salts and bytes are handed in.
+//! 2. A secret is compared in a time that does not depend on where it differs, and is wiped when it is dropped.
+//! 3. What is not understood grants nothing: a parser refuses, a lookup finds no privilege.
+#![forbid(unsafe_code)]
+
+mod action;
+mod builtin;
+mod document;
+mod grants;
+pub mod key_file;
+mod resource;
+mod restriction;
+mod role;
+pub mod scram;
+mod secret;
+mod user;
+
+pub use action::{Action, ActionSet};
+pub use builtin::{BUILT_IN, BuiltIn, On, built_in, privileges_of};
+pub use grants::Grants;
+pub use resource::{Privilege, Resource, Target};
+pub use restriction::{Address, Network, Restriction, Restrictions, all_met};
+pub use role::{Resolved, RoleDocument, RoleName, Roles, closes_cycle, exists, resolve};
+pub use secret::Secret;
+pub use user::{UserDocument, UserName};
