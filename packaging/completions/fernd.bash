@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --noauth --noscripting --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --auth --noauth --transitionToAuth --noscripting --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -117,7 +117,15 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --auth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --noauth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --transitionToAuth)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

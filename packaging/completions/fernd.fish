@@ -19,7 +19,9 @@ complete -c fernd -l slowms -d 'log operations slower than this (default: 100)' 
 complete -c fernd -l profile -d 'what every database\'s system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)' -r
 complete -c fernd -l fork -d 'go to the background; needs --logpath' -r
 complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
-complete -c fernd -l noauth -d 'ask nobody who he is: the only way so far' -r
+complete -c fernd -l auth -d 'ask clients who they are, and let them do what they may' -r
+complete -c fernd -l noauth -d 'ask nobody who he is, which is the default' -r
+complete -c fernd -l transitionToAuth -d 'check who logs in, and let everybody do everything still' -r
 complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
 complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -r
 complete -c fernd -l replSet -d 'be a member of the replica set of this name' -r

@@ -3,7 +3,7 @@
 //! Always true: nothing else knows what a built-in role allows; `rolesInfo`, the gate and `docs/AUTHORIZATION.md` ask
 //! here. `system.buckets` stand in it because MongoDB's roles name them, though measurements are plain documents here.
 
-#![expect(clippy::enum_glob_use, reason = "the table is read by its names")]
+#![allow(clippy::enum_glob_use, reason = "the table is read by its names")]
 
 use crate::action::Action::{self, *};
 use crate::action::ActionSet;

@@ -16,7 +16,7 @@ mod server;
 
 pub use client::Client;
 pub use credentials::{Credentials, digest, prepare};
-pub use message::{ClientFirst, Refused};
+pub use message::{ClientFirst, Refused, decode};
 pub use server::Server;
 
 use hmac::{Hmac, KeyInit, Mac};

@@ -1,7 +1,6 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
 pub(crate) mod apply_ops;
-pub(crate) mod authenticate;
 pub(crate) mod auto_compact;
 pub(crate) mod capped;
 pub(crate) mod coll_mod;
@@ -25,7 +24,6 @@ pub(crate) mod shutdown;
 pub(crate) mod stats;
 pub(crate) mod touch;
 pub(crate) mod user_write_block;
-pub(crate) mod users_info;
 pub(crate) mod validate;
 pub(crate) mod validate_db_metadata;
 

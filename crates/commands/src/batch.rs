@@ -60,6 +60,7 @@ pub(crate) fn first_batch(
         time_left: None,
         plans: Plans::default(),
         command: None,
+        required: Vec::new(),
         memory: None,
     };
     let (open, list) = context.reply.begin_first_batch();
@@ -97,8 +98,10 @@ fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeo
     parked.command = Some(context.body.to_owned());
     parked.time_left =
         context.connection.operation.deadline().map(|deadline| deadline.saturating_sub(now));
+    parked.required.clone_from(&context.admitted.required);
     let new = NewCursor {
         namespace: Arc::from(namespace),
+        user: context.admitted.digest(),
         session: context.arguments.session,
         transaction: context.transaction(),
         connection: context.bound_to(),

@@ -3,6 +3,7 @@
 //! Always true: names are unique, and a name that is not in the list answers `CommandNotFound`.
 
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use dispatch::rules::{Class, Counter, Rules};
 use errors::{Code, Error, Result};
@@ -13,6 +14,8 @@ pub(crate) type Run = for<'a, 'b> fn(&mut Context<'a>, &'b [Field<'a>]) -> Resul
 /// A command: its name, its rules and its code.
 pub(crate) struct Command {
     pub(crate) rules: Rules,
+    /// What it needs of whoever sends it.
+    pub(crate) needs: Needs,
     pub(crate) run: Run,
     /// Writes the reply of `explain`.
     pub(crate) explain: Option<Run>,
@@ -27,9 +30,14 @@ impl Deref for Command {
 }
 
 impl Command {
-    /// A command with the commonest rules.
-    pub(crate) const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
-        Self { rules: Rules::new(name, about), run, explain: None }
+    /// A command with the commonest rules. What it needs is no rule with a default: it is said by each.
+    pub(crate) const fn new(
+        name: &'static str,
+        about: &'static str,
+        needs: Needs,
+        run: Run,
+    ) -> Self {
+        Self { rules: Rules::new(name, about), needs, run, explain: None }
     }
 
     /// Other spellings.

@@ -25,7 +25,7 @@ const REFUSED: &[(&str, &str)] = &[
          is 300), of a state that no snapshot read got",
         "239 SnapshotTooOld",
     ),
-    ("`lsid` with the digest of a user", "13 Unauthorized: there are no users yet"),
+    ("`lsid` with the digest of another user", "13 Unauthorized"),
     (
         "writing to `config.transactions`, `config.clusterParameters` and `local.replset.election`, \
          dropping them",
@@ -33,7 +33,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "writing to `system.users`, `system.roles`, `system.version` of any database",
-        "73 InvalidNamespace: there are no users yet, and none can be laid in advance",
+        "73 InvalidNamespace: users and roles are changed by their commands",
     ),
     (
         "`$clusterTime` more than a day ahead of this machine (MongoDB: a year)",

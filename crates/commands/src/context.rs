@@ -1,6 +1,7 @@
 //! What a command's code holds while it runs.
 
 use crate::command::{Command, Registry};
+use crate::gate::Admitted;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
@@ -14,6 +15,7 @@ use os::Waits;
 use query::{Interrupt, OpContext, StatementLog, Verbosity};
 use serverstate::profiler::OpFigures;
 use serverstate::{Checked, Connection, RetryableWrite, Running, ServerState};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +31,10 @@ pub(crate) struct Context<'a> {
     pub(crate) body: &'a RawDocument,
     pub(crate) command: &'static Command,
     pub(crate) arguments: Arguments<'a>,
+    /// Who sends it, as the gate has found.
+    pub(crate) admitted: Admitted,
+    /// The command as it may be shown.
+    pub(crate) shown: Cow<'a, RawDocument>,
     /// Server time at which the request came.
     pub(crate) started: Duration,
     /// The reply without its `ok`.
@@ -92,6 +98,8 @@ impl<'a> Context<'a> {
             body,
             command,
             arguments: Arguments::default(),
+            admitted: Admitted::default(),
+            shown: Cow::Borrowed(body),
             started,
             reply: Writer::new(),
             exhaust: None,

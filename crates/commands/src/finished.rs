@@ -135,8 +135,13 @@ impl Entry<'_> {
         if let Some(application) = self.application() {
             entry.insert("appName", application);
         }
-        entry.insert("allUsers", Vec::<Bson>::new());
-        entry.insert("user", "");
+        let identity = context.admitted.identity.as_ref();
+        let users: Vec<Bson> = identity
+            .map(|id| Bson::Document(doc! { "user": &id.name.user, "db": &id.name.db }))
+            .into_iter()
+            .collect();
+        entry.insert("allUsers", users);
+        entry.insert("user", identity.map_or(String::new(), |id| id.name.to_string()));
         entry
     }
 
@@ -213,19 +218,19 @@ impl Entry<'_> {
         let list = match self.context.command.counter {
             Counter::Update => "updates",
             Counter::Delete => "deletes",
-            _ => return self.context.body,
+            _ => return &self.context.shown,
         };
         if let Some(section) = self.context.sequence(list) {
             return match section {
                 [only] => only,
-                _ => self.context.body,
+                _ => &self.context.shown,
             };
         }
         let statements = self.context.body.get_array(list).ok();
         let mut statements = statements.into_iter().flatten().flatten();
         match (statements.next(), statements.next()) {
             (Some(RawBsonRef::Document(only)), None) => only,
-            _ => self.context.body,
+            _ => &self.context.shown,
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod admin;
 mod aggregation;
+mod authorization;
 mod batch;
 mod command;
 mod compat;
@@ -17,12 +18,16 @@ mod context;
 mod crud;
 mod diagnostics;
 mod finished;
+mod gate;
+mod needs;
 mod registry;
 mod replication;
+mod security;
 mod service;
 mod sessions;
 mod transactions;
 
+pub use authorization::page as authorization_page;
 pub use compat::page as compatibility_page;
 pub use diagnostics::sampler::Sampler;
 pub use service::Service;

@@ -7,9 +7,11 @@ use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
 use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::Entry;
+use crate::gate::{self, Admitted};
 use crate::registry::COMMANDS;
 use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{read_concern, write_concern};
+use crate::security::redact::redacted;
 use crate::transactions::{self, bound, labels};
 use bson::{RawBsonRef, RawDocument};
 use bsonval::raw;
@@ -72,12 +74,23 @@ impl Service {
                 return Reply::error(&error);
             }
         };
+        // Before anything of the request is shown, counted or done.
+        let admitted = if self.security.is_enforced() {
+            match gate::admit(self, &self.registry, connection, request, command, body) {
+                Ok(admitted) => admitted,
+                Err(error) => return self.refuse(connection, request, (position, command), &error),
+            }
+        } else {
+            Admitted::default()
+        };
+        let shown = redacted(command.name, body);
         let running = self.operations.start(
             &connection.operation,
             &Start {
                 name: command.name,
+                user: admitted.digest(),
                 database: request.database,
-                command: body.as_bytes(),
+                command: shown.as_bytes(),
                 now: started,
             },
         );
@@ -85,6 +98,9 @@ impl Service {
         let has_waited = request.waited_until.is_some();
         let mut context =
             Context::new(self, &self.registry, connection, request, body, command, started);
+        context.arguments.user = admitted.digest();
+        context.admitted = admitted;
+        context.shown = shown;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let candidate =
@@ -163,6 +179,23 @@ impl Service {
         reply
     }
 
+    /// Answers a request that may not be run.
+    fn refuse(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        (position, command): (usize, &Command),
+        error: &Error,
+    ) -> Reply {
+        let runs = &self.metrics.runs[position];
+        runs.total.fetch_add(1, Ordering::Relaxed);
+        runs.failed.fetch_add(1, Ordering::Relaxed);
+        self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+        let reply = Reply::error(error);
+        last_write::note(&connection.last_write, command, request.op, &reply.document);
+        reply
+    }
+
     /// A write of the old kind was refused before it became a command; `getLastError` tells.
     pub fn refuse_write(&self, connection: &Connection, error: &Error) {
         self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +212,9 @@ impl Service {
             context.labels_given = hit.labels.is_some();
             // The labels that the code has by itself depend on the request's number.
             let mut own = Fields::new();
-            if let Ok(arguments) = Arguments::parse(context.command, context.body, &mut own) {
+            if let Ok(arguments) =
+                Arguments::parse(context.command, context.body, context.admitted.digest(), &mut own)
+            {
                 context.arguments = arguments;
             }
             if !context.labels_given && hit.knows_cursor && is_of_change_stream(context) {
@@ -419,7 +454,8 @@ fn wait_is_over(context: &Context<'_>) -> Result<()> {
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
     let mut fields = Fields::new();
-    let mut arguments = Arguments::parse(command, context.body, &mut fields)?;
+    let mut arguments =
+        Arguments::parse(command, context.body, context.admitted.digest(), &mut fields)?;
     let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
     if !anywhere {
         check_database(command, context.request.database)?;
@@ -489,6 +525,10 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let result = loop {
         let result = (context.command.run)(context, fields);
         context.committed = engine::thread_commits() != before;
+        // Whatever changes something of `admin` may have changed users.
+        if context.committed && context.admitted.enforced && context.request.database == "admin" {
+            context.service.security.changed();
+        }
         // A cursor that failed has lost its place.
         let repeatable = !context.committed
             && !context.inside

@@ -7,13 +7,13 @@ pub(crate) mod start_session;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, type_name};
 use errors::{Error, Result};
-use session::SessionId;
+use session::{SessionId, UserDigest};
 
 /// How many sessions one command may name: as many as drivers put into one `endSessions`.
 const MAX_LISTED: usize = 10_000;
 
 /// The ids of an array `[{id: <UUID>}, …]`.
-fn parse_list(field: &Field<'_>) -> Result<Vec<SessionId>> {
+fn parse_list(field: &Field<'_>, user: UserDigest) -> Result<Vec<SessionId>> {
     let mut list = Vec::new();
     for (at, element) in field.array()?.into_iter().enumerate() {
         let value = element?;
@@ -32,7 +32,7 @@ fn parse_list(field: &Field<'_>) -> Result<Vec<SessionId>> {
             )));
         }
         let one = Field { place: field.place, name: field.name, value };
-        list.push(dispatch::arguments::parse_lsid(&one)?);
+        list.push(dispatch::arguments::parse_lsid(&one, user)?);
     }
     Ok(list)
 }

@@ -32,6 +32,7 @@ mod point;
 mod prepare_unique;
 mod profiler;
 mod replica_set;
+mod security;
 mod sessions;
 mod snapshots;
 mod storage;
@@ -73,6 +74,29 @@ impl Client {
         let engine = self.service.catalog.engine().clone();
         let client = Self::over(Arc::new(SilentHost), engine, replica_set);
         Self::on(client.service, id)
+    }
+
+    /// A client of a server that asks for users.
+    fn asking() -> Self {
+        let options = CatalogOptions::new(Os::real(), std::env::temp_dir());
+        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let session_records = SessionRecords::open(&catalog).unwrap();
+        let info = ServerInfo {
+            host: "here".into(),
+            port: 1,
+            auth: serverstate::security::AuthMode::On,
+            ..ServerInfo::default()
+        };
+        let service = Service::new(Parts {
+            session_records,
+            catalog,
+            os: Os::real(),
+            info,
+            host: Arc::new(SilentHost),
+            memory: limits::Account::new(1 << 30),
+            follows: false,
+        });
+        Self::on(service, 1)
     }
 
     /// A client of a server inside another program.

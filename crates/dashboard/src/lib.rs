@@ -29,6 +29,9 @@ pub trait StatusSource: Send + Sync {
     /// The server's figures in Prometheus' text form.
     fn metrics(&self) -> String;
 
+    /// Whether nobody is answered with data: the server asks who somebody is, and this port cannot yet.
+    fn is_closed(&self) -> bool;
+
     /// Random bytes, for what only this one answer may know.
     fn entropy(&self, bytes: &mut [u8]);
 }

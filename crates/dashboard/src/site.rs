@@ -64,6 +64,11 @@ impl Site {
         if request.uri().path() != "/" && is_of_another_site(request.headers()) {
             return plain(StatusCode::FORBIDDEN, "Another site's page may not ask this.\n");
         }
+        if self.source.is_closed() {
+            let text =
+                "This server asks for users. The status port cannot ask yet, and shows nothing.\n";
+            return plain(StatusCode::UNAUTHORIZED, text);
+        }
         match request.uri().path() {
             "/" => self.page(),
             "/metrics" => {
@@ -264,6 +269,10 @@ mod tests {
     struct Echo(Mutex<Vec<String>>);
 
     impl StatusSource for Echo {
+        fn is_closed(&self) -> bool {
+            false
+        }
+
         fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
             self.0.lock().push(format!("{database} {command}"));
             let mut reply = command.clone();

@@ -10,14 +10,8 @@ use crate::write_concern::{self, WriteConcern};
 use bson::{RawBsonRef, RawDocument, Timestamp};
 use bsonval::raw;
 use errors::{Code, Error, Result};
-use session::SessionId;
+use session::{SessionId, UserDigest};
 use smallvec::SmallVec;
-
-/// The digest of nobody's name, SHA-256 of nothing: whose all sessions are while there are no users.
-pub const EMPTY_USER: [u8; 32] = [
-    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
-    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
-];
 
 /// The fields of a command that are its own.
 pub type Fields<'a> = SmallVec<[Field<'a>; 12]>;
@@ -37,6 +31,8 @@ pub struct Numbered {
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as the client gives them")]
 pub struct Arguments<'a> {
+    /// Who sends it.
+    pub user: UserDigest,
     /// `lsid`.
     pub session: Option<SessionId>,
     /// `maxTimeMS`, where it limits anything.
@@ -78,9 +74,15 @@ fn is_true(value: RawBsonRef<'_>) -> bool {
 }
 
 impl<'a> Arguments<'a> {
-    /// Divides a command's fields into its own, which are put into `own`, and the generic ones.
-    pub fn parse(command: &Rules, body: &'a RawDocument, own: &mut Fields<'a>) -> Result<Self> {
-        let mut arguments = Self::default();
+    /// Divides a command's fields into its own, which are put into `own`, and the generic ones. A session is
+    /// the client's: `user`'s.
+    pub fn parse(
+        command: &Rules,
+        body: &'a RawDocument,
+        user: UserDigest,
+        own: &mut Fields<'a>,
+    ) -> Result<Self> {
+        let mut arguments = Self { user, ..Self::default() };
         let grammar = command.grammar;
         for element in raw::elements(body) {
             let element = element?;
@@ -131,7 +133,7 @@ impl<'a> Arguments<'a> {
     /// Takes a generic field; says whether it was one.
     fn take(&mut self, command: &Rules, field: &Field<'a>) -> Result<bool> {
         match field.name {
-            "lsid" => self.session = Some(parse_lsid(field)?),
+            "lsid" => self.session = Some(parse_lsid(field, self.user)?),
             "comment" => self.comment = Some(field.value),
             "maxTimeMS" => {
                 // A getMore's limit bounds a tailable cursor's wait, and it checks that itself.
@@ -278,35 +280,44 @@ fn is_unstable(command: &str, field: &str) -> bool {
     }
 }
 
-/// `{id: <UUID>, uid: <digest of the user>}`.
-pub fn parse_lsid(field: &Field<'_>) -> Result<SessionId> {
-    let document = field.document()?;
-    let mut id = None;
-    for part in inner(document, "OperationSessionInfo.lsid") {
-        let part = part?;
-        match part.name {
-            "id" => id = Some(SessionId(part.uuid()?)),
-            "uid" => check_user(&part)?,
-            // Transactions inside transactions: what routers send each other.
-            "txnNumber" | "txnUUID" => return Err(part.not_yet()),
-            _ => return Err(part.unknown()),
-        }
-    }
-    id.ok_or_else(|| crate::fields::missing("OperationSessionInfo.lsid", "id"))
-}
-
-/// There are no users, so that every session is nobody's; another's is not to be touched.
-fn check_user(field: &Field<'_>) -> Result<()> {
-    let RawBsonRef::Binary(digest) = field.value else {
-        return Err(field.wrong_type("binData"));
-    };
-    if digest.bytes != EMPTY_USER {
+/// `{id: <UUID>, uid: <digest of the user>}`: a session of the client's user.
+pub fn parse_lsid(field: &Field<'_>, user: UserDigest) -> Result<SessionId> {
+    let (id, named) = parse_any_lsid(field)?;
+    if named.is_some_and(|named| named != user) {
         return Err(Error::new(
             Code::UNAUTHORIZED,
             "Unauthorized to set user digest in LogicalSessionId",
         ));
     }
-    Ok(())
+    Ok(SessionId { id, user })
+}
+
+/// `{id: <UUID>, uid: <digest of the user>}`, of whomever: for those who may end others' sessions.
+pub fn parse_any_lsid(field: &Field<'_>) -> Result<([u8; 16], Option<UserDigest>)> {
+    let document = field.document()?;
+    let (mut id, mut user) = (None, None);
+    for part in inner(document, "OperationSessionInfo.lsid") {
+        let part = part?;
+        match part.name {
+            "id" => id = Some(part.uuid()?),
+            "uid" => user = Some(parse_user(&part)?),
+            // Transactions inside transactions: what routers send each other.
+            "txnNumber" | "txnUUID" => return Err(part.not_yet()),
+            _ => return Err(part.unknown()),
+        }
+    }
+    let id = id.ok_or_else(|| crate::fields::missing("OperationSessionInfo.lsid", "id"))?;
+    Ok((id, user))
+}
+
+/// A digest of a user's name. One of another length is nobody's.
+fn parse_user(field: &Field<'_>) -> Result<UserDigest> {
+    let RawBsonRef::Binary(digest) = field.value else {
+        return Err(field.wrong_type("binData"));
+    };
+    digest.bytes.try_into().map(UserDigest).map_err(|_| {
+        Error::new(Code::UNAUTHORIZED, "Unauthorized to set user digest in LogicalSessionId")
+    })
 }
 
 fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {

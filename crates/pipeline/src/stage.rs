@@ -114,11 +114,11 @@ pub(crate) fn parse(
     };
     let (name, value) = (first.key().as_str(), first.value()?);
     let unknown = || Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"));
-    match PARSERS.iter().find(|(known, _)| *known == name) {
-        Some((_, Parser::One(parse))) => stages.push(parse(value, ctx)?),
-        Some((_, Parser::Several(parse))) => parse(value, ctx, stages)?,
-        Some((known, Parser::Metadata)) => stages.push(metadata::parse(known, value, ctx)?),
-        Some((known, Parser::Refused(code, reason))) => {
+    match PARSERS.iter().find(|(known, ..)| *known == name) {
+        Some((_, _, Parser::One(parse))) => stages.push(parse(value, ctx)?),
+        Some((_, _, Parser::Several(parse))) => parse(value, ctx, stages)?,
+        Some((known, _, Parser::Metadata)) => stages.push(metadata::parse(known, value, ctx)?),
+        Some((known, _, Parser::Refused(code, reason))) => {
             return Err(Error::location(*code, reason.replace("{}", known)));
         }
         None => return Err(unknown()),
@@ -140,60 +140,129 @@ enum Parser {
 const ATLAS_ONLY: Parser = Parser::Refused(31082, "{} stage is only allowed on MongoDB Atlas");
 
 /// Every stage.
-const PARSERS: &[(&str, Parser)] = &[
-    ("$addFields", Parser::One(|value, ctx| transform::parse("$addFields", value, ctx))),
-    ("$bucket", Parser::Several(shorthand::bucket)),
-    ("$bucketAuto", Parser::One(bucket_auto::parse)),
-    ("$changeStream", Parser::One(change_stream::parse)),
-    ("$changeStreamSplitLargeEvent", Parser::One(change_stream::parse_split)),
-    ("$collStats", Parser::Metadata),
-    ("$count", Parser::Several(|value, _, stages| shorthand::count(value, stages))),
-    ("$currentOp", Parser::Metadata),
-    ("$densify", Parser::One(|value, _| densify::parse(value))),
-    ("$documents", Parser::One(documents::parse)),
-    ("$facet", Parser::One(facet::parse)),
-    ("$fill", Parser::Several(fill::parse)),
-    ("$geoNear", Parser::One(geo_near::parse)),
-    ("$graphLookup", Parser::One(graph_lookup::parse)),
-    ("$group", Parser::One(group::parse)),
-    ("$indexStats", Parser::Metadata),
-    ("$limit", Parser::One(|value, _| limit::parse_limit(value))),
-    ("$listCatalog", Parser::Metadata),
-    ("$listClusterCatalog", Parser::Metadata),
-    ("$listLocalSessions", Parser::Metadata),
-    ("$listSearchIndexes", ATLAS_ONLY),
-    ("$listSessions", Parser::Metadata),
-    ("$lookup", Parser::One(lookup::parse)),
-    ("$match", Parser::One(matching::parse)),
-    ("$merge", Parser::One(merge::parse)),
-    ("$out", Parser::One(out::parse)),
-    ("$planCacheStats", Parser::Metadata),
-    ("$project", Parser::One(|value, ctx| transform::parse("$project", value, ctx))),
-    ("$querySettings", Parser::Metadata),
-    ("$queryStats", Parser::Metadata),
-    ("$rankFusion", Parser::One(rank_fusion::parse)),
-    ("$redact", Parser::One(redact::parse)),
-    ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
-    ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
-    ("$sample", Parser::One(|value, _| sample::parse(value))),
-    ("$score", Parser::One(score::parse)),
-    ("$scoreFusion", Parser::One(score_fusion::parse)),
-    ("$search", ATLAS_ONLY),
-    ("$searchMeta", ATLAS_ONLY),
-    ("$set", Parser::One(|value, ctx| transform::parse("$set", value, ctx))),
-    ("$setWindowFields", Parser::One(window::parse)),
-    ("$skip", Parser::One(|value, _| limit::parse_skip(value))),
-    ("$sort", Parser::One(sort::parse)),
-    ("$sortByCount", Parser::Several(shorthand::sort_by_count)),
-    ("$unionWith", Parser::One(union_with::parse)),
-    ("$unset", Parser::One(|value, ctx| transform::parse("$unset", value, ctx))),
-    ("$unwind", Parser::One(|value, _| unwind::parse(value))),
-    ("$vectorSearch", ATLAS_ONLY),
+const PARSERS: &[(&str, Access, Parser)] = &[
+    (
+        "$addFields",
+        Access::Nothing,
+        Parser::One(|value, ctx| transform::parse("$addFields", value, ctx)),
+    ),
+    ("$bucket", Access::Nothing, Parser::Several(shorthand::bucket)),
+    ("$bucketAuto", Access::Nothing, Parser::One(bucket_auto::parse)),
+    ("$changeStream", Access::ChangeStream, Parser::One(change_stream::parse)),
+    ("$changeStreamSplitLargeEvent", Access::Nothing, Parser::One(change_stream::parse_split)),
+    ("$collStats", Access::CollStats, Parser::Metadata),
+    (
+        "$count",
+        Access::Nothing,
+        Parser::Several(|value, _, stages| shorthand::count(value, stages)),
+    ),
+    ("$currentOp", Access::CurrentOp, Parser::Metadata),
+    ("$densify", Access::Nothing, Parser::One(|value, _| densify::parse(value))),
+    ("$documents", Access::Documents, Parser::One(documents::parse)),
+    ("$facet", Access::Facet, Parser::One(facet::parse)),
+    ("$fill", Access::Nothing, Parser::Several(fill::parse)),
+    ("$geoNear", Access::Nothing, Parser::One(geo_near::parse)),
+    ("$graphLookup", Access::From, Parser::One(graph_lookup::parse)),
+    ("$group", Access::Nothing, Parser::One(group::parse)),
+    ("$indexStats", Access::IndexStats, Parser::Metadata),
+    ("$limit", Access::Nothing, Parser::One(|value, _| limit::parse_limit(value))),
+    ("$listCatalog", Access::ListCatalog, Parser::Metadata),
+    ("$listClusterCatalog", Access::ListClusterCatalog, Parser::Metadata),
+    ("$listLocalSessions", Access::ListSessions, Parser::Metadata),
+    ("$listSearchIndexes", Access::Refused, ATLAS_ONLY),
+    ("$listSessions", Access::ListSessions, Parser::Metadata),
+    ("$lookup", Access::From, Parser::One(lookup::parse)),
+    ("$match", Access::Nothing, Parser::One(matching::parse)),
+    ("$merge", Access::Merge, Parser::One(merge::parse)),
+    ("$out", Access::Out, Parser::One(out::parse)),
+    ("$planCacheStats", Access::PlanCacheStats, Parser::Metadata),
+    (
+        "$project",
+        Access::Nothing,
+        Parser::One(|value, ctx| transform::parse("$project", value, ctx)),
+    ),
+    ("$querySettings", Access::QuerySettings, Parser::Metadata),
+    ("$queryStats", Access::QueryStats, Parser::Metadata),
+    ("$rankFusion", Access::Fusion, Parser::One(rank_fusion::parse)),
+    ("$redact", Access::Nothing, Parser::One(redact::parse)),
+    (
+        "$replaceRoot",
+        Access::Nothing,
+        Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx)),
+    ),
+    (
+        "$replaceWith",
+        Access::Nothing,
+        Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx)),
+    ),
+    ("$sample", Access::Nothing, Parser::One(|value, _| sample::parse(value))),
+    ("$score", Access::Nothing, Parser::One(score::parse)),
+    ("$scoreFusion", Access::Fusion, Parser::One(score_fusion::parse)),
+    ("$search", Access::Refused, ATLAS_ONLY),
+    ("$searchMeta", Access::Refused, ATLAS_ONLY),
+    ("$set", Access::Nothing, Parser::One(|value, ctx| transform::parse("$set", value, ctx))),
+    ("$setWindowFields", Access::Nothing, Parser::One(window::parse)),
+    ("$skip", Access::Nothing, Parser::One(|value, _| limit::parse_skip(value))),
+    ("$sort", Access::Nothing, Parser::One(sort::parse)),
+    ("$sortByCount", Access::Nothing, Parser::Several(shorthand::sort_by_count)),
+    ("$unionWith", Access::Union, Parser::One(union_with::parse)),
+    ("$unset", Access::Nothing, Parser::One(|value, ctx| transform::parse("$unset", value, ctx))),
+    ("$unwind", Access::Nothing, Parser::One(|value, _| unwind::parse(value))),
+    ("$vectorSearch", Access::Refused, ATLAS_ONLY),
 ];
+
+/// What a stage touches besides the documents that come in: whoever judges whether a client may run a pipeline goes
+/// by this, and a stage without it does not compile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Nothing.
+    Nothing,
+    /// Known and refused.
+    Refused,
+    /// It makes its documents itself: the collection is not read.
+    Documents,
+    /// It reads the collection in `from`, and runs the pipeline in `pipeline`, if there is one.
+    From,
+    /// It reads a collection, by its name or in `coll`, and runs `pipeline`.
+    Union,
+    /// Each of its fields is a pipeline.
+    Facet,
+    /// Each field of `input.pipelines` is a pipeline.
+    Fusion,
+    /// It replaces a collection.
+    Out,
+    /// It writes into a collection.
+    Merge,
+    /// It reads what becomes of collections.
+    ChangeStream,
+    /// It tells of the collection's size.
+    CollStats,
+    /// It tells of the collection's indexes.
+    IndexStats,
+    /// It tells of the collection's remembered plans.
+    PlanCacheStats,
+    /// It tells of what runs.
+    CurrentOp,
+    /// It tells of sessions.
+    ListSessions,
+    /// It tells of one or all collections.
+    ListCatalog,
+    /// It tells of the collections of the cluster.
+    ListClusterCatalog,
+    /// It tells of settings of queries.
+    QuerySettings,
+    /// It tells of queries that were run.
+    QueryStats,
+}
+
+/// What the stage of a name touches.
+pub fn access(name: &str) -> Option<Access> {
+    PARSERS.iter().find(|(known, ..)| *known == name).map(|(_, access, _)| *access)
+}
 
 /// Every stage's name, with the code that refuses it where one does.
 pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
-    PARSERS.iter().map(|(name, parser)| match parser {
+    PARSERS.iter().map(|(name, _, parser)| match parser {
         Parser::Refused(code, _) => (*name, Some(*code)),
         _ => (*name, None),
     })

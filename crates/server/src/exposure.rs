@@ -7,6 +7,7 @@
 use crate::config::{Settings, parse_switch};
 use crate::startup::{ExitCode, StartError};
 use net::Endpoint;
+use serverstate::security::AuthMode;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,9 @@ pub(crate) fn open(endpoints: &[Endpoint]) -> Vec<&Endpoint> {
 /// # Errors
 /// With the parameter `refuseOpenBind`, and one such endpoint.
 pub(crate) fn check_bind(settings: &Settings, endpoints: &[Endpoint]) -> Result<(), StartError> {
+    if settings.auth == AuthMode::On {
+        return Ok(());
+    }
     let refuse = settings.parameters.get(REFUSE_OPEN_BIND).and_then(|text| parse_switch(text));
     match open(endpoints).first() {
         Some(first) if refuse == Some(true) => Err(StartError::new(
@@ -51,6 +55,8 @@ pub(crate) struct Exposure {
     pub(crate) is_root: bool,
     /// Directories of data with their permissions.
     pub(crate) directories: Vec<(PathBuf, u32)>,
+    /// Whether clients are asked who they are.
+    pub(crate) auth: AuthMode,
     /// Commands for tests are on.
     pub(crate) test_commands: bool,
 }
@@ -71,6 +77,7 @@ impl Exposure {
         Self {
             clients: shown(&clients),
             status: shown(&status),
+            auth: settings.auth,
             is_root: rustix::process::geteuid().is_root(),
             directories: directories
                 .into_iter()
@@ -86,12 +93,22 @@ impl Exposure {
 
     /// The lines to warn with, each with the number that tools look for.
     pub(crate) fn warnings(&self) -> Vec<(u32, String)> {
-        let mut all = vec![(
-            22120,
-            "Access control is not available yet: whoever can connect can read and write everything"
-                .to_owned(),
-        )];
-        if !self.clients.is_empty() {
+        let mut all = Vec::new();
+        let asks = self.auth == AuthMode::On;
+        if self.auth == AuthMode::Transition {
+            all.push((
+                20250,
+                "transitionToAuth is set: who logs in is checked, and everybody may do everything still"
+                    .to_owned(),
+            ));
+        } else if !asks {
+            all.push((
+                22120,
+                "Access control is not enabled for the database: whoever can connect can read and write everything"
+                    .to_owned(),
+            ));
+        }
+        if !self.clients.is_empty() && !asks {
             all.push((
                 5_123_305,
                 format!(
@@ -102,7 +119,7 @@ impl Exposure {
                 ),
             ));
         }
-        if !self.status.is_empty() {
+        if !self.status.is_empty() && !asks {
             all.push((
                 5_123_306,
                 format!(
@@ -186,13 +203,16 @@ mod tests {
     #[test]
     fn each_opening_has_its_warning() {
         let closed = Exposure { directories: vec![("/d".into(), 0o700)], ..Exposure::default() };
-        assert_eq!(closed.warnings().len(), 1, "that there are no users is always said");
+        assert_eq!(closed.warnings().len(), 1, "that nobody is asked is always said");
+        let asking = Exposure { auth: AuthMode::On, ..Exposure::default() };
+        assert!(asking.warnings().is_empty(), "who asks is not open");
         let wide = Exposure {
             clients: vec!["0.0.0.0:27017".to_owned()],
             status: vec!["0.0.0.0:28017".to_owned()],
             is_root: true,
             directories: vec![("/d".into(), 0o40755), ("/l".into(), 0o700), ("/t".into(), 0o770)],
             test_commands: true,
+            auth: AuthMode::Off,
         };
         let text = format!("{:?}", wide.warnings());
         assert_eq!(wide.warnings().len(), 7, "{text}");

@@ -127,6 +127,10 @@ impl StatusSource for Page {
         self.service.metrics_page()
     }
 
+    fn is_closed(&self) -> bool {
+        self.service.security.is_enforced()
+    }
+
     fn entropy(&self, bytes: &mut [u8]) {
         self.os.entropy.fill(bytes);
     }

@@ -203,6 +203,7 @@ pub(crate) fn server_info(
         replica_set,
         pid: std::process::id(),
         max_connections: max_connections as u64,
+        auth: settings.auth,
         data_directory: settings.dbpath.display().to_string(),
     }
 }

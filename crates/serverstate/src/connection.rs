@@ -3,6 +3,7 @@
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
 use crate::last_write::LastWrites;
+use crate::security::Login;
 use bson::RawDocumentBuf;
 use catalog::{Savepoint, Txn};
 use dispatch::ConnectionInfo;
@@ -43,6 +44,8 @@ pub struct Connection {
     pub(crate) info: ConnectionInfo,
     /// Whose word it carries.
     pub origin: Origin,
+    /// Who is logged in, and who is about to be.
+    pub login: Mutex<Login>,
     /// Where its running operation is known by, and told to stop.
     pub operation: Arc<Operation>,
     /// The same slot as running queries see it.
@@ -83,6 +86,7 @@ impl Connection {
             id,
             info,
             origin,
+            login: Mutex::default(),
             operation,
             script_host,
             limit: Arc::clone(&interrupt) as _,

@@ -6,7 +6,7 @@ use crate::state::ServerState;
 use bson::{Bson, RawDocument, RawDocumentBuf};
 use catalog::ShownLock;
 use dispatch::writer::Writer;
-use session::{OpProgress, OpSnapshot};
+use session::{OpProgress, OpSnapshot, SessionId, UserDigest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,6 +17,8 @@ pub struct Idle {
     pub connections: bool,
     /// Sessions with an open transaction.
     pub sessions: bool,
+    /// Only those of this user; of everybody without.
+    pub user: Option<UserDigest>,
 }
 
 /// One document for each running operation, and for who does nothing as `idle` says.
@@ -26,12 +28,16 @@ pub fn operations(state: &ServerState, idle: Idle) -> Vec<RawDocumentBuf> {
     let mut all = Vec::new();
     for connection in &state.connections() {
         let operation = running.iter().find(|op| op.connection == connection.id());
+        let theirs = operation.map(|operation| operation.user);
+        if idle.user.is_some() && theirs != idle.user {
+            continue;
+        }
         if idle.connections || operation.is_some() || bound_txn(connection) != 0 {
             all.push(describe(state, connection, operation, &waiting));
         }
     }
     if idle.sessions {
-        all.extend(idle_sessions(state, |_| true));
+        all.extend(idle_sessions(state, |id, _| idle.user.is_none_or(|user| user == id.user)));
     }
     all
 }
@@ -45,7 +51,7 @@ pub fn who_has(state: &ServerState, txn: u64) -> Option<RawDocumentBuf> {
             return Some(describe(state, connection, operation, &[]));
         }
     }
-    idle_sessions(state, |open| open == txn).pop()
+    idle_sessions(state, |_, open| open == txn).pop()
 }
 
 fn bound_txn(connection: &Connection) -> u64 {
@@ -53,19 +59,23 @@ fn bound_txn(connection: &Connection) -> u64 {
 }
 
 /// Sessions whose transaction waits for its client, of those transactions that are `wanted`.
-fn idle_sessions(state: &ServerState, wanted: impl Fn(u64) -> bool) -> Vec<RawDocumentBuf> {
+fn idle_sessions(
+    state: &ServerState,
+    wanted: impl Fn(SessionId, u64) -> bool,
+) -> Vec<RawDocumentBuf> {
     let now = state.os.clock.monotonic();
     let mut all = Vec::new();
     let _nothing_taken = state.numbered.edit_idle(|id, session| -> Option<()> {
         let number = session.number;
-        if let Some(open) = session.open().filter(|open| wanted(open.txn.id())) {
+        if let Some(open) = session.open().filter(|open| wanted(id, open.txn.id())) {
             let mut writer = Writer::new();
             writer.str("type", "idleSession");
             writer.str("host", &host(state));
             writer.str("desc", "inactive transaction");
             writer.bool("active", false);
             let lsid = writer.begin_document("lsid");
-            writer.uuid("id", &id.0);
+            writer.uuid("id", &id.id);
+            writer.binary("uid", &id.user.0);
             writer.end(lsid);
             writer.number("rootTxnid", open.txn.id());
             let transaction = writer.begin_document("transaction");
@@ -137,7 +147,8 @@ fn running(state: &ServerState, writer: &mut Writer, operation: &OpSnapshot) {
     writer.number("opid", operation.number);
     if let Some(session) = operation.session {
         let lsid = writer.begin_document("lsid");
-        writer.uuid("id", &session.0);
+        writer.uuid("id", &session.id);
+        writer.binary("uid", &session.user.0);
         writer.end(lsid);
     }
     writer.long("secs_running", time.as_secs());

@@ -155,9 +155,10 @@ impl ServerState {
     /// Deletes the records of sessions that have not been used for as long as one lives.
     pub fn forget_old_records(&self) -> Result<u64> {
         let oldest = self.os.clock.wall_ms() - Sessions::TIMEOUT.as_millis() as i64;
+        let of_users = self.sessions.keys_of_users();
         self.session_records.forget(|id, value| {
             let old = Row::decode(value).map_or(true, |row| row.wall_ms < oldest);
-            old && !self.sessions.lives(SessionId(*id))
+            old && !self.sessions.lives(SessionId::of_nobody(*id)) && !of_users.contains(id)
         })
     }
 }

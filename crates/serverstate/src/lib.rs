@@ -41,6 +41,7 @@ pub mod profiler;
 pub mod replication;
 mod retryable_write;
 pub mod scripting;
+pub mod security;
 mod session_records;
 pub mod session_rows;
 mod session_state;

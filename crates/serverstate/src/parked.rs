@@ -1,5 +1,6 @@
 //! A cursor between two batches: where its documents come from, and what is kept of its command.
 
+use auth::Privilege;
 use bson::RawDocumentBuf;
 use errors::Result;
 use limits::{Charge, LARGE_BYTES, Part};
@@ -37,6 +38,8 @@ pub struct Parked {
     pub plans: Plans,
     /// The command that made it: for the same.
     pub command: Option<RawDocumentBuf>,
+    /// What whoever reads on must be allowed still.
+    pub required: Vec<Privilege>,
     /// For a large document that did not fit into the batch before.
     pub memory: Option<Charge>,
 }

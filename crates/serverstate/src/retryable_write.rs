@@ -9,7 +9,6 @@ use crate::session_rows::{Row, Saved, StatementRun};
 use crate::state::ServerState;
 use bson::{RawBsonRef, RawDocument};
 use catalog::{ToldSession, Txn};
-use dispatch::arguments::EMPTY_USER;
 use errors::{Code, Error, Result};
 use query::{StatementLog, StatementOutcome};
 use session::SessionId;
@@ -129,9 +128,9 @@ impl<'a> RetryableWrite<'a> {
         txn.tell_statements(first, changes);
         let saved = Saved::Statement(outcome);
         let row = Row { number: self.number, wall_ms: self.wall_ms, saved };
-        self.records.put(txn, &self.session.0, first, &row.encode())?;
-        let id = self.session.0;
-        txn.tell_session(ToldSession { id, user: EMPTY_USER, number: self.number });
+        self.records.put(txn, &self.session.key(), first, &row.encode())?;
+        let SessionId { id, user } = self.session;
+        txn.tell_session(ToldSession { id, user: user.0, number: self.number });
         self.pending.extend(row.run(first));
         Ok(())
     }
@@ -154,7 +153,7 @@ impl StatementLog for RetryableWrite<'_> {
         let behind = self.known.partition_point(|run| run.first <= id);
         let run = self.known[..behind].last().filter(|run| id - run.first < run.count);
         let Some(run) = run else { return Ok(None) };
-        let stored = self.records.one(&self.session.0, run.first)?;
+        let stored = self.records.one(&self.session.key(), run.first)?;
         let damaged = |what| self.records.refuse_or_damaged(what);
         let stored = stored.ok_or_else(|| damaged("the row of a statement is missing"))?;
         match Row::decode(&stored)? {

@@ -78,7 +78,7 @@ impl SessionState {
     /// What the records on disk tell of a session that this process has not seen yet.
     pub fn load(records: &SessionRecords, id: SessionId) -> Result<Self> {
         let mut state = Self { number: -1, phase: Phase::Fresh };
-        for (statement, value) in records.of(&id.0)? {
+        for (statement, value) in records.of(&id.key())? {
             let row = Row::decode(&value)?;
             if row.number < state.number {
                 continue;

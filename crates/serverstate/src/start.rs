@@ -13,6 +13,7 @@ use crate::parked::Parked;
 use crate::profiler::Profiler;
 use crate::replication::Replication;
 use crate::replication::config::Config;
+use crate::security::Security;
 use crate::session_records::SessionRecords;
 use crate::session_state::{LIFETIME_SECONDS, LOCK_TIMEOUT_MS, TxnCounters};
 use crate::state::{ServerInfo, ServerState, Settings};
@@ -81,6 +82,7 @@ impl ServerState {
             this: Weak::clone(this),
             beginning: Mutex::default(),
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
+            security: Security::new(parts.info.auth, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
             session_records: parts.session_records,

@@ -18,6 +18,7 @@ use crate::parked::Parked;
 use crate::profiler::Profiler;
 use crate::replication::{ReplicaSetOptions, Replication};
 use crate::scripting::Scripting;
+use crate::security::{AuthMode, Security};
 use crate::session_records::SessionRecords;
 use crate::session_state::{SessionState, TxnCounters};
 use crate::write_gate::WriteGate;
@@ -58,6 +59,8 @@ pub struct ServerInfo {
     pub data_directory: String,
     /// How it was told to be a replica set member, if it was.
     pub replica_set: Option<ReplicaSetOptions>,
+    /// Whether clients are asked who they are.
+    pub auth: AuthMode,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.
@@ -127,6 +130,8 @@ pub struct ServerState {
     pub profiler: Profiler,
     /// Which index is missing, and which of no use.
     pub index_advice: IndexAdvice,
+    /// Users, and who is asked what.
+    pub security: Security,
     /// What clients' code may do.
     pub scripting: Arc<Scripting>,
     /// `enableTestCommands`.

@@ -142,7 +142,7 @@ impl<V> Checkouts<V> {
     }
 
     fn shard(&self, id: SessionId) -> &Shard<V> {
-        &self.shards[usize::from(id.0[15]) % SHARDS]
+        &self.shards[usize::from(id.id[15]) % SHARDS]
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use errors::{Code, Error};
 
-    const ID: SessionId = SessionId([7; 16]);
+    const ID: SessionId = SessionId::of_nobody([7; 16]);
 
     fn take(checkouts: &Checkouts<u32>) -> Result<CheckedOut<'_, u32>> {
         checkouts.check_out(ID, 9, || 0, || Err(Error::new(Code::INTERRUPTED, "enough")))

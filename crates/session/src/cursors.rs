@@ -17,7 +17,7 @@
 //! What is always true: an id is random, positive and never 0; a cursor is run, or waited for, by at most one
 //! request at a time; a killed cursor is dropped, and who waits for it woken, outside the lock.
 
-use crate::SessionId;
+use crate::{SessionId, UserDigest};
 use errors::{Code, Error, Result};
 use os::{Call, Watch};
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ impl fmt::Debug for CursorId {
 pub struct NewCursor<C> {
     /// `db.collection` it reads.
     pub namespace: Arc<str>,
+    /// The user whose requests alone may continue it.
+    pub user: UserDigest,
     /// The session whose requests alone may continue it.
     pub session: Option<SessionId>,
     /// The number of the session's transaction it reads in, if it does.
@@ -64,6 +66,8 @@ pub struct NewCursor<C> {
 pub struct GetMoreRequest<'a> {
     /// `db.collection` the client takes it for.
     pub namespace: &'a str,
+    /// The client's user.
+    pub user: UserDigest,
     /// The client's session.
     pub session: Option<SessionId>,
     /// The number of the session's transaction.
@@ -91,6 +95,8 @@ pub struct CursorInfo {
     pub id: CursorId,
     /// `db.collection` it reads.
     pub namespace: Arc<str>,
+    /// Whose it is.
+    pub user: UserDigest,
     /// Its owner.
     pub session: Option<SessionId>,
     /// The number of the owner's transaction it reads in.
@@ -135,6 +141,7 @@ pub struct CursorStats {
 
 struct Entry<C> {
     namespace: Arc<str>,
+    user: UserDigest,
     session: Option<SessionId>,
     transaction: Option<i64>,
     connection: Option<u64>,
@@ -217,6 +224,7 @@ impl<C> Cursors<C> {
     pub fn park_new(&self, new: NewCursor<C>, now: Duration, random: impl Fn() -> u64) -> CursorId {
         let mut entry = Some(Entry {
             namespace: new.namespace,
+            user: new.user,
             session: new.session,
             transaction: new.transaction,
             connection: new.connection,
@@ -252,6 +260,12 @@ impl<C> Cursors<C> {
         let mut shard = self.shard(id).lock();
         let entry =
             shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
+        if entry.user != request.user {
+            return Err(Error::new(
+                Code::UNAUTHORIZED,
+                format!("cursor id {id} was not created by the authenticated user"),
+            ));
+        }
         if !matches!(entry.state, State::Idle(_)) {
             return Err(Error::new(
                 Code::CURSOR_IN_USE,
@@ -310,20 +324,26 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Ends a cursor of `namespace`, where there is one. A cursor that runs cannot come back; the
+    /// Ends a cursor of `namespace`, where there is one of a user that `may` be meant. A cursor that runs cannot come back; the
     /// caller stops the operation named.
-    pub fn kill(&self, id: CursorId, namespace: &str) -> Option<Killed> {
-        self.kill_if(id, |of| of == namespace)
+    pub fn kill(
+        &self,
+        id: CursorId,
+        namespace: &str,
+        may: impl FnOnce(UserDigest) -> bool,
+    ) -> Option<Killed> {
+        self.kill_if(id, |of, user| of == namespace && may(user))
     }
 
     /// Ends a cursor, whatever it reads, as [`Cursors::kill`] does.
     pub fn kill_any(&self, id: CursorId) -> Option<Killed> {
-        self.kill_if(id, |_| true)
+        self.kill_if(id, |_, _| true)
     }
 
-    fn kill_if(&self, id: CursorId, of: impl FnOnce(&str) -> bool) -> Option<Killed> {
+    fn kill_if(&self, id: CursorId, of: impl FnOnce(&str, UserDigest) -> bool) -> Option<Killed> {
         let mut shard = self.shard(id).lock();
-        let entry = shard.get_mut(&id).filter(|entry| !entry.doomed && of(&entry.namespace))?;
+        let entry =
+            shard.get_mut(&id).filter(|entry| !entry.doomed && of(&entry.namespace, entry.user))?;
         entry.doomed = true;
         let running = entry.running();
         let dead = if running.is_none() { shard.remove(&id) } else { None };
@@ -418,6 +438,7 @@ impl<C> Entry<C> {
         CursorInfo {
             id,
             namespace: Arc::clone(&self.namespace),
+            user: self.user,
             session: self.session,
             transaction: self.transaction,
             connection: self.connection,
@@ -576,6 +597,7 @@ mod tests {
         let seed = Cell::new(cursors.stats().total_opened * 1000);
         let new = NewCursor {
             namespace: "a.b".into(),
+            user: UserDigest::NOBODY,
             session,
             transaction: None,
             connection: None,
@@ -616,9 +638,9 @@ mod tests {
     fn cursor_killed_while_running_does_not_come_back() {
         let (cursors, id) = registry();
         let out = cursors.check_out(id, by("a.b", None)).unwrap();
-        assert_eq!(cursors.kill(id, "a.other"), None);
-        assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
-        assert_eq!(cursors.kill(id, "a.b"), None);
+        assert_eq!(cursors.kill(id, "a.other", |_| true), None);
+        assert_eq!(cursors.kill(id, "a.b", |_| true), Some(Killed { id, running: Some(9) }));
+        assert_eq!(cursors.kill(id, "a.b", |_| true), None);
         assert!(!out.park(Duration::ZERO));
         assert_eq!(cursors.stats().open, 0);
     }
@@ -633,11 +655,11 @@ mod tests {
     #[test]
     fn session_of_getmore_must_match() {
         let (cursors, id) = registry();
-        let one = SessionId([1; 16]);
+        let one = SessionId::of_nobody([1; 16]);
         let codes = [
             (id, Some(one), 50736),
             (park(&cursors, Some(one), false), None, 50737),
-            (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
+            (park(&cursors, Some(one), false), Some(SessionId::of_nobody([2; 16])), 50738),
         ];
         for (id, requester, code) in codes {
             let Err(error) = cursors.check_out(id, by("a.b", requester)) else {
@@ -680,7 +702,7 @@ mod tests {
         let watchers = Arc::<os::Watchers>::default();
         let kills: [fn(&Cursors<&str>, CursorId) -> usize; 3] = [
             |cursors, id| {
-                usize::from(cursors.kill(id, "a.b") == Some(Killed { id, running: None }))
+                usize::from(cursors.kill(id, "a.b", |_| true) == Some(Killed { id, running: None }))
             },
             |cursors, id| usize::from(cursors.kill_any(id).is_some()),
             |cursors, _| cursors.kill_where(|_| true).len(),
@@ -700,7 +722,7 @@ mod tests {
         let (cursors, id) = registry();
         let (one, woken) = waiter(&watchers);
         let out = cursors.check_out(id, by("a.b", None)).unwrap();
-        assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
+        assert_eq!(cursors.kill(id, "a.b", |_| true), Some(Killed { id, running: Some(9) }));
         assert!(!out.await_more(one, Duration::ZERO), "killed before it waits");
         assert_eq!((woken.load(Ordering::Relaxed), watchers.count()), (0, 0));
     }
@@ -730,6 +752,7 @@ mod tests {
         };
         let new = || NewCursor {
             namespace: "a.b".into(),
+            user: UserDigest::NOBODY,
             session: None,
             transaction: None,
             connection: None,

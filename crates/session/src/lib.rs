@@ -18,4 +18,4 @@ pub use cursors::{
     Waiter,
 };
 pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
-pub use sessions::{SessionId, SessionInfo, Sessions};
+pub use sessions::{SessionId, SessionInfo, Sessions, UserDigest};

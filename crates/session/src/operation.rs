@@ -8,7 +8,7 @@
 //! 1. A kill names an operation number and never reaches the next operation of the connection.
 //! 2. [`Operation::check`] is a few loads; it takes no lock.
 
-use crate::SessionId;
+use crate::{SessionId, UserDigest};
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -53,6 +53,7 @@ struct Details {
     namespace: String,
     command: Vec<u8>,
     started: Duration,
+    user: UserDigest,
     session: Option<SessionId>,
     progress: Option<OpProgress>,
 }
@@ -83,6 +84,8 @@ pub struct OpSnapshot {
     pub command: Vec<u8>,
     /// Server time of its start.
     pub started: Duration,
+    /// Whose it is.
+    pub user: UserDigest,
     /// The session it belongs to.
     pub session: Option<SessionId>,
     /// How far it is, where it says so.
@@ -199,6 +202,7 @@ impl Operation {
             namespace: details.namespace.clone(),
             command: details.command.clone(),
             started: details.started,
+            user: details.user,
             session: details.session,
             progress: details.progress.clone(),
             txn: self.txn.load(Ordering::Relaxed),
@@ -225,6 +229,8 @@ fn kill_error(code: Code) -> Error {
 pub struct Start<'a> {
     /// The command's name.
     pub name: &'static str,
+    /// Whose it is.
+    pub user: UserDigest,
     /// The database it is sent to.
     pub database: &'a str,
     /// Its document.
@@ -273,6 +279,7 @@ impl Operations {
                 details.command.extend_from_slice(start.command);
             }
             details.started = start.now;
+            details.user = start.user;
             details.session = None;
             details.progress = None;
         }
@@ -340,7 +347,13 @@ mod tests {
     use super::*;
 
     fn start<'a>(operations: &Operations, slot: &'a Operation) -> Running<'a> {
-        let start = Start { name: "find", database: "a", command: b"x", now: Duration::ZERO };
+        let start = Start {
+            name: "find",
+            user: UserDigest::NOBODY,
+            database: "a",
+            command: b"x",
+            now: Duration::ZERO,
+        };
         operations.start(slot, &start)
     }
 

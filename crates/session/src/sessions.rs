@@ -11,17 +11,64 @@
 
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// The name of a logical session: a UUID the client made. (The user digest joins with users.)
+/// Whose a session, cursor or operation is: SHA-256 of `user@db`, and of nothing where nobody logged in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct UserDigest(pub [u8; 32]);
+
+impl UserDigest {
+    /// Nobody's: who did not log in, or need not.
+    pub const NOBODY: Self = Self([
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9,
+        0x24, 0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52,
+        0xb8, 0x55,
+    ]);
+}
+
+impl Default for UserDigest {
+    fn default() -> Self {
+        Self::NOBODY
+    }
+}
+
+/// The name of a logical session: a UUID the client made, and whose it is. The same UUID of another user is another
+/// session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub [u8; 16]);
+pub struct SessionId {
+    /// What the client made.
+    pub id: [u8; 16],
+    /// Who made it.
+    pub user: UserDigest,
+}
+
+impl SessionId {
+    /// A session of who did not log in.
+    pub const fn of_nobody(id: [u8; 16]) -> Self {
+        Self { id, user: UserDigest::NOBODY }
+    }
+
+    /// Under which its records are stored: the UUID of nobody's session, and of a user's what no other user's UUID
+    /// comes to.
+    pub fn key(&self) -> [u8; 16] {
+        if self.user == UserDigest::NOBODY {
+            return self.id;
+        }
+        let mut hash = Sha256::new();
+        hash.update(self.id);
+        hash.update(self.user.0);
+        let mut key = [0; 16];
+        key.copy_from_slice(&hash.finalize()[..16]);
+        key
+    }
+}
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
+        for (at, byte) in self.id.iter().enumerate() {
             if matches!(at, 4 | 6 | 8 | 10) {
                 f.write_str("-")?;
             }
@@ -65,7 +112,7 @@ struct Shard {
 impl Shard {
     /// Sessions that may lose their place, those first that were not used for longest.
     fn candidates(&mut self) -> Vec<(Duration, SessionId)> {
-        let from = self.hand.unwrap_or(SessionId([0; 16]));
+        let from = self.hand.unwrap_or(SessionId::of_nobody([0; 16]));
         let round = self.sessions.range(from..).chain(self.sessions.range(..from));
         let mut sample: Vec<_> =
             round.take(SAMPLE).map(|(id, last_use)| (*last_use, *id)).collect();
@@ -176,6 +223,17 @@ impl Sessions {
         self.shard(id).lock().sessions.contains_key(&id)
     }
 
+    /// The keys of the sessions of users, by which their records are known.
+    pub fn keys_of_users(&self) -> BTreeSet<[u8; 16]> {
+        let mut keys = BTreeSet::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let of_users = shard.sessions.keys().filter(|id| id.user != UserDigest::NOBODY);
+            keys.extend(of_users.map(SessionId::key));
+        }
+        keys
+    }
+
     /// Ends `id`; says whether it lived.
     pub fn end(&self, id: SessionId) -> bool {
         self.shard(id).lock().sessions.remove(&id).is_some()
@@ -221,7 +279,7 @@ impl Sessions {
     fn shard(&self, id: SessionId) -> &Mutex<Shard> {
         /// Odd, its bits without a pattern: the golden ratio's.
         const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-        let bits = u128::from_le_bytes(id.0) ^ (u128::from(self.seed) << 32 | 1);
+        let bits = u128::from_le_bytes(id.id) ^ (u128::from(self.seed) << 32 | 1);
         let mixed = bits.wrapping_mul(MIX) ^ u128::from(self.seed) << 64;
         let mixed = mixed ^ (mixed >> 67);
         &self.shards[(mixed.wrapping_mul(MIX) >> 96) as usize % SHARDS]
@@ -237,7 +295,7 @@ mod tests {
     #[test]
     fn session_idle_for_thirty_minutes_is_ended() {
         let sessions = Sessions::default();
-        let (old, young) = (SessionId([1; 16]), SessionId([2; 16]));
+        let (old, young) = (SessionId::of_nobody([1; 16]), SessionId::of_nobody([2; 16]));
         sessions.touch(old, Duration::ZERO, |_| false).unwrap();
         sessions.touch(young, MINUTE, |_| false).unwrap();
         assert_eq!(sessions.expire(MINUTE * 30), [old]);
@@ -247,19 +305,19 @@ mod tests {
     #[test]
     fn refresh_keeps_only_living_sessions() {
         let sessions = Sessions::default();
-        sessions.refresh(SessionId([1; 16]), MINUTE);
+        sessions.refresh(SessionId::of_nobody([1; 16]), MINUTE);
         assert!(sessions.is_empty());
-        sessions.touch(SessionId([1; 16]), Duration::ZERO, |_| false).unwrap();
-        sessions.refresh(SessionId([1; 16]), MINUTE * 20);
+        sessions.touch(SessionId::of_nobody([1; 16]), Duration::ZERO, |_| false).unwrap();
+        sessions.refresh(SessionId::of_nobody([1; 16]), MINUTE * 20);
         assert!(sessions.expire(MINUTE * 40).is_empty());
-        assert!(sessions.end(SessionId([1; 16])));
-        assert!(!sessions.end(SessionId([1; 16])));
+        assert!(sessions.end(SessionId::of_nobody([1; 16])));
+        assert!(!sessions.end(SessionId::of_nobody([1; 16])));
     }
 
     fn id(number: u64) -> SessionId {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.to_le_bytes());
-        SessionId(id)
+        SessionId::of_nobody(id)
     }
 
     #[test]
@@ -306,7 +364,7 @@ mod tests {
 
     #[test]
     fn session_id_prints_as_uuid() {
-        let id = SessionId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let id = SessionId::of_nobody([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         assert_eq!(id.to_string(), "00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 }

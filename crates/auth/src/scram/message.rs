@@ -28,6 +28,11 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, Refused> {
     STANDARD.decode(text).map_err(|_| Refused)
 }
 
+/// The bytes of a text in base64, where it is one.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
 /// Base64 of bytes.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)

@@ -14,6 +14,8 @@ use crate::admin::create;
 use crate::command::Command;
 use crate::context::Context;
 use crate::crud::update::blank;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document, Uuid, doc};
@@ -27,8 +29,13 @@ use query::{
     DeleteRequest, DeleteStatement, InsertRequest, UpdateRequest, UpdateStatement, WriteError,
 };
 
-pub(crate) const APPLY_OPS: Command =
-    Command::new("applyOps", "Does what entries of an oplog say.", run).write_concern();
+pub(crate) const APPLY_OPS: Command = Command::new(
+    "applyOps",
+    "Does what entries of an oplog say.",
+    Needs::Computed(asks::apply_ops),
+    run,
+)
+.write_concern();
 
 /// How often `applyOps` may stand in `applyOps`.
 const MAX_NESTING: usize = 10;
@@ -383,7 +390,7 @@ fn run_as_client(
     let request =
         Request { database, body, sequences: &[], exhaust_allowed: false, ..*context.request };
     let mut fields = Fields::new();
-    let arguments = Arguments::parse(command, body, &mut fields)?;
+    let arguments = Arguments::parse(command, body, context.admitted.digest(), &mut fields)?;
     let mut inner = Context::new(
         context.service,
         context.registry,
@@ -394,6 +401,7 @@ fn run_as_client(
         context.started,
     );
     inner.arguments = arguments;
+    inner.admitted = context.admitted.clone();
     run(&mut inner, command, &fields)
 }
 

@@ -2,13 +2,19 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 use serverstate::auto_compact::CompactionRequest;
 
-pub(crate) const AUTO_COMPACT: Command =
-    Command::new("autoCompact", "Compacts all collections in the background, or stops that.", run)
-        .admin_only();
+pub(crate) const AUTO_COMPACT: Command = Command::new(
+    "autoCompact",
+    "Compacts all collections in the background, or stops that.",
+    Needs::Cluster(&[Action::Compact]),
+    run,
+)
+.admin_only();
 
 /// What a collection could give back at least before it is compacted, unless the client says
 /// otherwise.

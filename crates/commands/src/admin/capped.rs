@@ -2,24 +2,37 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
+use auth::Action;
 use catalog::Namespace;
 use dispatch::fields::{Field, as_i64};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
 
-pub(crate) const CONVERT_TO_CAPPED: Command =
-    Command::new("convertToCapped", "Makes a collection capped.", convert).write_concern();
+pub(crate) const CONVERT_TO_CAPPED: Command = Command::new(
+    "convertToCapped",
+    "Makes a collection capped.",
+    Needs::Collection(&[Action::ConvertToCapped]),
+    convert,
+)
+.write_concern();
 
 pub(crate) const CLONE_AS_CAPPED: Command = Command::new(
     "cloneCollectionAsCapped",
     "Copies the end of a collection into a new capped one.",
+    Needs::Computed(asks::clone_as_capped),
     clone,
 )
 .write_concern();
 
-pub(crate) const EMPTY_CAPPED: Command =
-    Command::new("emptycapped", "Empties a capped collection (test commands only).", empty)
-        .write_concern();
+pub(crate) const EMPTY_CAPPED: Command = Command::new(
+    "emptycapped",
+    "Empties a capped collection (test commands only).",
+    Needs::Collection(&[Action::Emptycapped]),
+    empty,
+)
+.write_concern();
 
 fn convert(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

@@ -5,6 +5,8 @@
 use super::create::{check_expiry, check_view_pipeline};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use catalog::{Collection, IndexSelector, Namespace};
 use dispatch::fields::{Field, inner};
@@ -14,6 +16,7 @@ use indexkeys::{IndexChange, STORAGE_OPTIONS, same_pattern};
 pub(crate) const COLL_MOD: Command = Command::new(
     "collMod",
     "Changes a validator, a cap or how long documents live; hides an index, makes it unique.",
+    Needs::Computed(asks::coll_mod),
     run,
 )
 .api_v1()

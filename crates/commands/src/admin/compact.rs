@@ -7,13 +7,19 @@
 use super::auto_compact::free_space_target;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use catalog::{IndexSelector, ReindexProgress};
 use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::Result;
 
-pub(crate) const COMPACT: Command =
-    Command::new("compact", "Moves down what waits in a collection's buffers.", run);
+pub(crate) const COMPACT: Command = Command::new(
+    "compact",
+    "Moves down what waits in a collection's buffers.",
+    Needs::Collection(&[Action::Compact]),
+    run,
+);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

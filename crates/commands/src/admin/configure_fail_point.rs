@@ -2,6 +2,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::{Document, RawBsonRef};
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
@@ -12,6 +14,7 @@ use std::time::Duration;
 pub(crate) const CONFIGURE_FAIL_POINT: Command = Command::new(
     "configureFailPoint",
     "Makes commands fail on purpose; only with `enableTestCommands`.",
+    Needs::Cluster(&[Action::SetParameter]),
     run,
 )
 .admin_only();

@@ -2,6 +2,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::raw::RawBsonRef;
 use bson::{RawArray, Uuid};
 use catalog::{CollectionOptions, Namespace};
@@ -12,7 +14,9 @@ use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 
 pub(crate) const CREATE: Command =
-    Command::new("create", "Makes a collection or a view.", run).api_v1().write_concern();
+    Command::new("create", "Makes a collection or a view.", Needs::Computed(asks::create), run)
+        .api_v1()
+        .write_concern();
 
 /// The types of its fields stand in the table of arguments; which of them can be honoured together
 /// is [`CollectionOptions`]'s to know.

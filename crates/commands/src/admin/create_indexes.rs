@@ -2,12 +2,20 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::{Field, missing};
 use errors::{Error, Result};
 use indexkeys::IndexSpec;
 
-pub(crate) const CREATE_INDEXES: Command =
-    Command::new("createIndexes", "Builds indexes.", run).api_v1().write_concern();
+pub(crate) const CREATE_INDEXES: Command = Command::new(
+    "createIndexes",
+    "Builds indexes.",
+    Needs::Collection(&[Action::CreateIndex]),
+    run,
+)
+.api_v1()
+.write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

@@ -2,15 +2,29 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::{Field, as_i64, missing};
 use errors::{Code, Error, Result};
 use serverstate::cluster_parameters::ClusterParameters;
 
-pub(crate) const DROP: Command =
-    Command::new("drop", "Drops a collection or a view.", drop_collection).api_v1().write_concern();
+pub(crate) const DROP: Command = Command::new(
+    "drop",
+    "Drops a collection or a view.",
+    Needs::Collection(&[Action::DropCollection]),
+    drop_collection,
+)
+.api_v1()
+.write_concern();
 
-pub(crate) const DROP_DATABASE: Command =
-    Command::new("dropDatabase", "Drops a database.", drop_database).api_v1().write_concern();
+pub(crate) const DROP_DATABASE: Command = Command::new(
+    "dropDatabase",
+    "Drops a database.",
+    Needs::Database(&[Action::DropDatabase]),
+    drop_database,
+)
+.api_v1()
+.write_concern();
 
 /// A collection that does not exist is dropped already, as in MongoDB 7.
 fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

@@ -2,16 +2,22 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use catalog::IndexSelector;
 use dispatch::fields::{Field, missing, type_name};
 use errors::{Code, Error, Result};
 
-pub(crate) const DROP_INDEXES: Command =
-    Command::new("dropIndexes", "Drops indexes by name or key pattern.", run)
-        .aliases(&["deleteIndexes"])
-        .api_v1()
-        .write_concern();
+pub(crate) const DROP_INDEXES: Command = Command::new(
+    "dropIndexes",
+    "Drops indexes by name or key pattern.",
+    Needs::Collection(&[Action::DropIndex]),
+    run,
+)
+.aliases(&["deleteIndexes"])
+.api_v1()
+.write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

@@ -7,6 +7,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
@@ -16,15 +18,26 @@ use std::time::Duration;
 pub(crate) const FSYNC: Command = Command::new(
     "fsync",
     "Puts everything written so far on stable storage; locks out writes.",
+    Needs::Cluster(&[Action::Fsync]),
     sync,
 )
 .admin_only();
 
-pub(crate) const FSYNC_UNLOCK: Command =
-    Command::new("fsyncUnlock", "Takes back one lock of `fsync`.", unlock).admin_only();
+pub(crate) const FSYNC_UNLOCK: Command = Command::new(
+    "fsyncUnlock",
+    "Takes back one lock of `fsync`.",
+    Needs::Cluster(&[Action::Unlock]),
+    unlock,
+)
+.admin_only();
 
-pub(crate) const CHECKPOINT: Command =
-    Command::new("checkpoint", "Writes a checkpoint now (TokuMX).", checkpoint).admin_only();
+pub(crate) const CHECKPOINT: Command = Command::new(
+    "checkpoint",
+    "Writes a checkpoint now (TokuMX).",
+    Needs::Cluster(&[Action::Checkpoint]),
+    checkpoint,
+)
+.admin_only();
 
 /// How long the lock waits for commands that write, unless the client says otherwise.
 const TIMEOUT_MS: i32 = 90_000;

@@ -5,6 +5,9 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
+use auth::Action;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, from_engine};
@@ -14,12 +17,20 @@ use errors::{Code, Error, Result};
 use md5::{Digest, Md5};
 use query::FindRequest;
 
-pub(crate) const DB_HASH: Command =
-    Command::new("dbHash", "A digest of each collection of a database.", db_hash)
-        .aliases(&["dbhash"]);
+pub(crate) const DB_HASH: Command = Command::new(
+    "dbHash",
+    "A digest of each collection of a database.",
+    Needs::Database(&[Action::DbHash]),
+    db_hash,
+)
+.aliases(&["dbhash"]);
 
-pub(crate) const FILE_MD5: Command =
-    Command::new("filemd5", "The digest of a GridFS file, for old drivers.", file_md5);
+pub(crate) const FILE_MD5: Command = Command::new(
+    "filemd5",
+    "The digest of a GridFS file, for old drivers.",
+    Needs::Computed(asks::file_md5),
+    file_md5,
+);
 
 /// Documents between two questions whether to go on.
 const PERIOD: u64 = 128;

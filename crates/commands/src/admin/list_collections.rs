@@ -3,6 +3,9 @@
 use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
+use auth::Target;
 use bson::RawDocumentBuf;
 use catalog::{Collection, Namespace};
 use dispatch::fields::Field;
@@ -11,21 +14,25 @@ use errors::Result;
 use matcher::{Filter, ParseContext};
 use serverstate::Documents;
 
-pub(crate) const LIST_COLLECTIONS: Command =
-    Command::new("listCollections", "The collections and views of a database.", run).api_v1();
+pub(crate) const LIST_COLLECTIONS: Command = Command::new(
+    "listCollections",
+    "The collections and views of a database.",
+    Needs::Computed(asks::list_collections),
+    run,
+)
+.api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut wanted = CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() };
     let mut name_only = false;
     let mut filter = None;
+    let mut only_own = false;
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listCollections.cursor")?,
             "nameOnly" => name_only = field.strict_bool()?,
             "filter" => filter = Some(Filter::parse(field.document()?, &ParseContext::default())?),
-            "authorizedCollections" => {
-                field.strict_bool()?;
-            }
+            "authorizedCollections" => only_own = field.strict_bool()?,
             _ => return Err(field.unknown()),
         }
     }
@@ -37,7 +44,15 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Some(txn) => txn.collections(database),
         None => catalog.collections(database),
     };
+    let own = context.admitted.identity.clone().filter(|_| only_own && name_only);
+    let is_own = |name: &str| match &own {
+        Some(own) => !own.grants.actions_on(Target::Collection(database, name)).is_empty(),
+        None => true,
+    };
     for collection in collections {
+        if !is_own(collection.namespace().collection()) {
+            continue;
+        }
         // The filter sees everything, also where only names are wanted.
         let full = describe(&collection);
         let passes = match &filter {
@@ -48,7 +63,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             list.push(if name_only { name_and_type(&collection) } else { full });
         }
     }
-    if let Some(oplog) = oplog_in(context, database) {
+    if let Some(oplog) = oplog_in(context, database).filter(|_| is_own("oplog.rs")) {
         let passes = match &filter {
             Some(filter) => filter.matches(&oplog)?,
             None => true,

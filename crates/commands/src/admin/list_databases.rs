@@ -2,25 +2,33 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
+use auth::Action;
 use catalog::Catalog;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
 use matcher::{Filter, ParseContext};
 
-pub(crate) const LIST_DATABASES: Command =
-    Command::new("listDatabases", "The databases and their sizes.", run).admin_only().api_v1();
+pub(crate) const LIST_DATABASES: Command = Command::new(
+    "listDatabases",
+    "The databases and their sizes.",
+    Needs::Computed(asks::list_databases),
+    run,
+)
+.admin_only()
+.api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut name_only = false;
     let mut filter = None;
+    let mut only_own = false;
     for field in &fields[1..] {
         match field.name {
             "nameOnly" => name_only = field.bool()?,
             "filter" => filter = Some(Filter::parse(field.document()?, &ParseContext::default())?),
-            "authorizedDatabases" => {
-                field.bool()?;
-            }
+            "authorizedDatabases" => only_own = field.bool()?,
             _ => return Err(field.unknown()),
         }
     }
@@ -28,7 +36,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut total = 0;
     let list = context.reply.begin_array("databases");
     let mut at = 0;
+    // Without the right to list them all one sees those in which one may do something.
+    let sees_all = !only_own && context.admitted.may_cluster(Action::ListDatabases);
+    let own = context.admitted.identity.clone().filter(|_| !sees_all);
     for name in names(catalog) {
+        if own.as_ref().is_some_and(|own| !own.grants.knows_database(&name)) {
+            continue;
+        }
         let mut writer = Writer::new();
         writer.str("name", &name);
         let mut size = 0;

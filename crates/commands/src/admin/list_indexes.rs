@@ -5,13 +5,20 @@ use super::list_collections::write_id_index;
 use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use serverstate::Documents;
 
-pub(crate) const LIST_INDEXES: Command =
-    Command::new("listIndexes", "The indexes of a collection.", run).api_v1();
+pub(crate) const LIST_INDEXES: Command = Command::new(
+    "listIndexes",
+    "The indexes of a collection.",
+    Needs::Collection(&[Action::ListIndexes]),
+    run,
+)
+.api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace_or_uuid(&fields[0])?;

@@ -1,15 +1,14 @@
 //! `_mergeAuthzCollections`: users and roles of a dump, which `mongorestore` has put into temporary
 //! collections, become those of this server.
 //!
-//! Nobody is asked for a user yet; what is kept here is what a server that asks will start with,
-//! and what the next dump holds.
-//!
-//! Always true: users and roles come and go in one transaction, all or nothing; and only a client on
-//! this machine brings any, as MongoDB lets only such a one make the first user. Whoever reaches an
-//! open server over a network cannot leave an account for the day on which users are asked for.
+//! Always true: users and roles come and go in one transaction, all or nothing. While nobody is asked who he
+//! is, only a client on this machine brings any, as MongoDB lets only such a one make the first user: whoever
+//! reaches an open server over a network cannot leave an account for the day on which users are asked for.
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
 use dispatch::fields::Field;
@@ -20,7 +19,8 @@ use std::sync::Arc;
 
 pub(crate) const MERGE_AUTHZ_COLLECTIONS: Command = Command::new(
     "_mergeAuthzCollections",
-    "Takes over the users and roles of a dump; nobody is asked for them yet.",
+    "Takes over the users and roles of a dump.",
+    Needs::Computed(asks::merge_authz),
     run,
 )
 .admin_only()
@@ -34,7 +34,8 @@ struct Part {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    if !context.connection.info().is_of_this_machine() {
+    let asks = context.admitted.enforced;
+    if !asks && !context.connection.info().is_of_this_machine() {
         return Err(Error::new(
             Code::UNAUTHORIZED,
             "users and roles are taken over from clients on this machine only",
@@ -55,6 +56,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\"",
         ));
     }
+    let _one_at_a_time = context.service.security.changing.lock();
     let catalog = &context.service.catalog;
     let mut parts = Vec::new();
     for (source, target, name_field) in
@@ -79,7 +81,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             .and_then(|()| note_versions(&mut txn, &versions));
         match merged.and_then(|()| txn.commit()) {
             Err(error) if is_retryable(&error) => {}
-            other => return other.map(drop),
+            other => {
+                context.service.security.changed();
+                return other.map(drop);
+            }
         }
     }
 }

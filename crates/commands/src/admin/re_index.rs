@@ -7,16 +7,22 @@
 use super::stats::write_shape;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use catalog::{IndexSelector, ReindexProgress};
 use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::Result;
 
-pub(crate) const RE_INDEX: Command =
-    Command::new("reIndex", "Rewrites a collection and its indexes, also in another shape.", run)
-        .aliases(&["reindex"])
-        .write_concern();
+pub(crate) const RE_INDEX: Command = Command::new(
+    "reIndex",
+    "Rewrites a collection and its indexes, also in another shape.",
+    Needs::Collection(&[Action::ReIndex]),
+    run,
+)
+.aliases(&["reindex"])
+.write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

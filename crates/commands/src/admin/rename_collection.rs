@@ -2,15 +2,21 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use catalog::Namespace;
 use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
-pub(crate) const RENAME_COLLECTION: Command =
-    Command::new("renameCollection", "Renames a collection, also across databases.", run)
-        .admin_only()
-        .write_concern();
+pub(crate) const RENAME_COLLECTION: Command = Command::new(
+    "renameCollection",
+    "Renames a collection, also across databases.",
+    Needs::Computed(asks::rename_collection),
+    run,
+)
+.admin_only()
+.write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let from = parse(&fields[0])?;

@@ -5,6 +5,9 @@
 use super::is_a_view;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
+use auth::Action;
 use bson::RawBsonRef;
 use catalog::Namespace;
 use dispatch::fields::{Field, as_i64};
@@ -12,16 +15,29 @@ use dispatch::writer::Writer;
 use engine::DictionaryOptions;
 use errors::{Error, Result};
 
-pub(crate) const COLL_STATS: Command =
-    Command::new("collStats", "A collection's counts and sizes.", coll_stats)
-        .aliases(&["collstats"]);
+pub(crate) const COLL_STATS: Command = Command::new(
+    "collStats",
+    "A collection's counts and sizes.",
+    Needs::Collection(&[Action::CollStats]),
+    coll_stats,
+)
+.aliases(&["collstats"]);
 
-pub(crate) const DB_STATS: Command =
-    Command::new("dbStats", "A database's counts and sizes.", db_stats).aliases(&["dbstats"]);
+pub(crate) const DB_STATS: Command = Command::new(
+    "dbStats",
+    "A database's counts and sizes.",
+    Needs::Database(&[Action::DbStats]),
+    db_stats,
+)
+.aliases(&["dbstats"]);
 
-pub(crate) const DATA_SIZE: Command =
-    Command::new("dataSize", "The size of a collection's documents.", data_size)
-        .aliases(&["datasize"]);
+pub(crate) const DATA_SIZE: Command = Command::new(
+    "dataSize",
+    "The size of a collection's documents.",
+    Needs::Computed(asks::data_size),
+    data_size,
+)
+.aliases(&["datasize"]);
 
 fn parse_scale(field: &Field<'_>) -> Result<u64> {
     if field.is_null() {

@@ -4,11 +4,17 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 
-pub(crate) const TOUCH: Command =
-    Command::new("touch", "Reads a collection's documents or indexes into memory.", run);
+pub(crate) const TOUCH: Command = Command::new(
+    "touch",
+    "Reads a collection's documents or indexes into memory.",
+    Needs::Cluster(&[Action::Touch]),
+    run,
+);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

@@ -6,12 +6,18 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
-pub(crate) const SET_USER_WRITE_BLOCK_MODE: Command =
-    Command::new("setUserWriteBlockMode", "Refused: there are no users to keep from writing.", run)
-        .admin_only();
+pub(crate) const SET_USER_WRITE_BLOCK_MODE: Command = Command::new(
+    "setUserWriteBlockMode",
+    "Refused: there are no users to keep from writing.",
+    Needs::Cluster(&[Action::SetUserWriteBlockMode]),
+    run,
+)
+.admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let name = context.command.name;

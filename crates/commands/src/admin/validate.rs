@@ -2,11 +2,17 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
-pub(crate) const VALIDATE: Command =
-    Command::new("validate", "Checks documents and indexes against each other.", run);
+pub(crate) const VALIDATE: Command = Command::new(
+    "validate",
+    "Checks documents and indexes against each other.",
+    Needs::Collection(&[Action::Validate]),
+    run,
+);
 
 const NON_COMPLIANT: &str =
     "Detected one or more documents not compliant with the collection's schema.";

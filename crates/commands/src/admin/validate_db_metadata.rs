@@ -5,6 +5,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::{RawBsonRef, doc};
 use dispatch::fields::{Field, inner, missing};
 use errors::{Code, Result};
@@ -12,6 +14,7 @@ use errors::{Code, Result};
 pub(crate) const VALIDATE_DB_METADATA: Command = Command::new(
     "validateDBMetadata",
     "Names what is stored that API version 1 does not have.",
+    Needs::Computed(asks::validate_db_metadata),
     run,
 );
 

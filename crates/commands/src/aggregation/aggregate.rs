@@ -5,6 +5,8 @@ use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
 use crate::crud::explain::{verbosity_of, write_explain};
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::{RawArray, RawBsonRef, RawDocument};
 use dispatch::fields::{Field, inner, missing};
 use dispatch::read_concern::Level;
@@ -13,11 +15,12 @@ use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
 use serverstate::Documents;
 
-pub(crate) const AGGREGATE: Command = Command::new("aggregate", "Runs a pipeline.", run)
-    .reads(Counter::Command)
-    .write_concern()
-    .api_v1()
-    .explains(explain);
+pub(crate) const AGGREGATE: Command =
+    Command::new("aggregate", "Runs a pipeline.", Needs::Computed(asks::aggregate), run)
+        .reads(Counter::Command)
+        .write_concern()
+        .api_v1()
+        .explains(explain);
 
 struct Aggregate<'a> {
     target: AggregateTarget,

@@ -8,6 +8,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::Namespace;
 use dispatch::fields::{Field, inner, missing};
@@ -18,11 +20,15 @@ use query::{AggregateRequest, AggregateTarget, FindRequest};
 use script::Script;
 use std::collections::BTreeMap;
 
-pub(crate) const MAP_REDUCE: Command =
-    Command::new("mapReduce", "Maps and reduces documents by a client's code.", run)
-        .aliases(&["mapreduce"])
-        .reads(Counter::Command)
-        .write_concern();
+pub(crate) const MAP_REDUCE: Command = Command::new(
+    "mapReduce",
+    "Maps and reduces documents by a client's code.",
+    Needs::Computed(asks::map_reduce),
+    run,
+)
+.aliases(&["mapreduce"])
+.reads(Counter::Command)
+.write_concern();
 
 /// Values of one key that are reduced to one before more are taken.
 const REDUCE_AT: usize = 1000;

@@ -8,7 +8,6 @@ use crate::context::Context;
 use crate::transactions::records;
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
-use dispatch::arguments::EMPTY_USER;
 use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
@@ -136,11 +135,13 @@ fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumen
             "$currentOp options must be specified in an object, but found: a value of another type",
         ));
     };
-    let mut idle = Idle { connections: false, sessions: true };
+    let mut idle = Idle { connections: false, sessions: true, user: None };
+    let mut all_users = false;
     for option in inner(options, "$currentOp") {
         let option = option?;
         match option.name {
-            "allUsers" | "localOps" | "idleCursors" | "truncateOps" | "backtrace" => {
+            "allUsers" => all_users = option.strict_bool()?,
+            "localOps" | "idleCursors" | "truncateOps" | "backtrace" => {
                 option.strict_bool()?;
             }
             "idleSessions" => idle.sessions = option.strict_bool()?,
@@ -153,24 +154,33 @@ fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumen
             }
         }
     }
+    if context.admitted.enforced && !all_users {
+        idle.user = Some(context.admitted.digest());
+    }
     Ok(operations(context.service, idle))
 }
 
 fn sessions(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumentBuf>> {
-    field.document()?;
+    let options = field.document()?;
+    // The gate has judged who may see others'.
+    let everybody = !context.admitted.enforced
+        || !matches!(options.get("allUsers")?, None | Some(RawBsonRef::Boolean(false)))
+        || options.get("users")?.is_some();
+    let own = context.admitted.digest();
     let now = context.now();
     let wall = context.service.os.clock.wall_ms();
     let describe = |session: &session::SessionInfo| {
         let mut writer = Writer::new();
         let id = writer.begin_document("_id");
-        writer.uuid("id", &session.id.0);
-        writer.binary("uid", &EMPTY_USER);
+        writer.uuid("id", &session.id.id);
+        writer.binary("uid", &session.id.user.0);
         writer.end(id);
         let idle = now.saturating_sub(session.last_use).as_millis() as i64;
         writer.date("lastUse", wall - idle);
         writer.finish()
     };
-    Ok(context.service.sessions.list().iter().map(describe).collect())
+    let shown = context.service.sessions.list();
+    Ok(shown.iter().filter(|session| everybody || session.id.user == own).map(describe).collect())
 }
 
 /// `{$documents: [{$literal: …}, …]}`: literal, so that no text in them is taken for a path.

@@ -12,6 +12,8 @@ use super::{delete, update};
 use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
@@ -27,12 +29,16 @@ use serverstate::RetryableWrite;
 use serverstate::profiler::OpFigures;
 use std::sync::atomic::Ordering;
 
-pub(crate) const BULK_WRITE: Command =
-    Command::new("bulkWrite", "Changes documents of several collections.", run)
-        .writes(Counter::Command)
-        .admin_only()
-        .api_v1()
-        .sequences(&["ops", "nsInfo"]);
+pub(crate) const BULK_WRITE: Command = Command::new(
+    "bulkWrite",
+    "Changes documents of several collections.",
+    Needs::Computed(asks::bulk_write),
+    run,
+)
+.writes(Counter::Command)
+.admin_only()
+.api_v1()
+.sequences(&["ops", "nsInfo"]);
 
 const PLACE: &str = "bulkWrite.ops";
 /// The namespace of the cursor over the results.

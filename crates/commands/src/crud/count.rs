@@ -3,16 +3,19 @@
 use super::explain::{verbosity_of, write_explain};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use catalog::Namespace;
 use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::CountRequest;
 
-pub(crate) const COUNT: Command = Command::new("count", "Counts documents.", run)
-    .reads(Counter::Command)
-    .api_v1()
-    .explains(explain);
+pub(crate) const COUNT: Command =
+    Command::new("count", "Counts documents.", Needs::Collection(&[Action::Find]), run)
+        .reads(Counter::Command)
+        .api_v1()
+        .explains(explain);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;

@@ -5,6 +5,8 @@ use super::update::one_only;
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawDocument;
 use catalog::Namespace;
 use dispatch::fields::{Field, inner, missing};
@@ -14,11 +16,12 @@ use query::{DeleteRequest, DeleteStatement};
 use serverstate::RetryableWrite;
 use std::sync::atomic::Ordering;
 
-pub(crate) const DELETE: Command = Command::new("delete", "Removes documents.", run)
-    .writes(Counter::Delete)
-    .api_v1()
-    .sequences(&["deletes"])
-    .explains(explain);
+pub(crate) const DELETE: Command =
+    Command::new("delete", "Removes documents.", Needs::Collection(&[Action::Remove]), run)
+        .writes(Counter::Delete)
+        .api_v1()
+        .sequences(&["deletes"])
+        .explains(explain);
 
 const PLACE: &str = "delete.deletes";
 

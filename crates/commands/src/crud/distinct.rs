@@ -3,16 +3,22 @@
 use super::explain::{verbosity_of, write_explain};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use catalog::Namespace;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::DistinctRequest;
 
-pub(crate) const DISTINCT: Command =
-    Command::new("distinct", "The distinct values of a field.", run)
-        .reads(Counter::Command)
-        .explains(explain);
+pub(crate) const DISTINCT: Command = Command::new(
+    "distinct",
+    "The distinct values of a field.",
+    Needs::Collection(&[Action::Find]),
+    run,
+)
+.reads(Counter::Command)
+.explains(explain);
 
 /// A reply's limit.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

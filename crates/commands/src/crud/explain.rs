@@ -4,6 +4,8 @@ use super::query_shape;
 use crate::command::Command;
 use crate::command::check_database;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawDocument;
 use dispatch::arguments::{Arguments, Fields};
 use dispatch::fields::Field;
@@ -12,10 +14,14 @@ use errors::{Code, Error, Result};
 use query::Verbosity;
 use serverstate::versions::MONGODB_VERSION;
 
-pub(crate) const EXPLAIN: Command =
-    Command::new("explain", "Shows the plan of another command.", run)
-        .reads(Counter::Command)
-        .api_v1();
+pub(crate) const EXPLAIN: Command = Command::new(
+    "explain",
+    "Shows the plan of another command.",
+    Needs::Computed(asks::explain),
+    run,
+)
+.reads(Counter::Command)
+.api_v1();
 
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let body = fields[0].document()?;
@@ -67,7 +73,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     }
     check_database(command, context.database())?;
     let mut inner = Fields::new();
-    let arguments = Arguments::parse(command, body, &mut inner)?;
+    let arguments = Arguments::parse(command, body, context.admitted.digest(), &mut inner)?;
     context.arguments.collection_uuid = arguments.collection_uuid;
     context.verbosity = verbosity;
     context.explained = Some(body);

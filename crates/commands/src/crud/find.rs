@@ -5,6 +5,8 @@ use crate::aggregation::sources::find_as_pipeline;
 use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawArray;
 use catalog::Namespace;
 use dispatch::fields::Field;
@@ -14,7 +16,10 @@ use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCurs
 use serverstate::Documents;
 
 pub(crate) const FIND: Command =
-    Command::new("find", "Reads documents.", run).reads(Counter::Query).api_v1().explains(explain);
+    Command::new("find", "Reads documents.", Needs::Collection(&[Action::Find]), run)
+        .reads(Counter::Query)
+        .api_v1()
+        .explains(explain);
 
 struct Find<'a> {
     namespace: Namespace,

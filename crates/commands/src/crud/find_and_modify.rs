@@ -3,6 +3,8 @@
 use super::explain::{verbosity_of, write_explain};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use catalog::Namespace;
 use dispatch::fields::Field;
@@ -11,12 +13,16 @@ use errors::{Error, Result};
 use query::FindAndModifyRequest;
 use std::sync::atomic::Ordering;
 
-pub(crate) const FIND_AND_MODIFY: Command =
-    Command::new("findAndModify", "Changes or removes one document and returns it.", run)
-        .aliases(&["findandmodify"])
-        .writes(Counter::Command)
-        .api_v1()
-        .explains(explain);
+pub(crate) const FIND_AND_MODIFY: Command = Command::new(
+    "findAndModify",
+    "Changes or removes one document and returns it.",
+    Needs::Computed(asks::find_and_modify),
+    run,
+)
+.aliases(&["findandmodify"])
+.writes(Counter::Command)
+.api_v1()
+.explains(explain);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;

@@ -3,6 +3,7 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use crate::replication::write_concern;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::fields::Field;
@@ -10,15 +11,19 @@ use errors::{Error, Result};
 use serverstate::last_write::LastWrite;
 
 pub(crate) const GET_LAST_ERROR: Command =
-    Command::new("getLastError", "What became of the old-style write before.", run)
+    Command::new("getLastError", "What became of the old-style write before.", Needs::Login, run)
         .aliases(&["getlasterror"])
         .write_concern()
         .legacy();
 
-pub(crate) const RESET_ERROR: Command =
-    Command::new("resetError", "Forgets what became of the old-style write before.", reset)
-        .aliases(&["reseterror"])
-        .legacy();
+pub(crate) const RESET_ERROR: Command = Command::new(
+    "resetError",
+    "Forgets what became of the old-style write before.",
+    Needs::Login,
+    reset,
+)
+.aliases(&["reseterror"])
+.legacy();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut last = match context.connection.last_write.get() {

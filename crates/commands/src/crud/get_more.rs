@@ -6,6 +6,8 @@
 use crate::batch::{Filled, fill};
 use crate::command::Command;
 use crate::context::Context;
+use crate::gate::refusal;
+use crate::needs::Needs;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
@@ -17,7 +19,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) const GET_MORE: Command =
-    Command::new("getMore", "The next batch of a cursor.", run).reads(Counter::GetMore).api_v1();
+    Command::new("getMore", "The next batch of a cursor.", Needs::Login, run)
+        .reads(Counter::GetMore)
+        .api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let id = CursorId(fields[0].long()?);
@@ -44,6 +48,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let number = context.connection.operation.number();
     let request = GetMoreRequest {
         namespace: &namespace,
+        user: context.admitted.digest(),
         session: context.arguments.session,
         transaction: context.transaction(),
         connection: context.bound_to(),
@@ -55,6 +60,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     } else {
         service.cursors.check_out(id, request)?
     };
+    // What was allowed when it was opened may not be any more.
+    if !out.cursor().required.iter().all(|privilege| context.admitted.may(privilege)) {
+        out.park(context.started);
+        return Err(refusal(context.database(), context.command, context.body));
+    }
     if context.arguments.max_time_ms.is_some() && !out.cursor().await_data {
         // The cursor itself is fine and stays.
         out.park(context.started);
@@ -143,6 +153,7 @@ pub(crate) fn is_of_change_stream(context: &Context<'_>) -> bool {
             let (Some(id), Ok(collection)) = (id, collection) else { return false };
             let request = GetMoreRequest {
                 namespace: &format!("{}.{collection}", context.database()),
+                user: context.admitted.digest(),
                 session: context.arguments.session,
                 transaction: None,
                 connection: context.bound_to(),

@@ -3,16 +3,19 @@
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::Result;
 use query::{Atomicity, InsertRequest};
 use std::sync::atomic::Ordering;
 
-pub(crate) const INSERT: Command = Command::new("insert", "Stores documents.", run)
-    .writes(Counter::Insert)
-    .api_v1()
-    .sequences(&["documents"]);
+pub(crate) const INSERT: Command =
+    Command::new("insert", "Stores documents.", Needs::Computed(asks::insert), run)
+        .writes(Counter::Insert)
+        .api_v1()
+        .sequences(&["documents"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

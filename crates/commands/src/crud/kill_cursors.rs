@@ -2,12 +2,15 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::{Field, missing};
 use errors::Result;
-use session::CursorId;
+use session::{CursorId, UserDigest};
 use std::collections::BTreeSet;
 
-pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Ends cursors.", run).api_v1();
+pub(crate) const KILL_CURSORS: Command =
+    Command::new("killCursors", "Ends cursors.", Needs::Login, run).api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let collection = fields[0].collection()?;
@@ -26,7 +29,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = format!("{}.{collection}", context.database());
     let (mut killed, mut absent) = (Vec::new(), Vec::new());
     for id in cursors {
-        match context.service.cursors.kill(id, &namespace) {
+        match context.service.cursors.kill(id, &namespace, |user| may_end(context, user)) {
             Some(dead) => {
                 context.service.stop_runner(dead);
                 killed.push(id);
@@ -50,10 +53,19 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the client may end a cursor of this user: its own, and others' by right.
+fn may_end(context: &Context<'_>, user: UserDigest) -> bool {
+    user == context.admitted.digest() || context.admitted.may_cluster(Action::KillAnyCursor)
+}
+
 /// OP_KILL_CURSORS names no collection and gets no reply.
 fn kill_by_number(context: &Context<'_>, ids: &[CursorId]) {
     let condemned: BTreeSet<CursorId> = ids.iter().copied().collect();
-    for dead in context.service.cursors.kill_where(|cursor| condemned.contains(&cursor.id)) {
+    for dead in context
+        .service
+        .cursors
+        .kill_where(|cursor| condemned.contains(&cursor.id) && may_end(context, cursor.user))
+    {
         context.service.stop_runner(dead);
     }
 }

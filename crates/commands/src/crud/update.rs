@@ -4,6 +4,8 @@ use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
 use dispatch::fields::{Field, inner, missing};
@@ -15,11 +17,12 @@ use query::{UpdateRequest, UpdateStatement};
 use serverstate::RetryableWrite;
 use std::sync::atomic::Ordering;
 
-pub(crate) const UPDATE: Command = Command::new("update", "Changes documents.", run)
-    .writes(Counter::Update)
-    .api_v1()
-    .sequences(&["updates"])
-    .explains(explain);
+pub(crate) const UPDATE: Command =
+    Command::new("update", "Changes documents.", Needs::Computed(asks::update), run)
+        .writes(Counter::Update)
+        .api_v1()
+        .sequences(&["updates"])
+        .explains(explain);
 
 const PLACE: &str = "update.updates";
 

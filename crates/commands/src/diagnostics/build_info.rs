@@ -2,13 +2,15 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::Result;
 use limits::MAX_DOCUMENT_BYTES;
 use serverstate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 
 pub(crate) const BUILD_INFO: Command =
-    Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);
+    Command::new("buildInfo", "Version and build of this server.", Needs::Nobody, run)
+        .aliases(&["buildinfo"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -2,11 +2,14 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::{RoleName, UserName};
+use bson::{Bson, doc};
 use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", "Users and roles of this connection.", run);
+    Command::new("connectionStatus", "Users and roles of this connection.", Needs::Nobody, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut privileges = false;
@@ -16,13 +19,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    let reply = &mut context.reply;
-    let open = reply.begin_document("authInfo");
-    let lists = ["authenticatedUsers", "authenticatedUserRoles", "authenticatedUserPrivileges"];
-    for name in &lists[..if privileges { 3 } else { 2 }] {
-        let list = reply.begin_array(name);
-        reply.end(list);
+    let identity = context.service.identity(context.connection)?;
+    let identity = identity.as_deref();
+    let named = |name: &UserName| Bson::Document(doc! { "user": &name.user, "db": &name.db });
+    let users: Vec<Bson> = identity.map(|id| named(&id.name)).into_iter().collect();
+    let role = |role: &RoleName| Bson::Document(role.to_document());
+    let roles = identity.map_or(Vec::new(), |id| id.resolved.roles.iter().map(role).collect());
+    let mut info = doc! { "authenticatedUsers": users, "authenticatedUserRoles": roles };
+    if privileges {
+        let held = identity.map_or(&[][..], |id| &id.resolved.privileges);
+        let held: Vec<Bson> = held.iter().map(|one| Bson::Document(one.to_document())).collect();
+        info.insert("authenticatedUserPrivileges", held);
     }
-    reply.end(open);
+    context.reply.bson("authInfo", &Bson::Document(info));
     Ok(())
 }

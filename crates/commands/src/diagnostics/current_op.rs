@@ -2,22 +2,33 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawDocumentBuf;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 use matcher::{Filter, ParseContext};
 use serverstate::current_ops::{Idle, operations};
 
-pub(crate) const CURRENT_OP: Command =
-    Command::new("currentOp", "The operations that run now.", run).admin_only();
+pub(crate) const CURRENT_OP: Command = Command::new(
+    "currentOp",
+    "The operations that run now.",
+    Needs::Computed(asks::current_op),
+    run,
+)
+.admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut idle = Idle { connections: false, sessions: true };
+    let mut idle = Idle { connections: false, sessions: true, user: None };
     let mut filter = RawDocumentBuf::new();
     for field in &fields[1..] {
         match field.name {
             "$all" => idle.connections = field.bool()?,
-            "$ownOps" | "$truncateOps" => {
+            "$ownOps" => {
+                let own = field.bool()? && context.admitted.enforced;
+                idle.user = own.then(|| context.admitted.digest());
+            }
+            "$truncateOps" => {
                 field.bool()?;
             }
             name => {

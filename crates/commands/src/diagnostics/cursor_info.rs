@@ -4,11 +4,17 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::Result;
 
-pub(crate) const CURSOR_INFO: Command =
-    Command::new("cursorInfo", "How many cursors there are, for old clients.", run);
+pub(crate) const CURSOR_INFO: Command = Command::new(
+    "cursorInfo",
+    "How many cursors there are, for old clients.",
+    Needs::Cluster(&[Action::ServerStatus]),
+    run,
+);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

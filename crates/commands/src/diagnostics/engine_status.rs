@@ -5,6 +5,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use engine::{PageStats, Part, Stats};
@@ -13,8 +15,13 @@ use serverstate::ServerState;
 use std::sync::Arc;
 use telemetry::{Registry, Value};
 
-pub(crate) const ENGINE_STATUS: Command =
-    Command::new("engineStatus", "The engine's figures under TokuMX's keys.", run).admin_only();
+pub(crate) const ENGINE_STATUS: Command = Command::new(
+    "engineStatus",
+    "The engine's figures under TokuMX's keys.",
+    Needs::Cluster(&[Action::ServerStatus]),
+    run,
+)
+.admin_only();
 
 /// A figure as it is shown.
 #[derive(Clone, Copy, PartialEq, Debug)]

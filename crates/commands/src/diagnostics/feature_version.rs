@@ -5,6 +5,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 use serverstate::feature_version::FEATURE_VERSIONS;
@@ -13,6 +15,7 @@ use serverstate::versions::FEATURE_VERSION;
 pub(crate) const SET_FEATURE_VERSION: Command = Command::new(
     "setFeatureCompatibilityVersion",
     "Chooses the version that data is compatible with.",
+    Needs::Cluster(&[Action::SetFeatureCompatibilityVersion]),
     run,
 )
 .admin_only()

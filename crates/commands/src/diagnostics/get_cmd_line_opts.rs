@@ -2,12 +2,19 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::Bson;
 use dispatch::fields::Field;
 use errors::Result;
 
-pub(crate) const GET_CMD_LINE_OPTS: Command =
-    Command::new("getCmdLineOpts", "How the server was started.", run).admin_only();
+pub(crate) const GET_CMD_LINE_OPTS: Command = Command::new(
+    "getCmdLineOpts",
+    "How the server was started.",
+    Needs::Cluster(&[Action::GetCmdLineOpts]),
+    run,
+)
+.admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -5,11 +5,18 @@
 use super::server_status::{self, Shape};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::Result;
 
-pub(crate) const GET_DIAGNOSTIC_DATA: Command =
-    Command::new("getDiagnosticData", "The server's figures now, for exporters.", run).admin_only();
+pub(crate) const GET_DIAGNOSTIC_DATA: Command = Command::new(
+    "getDiagnosticData",
+    "The server's figures now, for exporters.",
+    Needs::Cluster(&[Action::ServerStatus]),
+    run,
+)
+.admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -2,6 +2,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
@@ -9,7 +11,8 @@ use errors::{Code, Error, Result};
 const NAMES: [&str; 2] = ["global", "startupWarnings"];
 
 pub(crate) const GET_LOG: Command =
-    Command::new("getLog", "The newest log lines.", run).admin_only();
+    Command::new("getLog", "The newest log lines.", Needs::Cluster(&[Action::GetLog]), run)
+        .admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -5,8 +5,10 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
+use crate::security::sasl;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::OpKind;
 use dispatch::fields::{Field, inner};
@@ -33,10 +35,12 @@ const MAX_AWAIT: Duration = Duration::from_mins(10);
 const MAX_METADATA_BYTES: usize = 512;
 
 pub(crate) const HELLO: Command =
-    Command::new("hello", "What this server is; awaitable and streaming.", run).api_v1();
+    Command::new("hello", "What this server is; awaitable and streaming.", Needs::Nobody, run)
+        .api_v1();
 
 pub(crate) const IS_MASTER: Command =
-    Command::new("isMaster", "hello under its old name.", run).aliases(&["ismaster"]);
+    Command::new("isMaster", "hello under its old name.", Needs::Nobody, run)
+        .aliases(&["ismaster"]);
 
 #[derive(Default)]
 struct Hello<'a> {
@@ -44,7 +48,8 @@ struct Hello<'a> {
     max_await: Option<u64>,
     compression: Vec<&'a str>,
     asks_compression: bool,
-    mechanisms_for: bool,
+    mechanisms_for: Option<&'a str>,
+    speculates: Option<&'a RawDocument>,
     link: Option<&'a RawDocument>,
 }
 
@@ -62,7 +67,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if context.wait.is_some() {
         return Ok(());
     }
-    write(context, &hello);
+    write(context, &hello)?;
     let streams = context.request.exhaust_allowed && hello.max_await.is_some();
     if streams && !context.service.is_stopping() {
         // The next wait is for what comes after the answer just given.
@@ -100,11 +105,8 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
             }
             "topologyVersion" => hello.topology = Some(parse_topology(field)?),
             "maxAwaitTimeMS" => hello.max_await = Some(field.non_negative()?),
-            "saslSupportedMechs" => hello.mechanisms_for = true,
-            // Answered without a conversation; the client then starts one of its own.
-            "speculativeAuthenticate" => {
-                field.document()?;
-            }
+            "saslSupportedMechs" => hello.mechanisms_for = Some(field.str()?),
+            "speculativeAuthenticate" => hello.speculates = Some(field.document()?),
             "fernLink" => hello.link = Some(field.document()?),
             "loadBalanced" => refuse_load_balancing(field)?,
             // Not strict, unlike every other command: newer clients say more about themselves
@@ -134,10 +136,16 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
     if context.database() != "admin" {
         return invalid("is sent to the database admin");
     }
-    if hello.topology.is_some() || hello.asks_compression || hello.mechanisms_for {
+    if hello.topology.is_some() || hello.asks_compression || hello.mechanisms_for.is_some() {
         return invalid("goes with no topologyVersion, compression or saslSupportedMechs");
     }
     let service = context.service;
+    if service.security.is_enforced() {
+        return Err(Error::new(
+            Code::UNAUTHORIZED,
+            "this server asks for users, and members cannot say who they are yet",
+        ));
+    }
     let peer = context.connection.info();
     if peer.remote.parse::<SocketAddr>().is_err() {
         return invalid("comes by TCP");
@@ -150,7 +158,7 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
         return Err(error);
     };
     let accepted = acceptor.accept(link, peer)?;
-    write(context, hello);
+    write(context, hello)?;
     context.reply.document("fernLink", &accepted.answer);
     context.hand_over = Some(accepted.take);
     Ok(())
@@ -312,7 +320,7 @@ fn wait_for_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<Option<Du
     Ok(waits.then_some(until))
 }
 
-fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
+fn write(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
     let service = context.service;
     let legacy = context.command.name == "isMaster";
     let reply = &mut context.reply;
@@ -348,8 +356,17 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
         }
         reply.end(list);
     }
-    if hello.mechanisms_for {
-        let list = reply.begin_array("saslSupportedMechs");
-        reply.end(list);
+    if let Some(user) = hello.mechanisms_for {
+        let mechanisms = sasl::mechanisms_of(context, user)?;
+        let list = context.reply.begin_array("saslSupportedMechs");
+        for (at, name) in mechanisms.iter().enumerate() {
+            context.reply.element_str(at, name);
+        }
+        context.reply.end(list);
     }
+    // A step that cannot be made is left out, and the client begins of its own.
+    if let Some(begun) = hello.speculates.and_then(|wanted| sasl::speculate(context, wanted)) {
+        context.reply.bson("speculativeAuthenticate", &bson::Bson::Document(begun));
+    }
+    Ok(())
 }

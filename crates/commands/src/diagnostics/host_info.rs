@@ -2,11 +2,18 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::Result;
 
-pub(crate) const HOST_INFO: Command =
-    Command::new("hostInfo", "The machine under the server.", run).admin_only();
+pub(crate) const HOST_INFO: Command = Command::new(
+    "hostInfo",
+    "The machine under the server.",
+    Needs::Cluster(&[Action::HostInfo]),
+    run,
+)
+.admin_only();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

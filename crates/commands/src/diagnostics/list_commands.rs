@@ -2,12 +2,13 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use dispatch::rules::Class;
 use errors::Result;
 
 pub(crate) const LIST_COMMANDS: Command =
-    Command::new("listCommands", "Every command of this server.", run);
+    Command::new("listCommands", "Every command of this server.", Needs::Nobody, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
@@ -20,7 +21,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for command in sorted {
         let one = reply.begin_document(command.name);
         reply.str("help", command.about);
-        reply.bool("requiresAuth", false);
+        reply.bool("requiresAuth", !matches!(command.needs, Needs::Nobody));
         reply.bool("secondaryOk", command.class != Class::Write);
         reply.bool("adminOnly", command.admin_only);
         let versions = reply.begin_array("apiVersions");

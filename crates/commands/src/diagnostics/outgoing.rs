@@ -3,14 +3,24 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::Result;
 
-pub(crate) const CONN_POOL_STATS: Command =
-    Command::new("connPoolStats", "Connections to other servers: none.", stats);
-pub(crate) const DROP_CONNECTIONS: Command =
-    Command::new("dropConnections", "Drops connections to other servers: none.", drop_them)
-        .admin_only();
+pub(crate) const CONN_POOL_STATS: Command = Command::new(
+    "connPoolStats",
+    "Connections to other servers: none.",
+    Needs::Cluster(&[Action::ConnPoolStats]),
+    stats,
+);
+pub(crate) const DROP_CONNECTIONS: Command = Command::new(
+    "dropConnections",
+    "Drops connections to other servers: none.",
+    Needs::Cluster(&[Action::DropConnections]),
+    drop_them,
+)
+.admin_only();
 
 fn stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

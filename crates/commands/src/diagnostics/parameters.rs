@@ -5,6 +5,9 @@
 use super::storage_defaults;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
+use auth::scram::Mechanism;
 use bson::{Bson, RawBsonRef, doc};
 use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
@@ -12,15 +15,26 @@ use serverstate::LogSettings;
 use serverstate::Origin;
 use serverstate::ServerState;
 use serverstate::replication::cluster_time::MAX_DRIFT_SECONDS;
+use serverstate::security::FEWEST_ITERATIONS;
 use serverstate::versions::AUTH_SCHEMA_VERSION;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(crate) const GET_PARAMETER: Command =
-    Command::new("getParameter", "Reads the server's parameters.", get).admin_only();
+pub(crate) const GET_PARAMETER: Command = Command::new(
+    "getParameter",
+    "Reads the server's parameters.",
+    Needs::Cluster(&[Action::GetParameter]),
+    get,
+)
+.admin_only();
 
-pub(crate) const SET_PARAMETER: Command =
-    Command::new("setParameter", "Changes the server's parameters.", set).admin_only();
+pub(crate) const SET_PARAMETER: Command = Command::new(
+    "setParameter",
+    "Changes the server's parameters.",
+    Needs::Cluster(&[Action::SetParameter]),
+    set,
+)
+.admin_only();
 
 type Read = fn(&ServerState) -> Bson;
 type Write = fn(&ServerState, &Value);
@@ -36,6 +50,8 @@ enum Shape {
     Text(usize),
     /// `{verbosity: 0, command: {verbosity: 2}, …}`.
     LogLevels,
+    /// Names of mechanisms, between commas.
+    Mechanisms,
 }
 
 /// A value of the right shape.
@@ -44,6 +60,7 @@ enum Value {
     Switch(bool),
     Text(String),
     LogLevels(LogSettings),
+    Mechanisms(Vec<Mechanism>),
 }
 
 impl Value {
@@ -51,7 +68,7 @@ impl Value {
         match self {
             Self::Whole(number) => *number,
             Self::Switch(value) => i64::from(*value),
-            Self::Text(_) | Self::LogLevels(_) => 0,
+            Self::Text(_) | Self::LogLevels(_) | Self::Mechanisms(_) => 0,
         }
     }
 
@@ -144,7 +161,21 @@ const INT_MAX: i64 = i32::MAX as i64;
 
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
-    fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
+    at_start(kept(
+        "authenticationMechanisms",
+        Shape::Mechanisms,
+        Place::Behind(
+            |service| {
+                let mechanisms = service.security.mechanisms.lock();
+                Bson::Array(mechanisms.iter().map(|one| Bson::from(one.name())).collect())
+            },
+            |service, value| {
+                if let Value::Mechanisms(mechanisms) = value {
+                    service.security.mechanisms.lock().clone_from(mechanisms);
+                }
+            },
+        ),
+    )),
     kept(
         "automationServiceDescriptor",
         Shape::Text(64),
@@ -163,6 +194,7 @@ static PARAMETERS: &[Parameter] = &[
         Place::Long(|service| &service.cursor_timeout_ms),
     ),
     flag("diagnosticDataCollectionEnabled", |service| &service.keeps_history),
+    at_start(flag("enableLocalhostAuthBypass", |service| &service.security.localhost_bypass)),
     at_start(flag("enableTestCommands", |service| &service.test_commands)),
     fixed("featureCompatibilityVersion", |service| {
         Bson::Document(doc! { "version": service.feature_version() })
@@ -211,6 +243,10 @@ static PARAMETERS: &[Parameter] = &[
     // Judged by the program before it listens; kept here for who asks what holds.
     at_start(flag("refuseOpenBind", |service| &service.refuse_open_bind)),
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
+    int("scramIterationCount", FEWEST_ITERATIONS, |service| &service.security.sha1_iterations),
+    int("scramSHA256IterationCount", FEWEST_ITERATIONS, |service| {
+        &service.security.sha256_iterations
+    }),
     whole(
         "slowOpThresholdMs",
         0,
@@ -230,18 +266,15 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 18] = [
+const OF_SECURITY: [&str; 15] = [
     "auditAuthorizationSuccess",
     "clusterAuthMode",
-    "enableLocalhostAuthBypass",
     "KeysRotationIntervalSec",
     "opensslCipherConfig",
     "opensslDiffieHellmanParameters",
     "saslHostName",
     "saslServiceName",
     "saslauthdPath",
-    "scramIterationCount",
-    "scramSHA256IterationCount",
     "sslMode",
     "sslWithholdClientCertificate",
     "tlsMode",
@@ -454,6 +487,22 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
                 )));
             };
             LogSettings::parse(levels).map(Value::LogLevels)
+        }
+        Shape::Mechanisms => {
+            let RawBsonRef::String(text) = field.value else {
+                return Err(Error::type_mismatch(format!(
+                    "Failed to set parameter {name}: it must be a string"
+                )));
+            };
+            let known = |name: &str| {
+                Mechanism::parse(name).ok_or_else(|| {
+                    Error::bad_value(format!(
+                        "{name} is no mechanism that this server has; it has SCRAM-SHA-1 and SCRAM-SHA-256"
+                    ))
+                })
+            };
+            let mechanisms = text.split(',').map(|name| known(name.trim()));
+            mechanisms.collect::<Result<Vec<_>>>().map(Value::Mechanisms)
         }
     }
 }

@@ -3,21 +3,36 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use catalog::Namespace;
 use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 use query::FindRequest;
 
-pub(crate) const PLAN_CACHE_CLEAR: Command =
-    Command::new("planCacheClear", "Forgets the plans remembered for a collection.", clear);
-pub(crate) const PLAN_CACHE_CLEAR_FILTERS: Command =
-    Command::new("planCacheClearFilters", "Removes index filters.", clear_filters);
-pub(crate) const PLAN_CACHE_LIST_FILTERS: Command =
-    Command::new("planCacheListFilters", "Lists index filters.", list_filters);
+pub(crate) const PLAN_CACHE_CLEAR: Command = Command::new(
+    "planCacheClear",
+    "Forgets the plans remembered for a collection.",
+    Needs::Collection(&[Action::PlanCacheWrite]),
+    clear,
+);
+pub(crate) const PLAN_CACHE_CLEAR_FILTERS: Command = Command::new(
+    "planCacheClearFilters",
+    "Removes index filters.",
+    Needs::Collection(&[Action::PlanCacheIndexFilter]),
+    clear_filters,
+);
+pub(crate) const PLAN_CACHE_LIST_FILTERS: Command = Command::new(
+    "planCacheListFilters",
+    "Lists index filters.",
+    Needs::Collection(&[Action::PlanCacheIndexFilter]),
+    list_filters,
+);
 pub(crate) const PLAN_CACHE_SET_FILTER: Command = Command::new(
     "planCacheSetFilter",
     "Says which indexes may serve queries of a shape.",
+    Needs::Collection(&[Action::PlanCacheIndexFilter]),
     set_filter,
 );
 

@@ -5,16 +5,22 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::finished;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use serverstate::profiler::{Picked, Settings};
 use std::sync::Arc;
 
-pub(crate) const PROFILE: Command =
-    Command::new("profile", "Which operations are logged and profiled.", run)
-        .durable()
-        .unprofiled();
+pub(crate) const PROFILE: Command = Command::new(
+    "profile",
+    "Which operations are logged and profiled.",
+    Needs::Computed(asks::profile),
+    run,
+)
+.durable()
+.unprofiled();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let level = fields[0].i64()?;

@@ -13,12 +13,19 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::{Bson, RawBsonRef};
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
-pub(crate) const SERVER_HISTORY: Command =
-    Command::new("serverHistory", "What the figures were, second by second.", run).admin_only();
+pub(crate) const SERVER_HISTORY: Command = Command::new(
+    "serverHistory",
+    "What the figures were, second by second.",
+    Needs::Cluster(&[Action::ServerStatus]),
+    run,
+)
+.admin_only();
 
 /// Milliseconds that are told where nobody says from when.
 const STRETCH_MS: i64 = 600_000;

@@ -7,7 +7,9 @@ use super::engine_status::Facts;
 use super::ft;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use crate::replication::status::write_hello;
+use auth::Action;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, as_i64};
 use dispatch::writer::Writer;
@@ -18,8 +20,12 @@ use serverstate::versions::MONGODB_VERSION;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use telemetry::HistogramSnapshot;
 
-pub(crate) const SERVER_STATUS: Command =
-    Command::new("serverStatus", "The server's figures.", run);
+pub(crate) const SERVER_STATUS: Command = Command::new(
+    "serverStatus",
+    "The server's figures.",
+    Needs::Cluster(&[Action::ServerStatus]),
+    run,
+);
 
 type Section = fn(&ServerState, &mut Writer);
 

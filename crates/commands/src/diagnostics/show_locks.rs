@@ -5,6 +5,8 @@ use crate::batch::parse_list_cursor;
 use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawDocumentBuf;
 use catalog::ShownLock;
 use dispatch::fields::Field;
@@ -20,12 +22,14 @@ const MAX_LOCKS: usize = 20_000;
 pub(crate) const SHOW_LIVE_TRANSACTIONS: Command = Command::new(
     "showLiveTransactions",
     "The transactions that live, and their locks, up to 20,000 (TokuMX).",
+    Needs::Cluster(&[Action::Inprog]),
     live,
 );
 
 pub(crate) const SHOW_PENDING_LOCK_REQUESTS: Command = Command::new(
     "showPendingLockRequests",
     "The lock requests that wait, and for whom (TokuMX).",
+    Needs::Cluster(&[Action::Inprog]),
     pending,
 );
 

@@ -2,13 +2,20 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
 use serverstate::metrics::{TOP_FIELDS, Usage};
 
-pub(crate) const TOP: Command =
-    Command::new("top", "Time and count of each collection's operations.", run).admin_only();
+pub(crate) const TOP: Command = Command::new(
+    "top",
+    "Time and count of each collection's operations.",
+    Needs::Cluster(&[Action::Top]),
+    run,
+)
+.admin_only();
 
 /// Which of [`TOP_FIELDS`] only read.
 const READS: [bool; 6] = [true, true, false, false, false, false];

@@ -2,11 +2,12 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const WHATS_MY_URI: Command =
-    Command::new("whatsmyuri", "The client's address as the server sees it.", run);
+    Command::new("whatsmyuri", "The client's address as the server sees it.", Needs::Nobody, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

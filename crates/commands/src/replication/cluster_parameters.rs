@@ -2,6 +2,8 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::{Bson, RawBsonRef, Timestamp};
 use dispatch::fields::{Field, missing, type_name};
 use errors::{Code, Error, Result};
@@ -9,13 +11,22 @@ use serverstate::ServerState;
 use serverstate::cluster_parameters::{CLUSTER_PARAMETERS, ClusterParameter};
 use std::sync::atomic::Ordering;
 
-pub(crate) const SET_CLUSTER_PARAMETER: Command =
-    Command::new("setClusterParameter", "Changes a parameter of all members, for good.", set)
-        .admin_only()
-        .durable();
+pub(crate) const SET_CLUSTER_PARAMETER: Command = Command::new(
+    "setClusterParameter",
+    "Changes a parameter of all members, for good.",
+    Needs::Cluster(&[Action::SetClusterParameter]),
+    set,
+)
+.admin_only()
+.durable();
 
-pub(crate) const GET_CLUSTER_PARAMETER: Command =
-    Command::new("getClusterParameter", "Reads parameters of all members.", get).admin_only();
+pub(crate) const GET_CLUSTER_PARAMETER: Command = Command::new(
+    "getClusterParameter",
+    "Reads parameters of all members.",
+    Needs::Cluster(&[Action::GetClusterParameter]),
+    get,
+)
+.admin_only();
 
 fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut wanted = Vec::new();

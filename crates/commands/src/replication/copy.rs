@@ -7,6 +7,8 @@ use super::initiate::member;
 use super::several::check_version;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use engine::CopiedFile;
@@ -18,28 +20,38 @@ use std::sync::Arc;
 pub(crate) const FERN_COPY_BEGIN: Command = Command::new(
     "_fernCopyBegin",
     "Holds this member's data for another member that copies it.",
+    Needs::Computed(asks::internal),
     begin,
 )
 .admin_only()
 .unprofiled();
 
-pub(crate) const FERN_COPY_READ: Command =
-    Command::new("_fernCopyRead", "A part of the data that another member copies.", read)
-        .admin_only()
-        .unprofiled();
+pub(crate) const FERN_COPY_READ: Command = Command::new(
+    "_fernCopyRead",
+    "A part of the data that another member copies.",
+    Needs::Computed(asks::internal),
+    read,
+)
+.admin_only()
+.unprofiled();
 
 pub(crate) const FERN_COPY_LOG: Command = Command::new(
     "_fernCopyLog",
     "What of this member's log belongs to the copy that another one makes.",
+    Needs::Computed(asks::internal),
     log,
 )
 .admin_only()
 .unprofiled();
 
-pub(crate) const FERN_COPY_END: Command =
-    Command::new("_fernCopyEnd", "Lets go of what was held for another member's copy.", end)
-        .admin_only()
-        .unprofiled();
+pub(crate) const FERN_COPY_END: Command = Command::new(
+    "_fernCopyEnd",
+    "Lets go of what was held for another member's copy.",
+    Needs::Computed(asks::internal),
+    end,
+)
+.admin_only()
+.unprofiled();
 
 /// What the commands are given beside their names.
 #[derive(Default)]

@@ -6,19 +6,30 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::{Bson, DateTime, RawBsonRef, doc};
 use dispatch::fields::{Field, inner};
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 
-pub(crate) const GET_DEFAULT_RW_CONCERN: Command =
-    Command::new("getDefaultRWConcern", "The concerns that hold by default.", get).admin_only();
+pub(crate) const GET_DEFAULT_RW_CONCERN: Command = Command::new(
+    "getDefaultRWConcern",
+    "The concerns that hold by default.",
+    Needs::Cluster(&[Action::GetDefaultRWConcern]),
+    get,
+)
+.admin_only();
 
-pub(crate) const SET_DEFAULT_RW_CONCERN: Command =
-    Command::new("setDefaultRWConcern", "Changes the concerns that hold by default.", set)
-        .admin_only()
-        .write_concern()
-        .durable();
+pub(crate) const SET_DEFAULT_RW_CONCERN: Command = Command::new(
+    "setDefaultRWConcern",
+    "Changes the concerns that hold by default.",
+    Needs::Cluster(&[Action::SetDefaultRWConcern]),
+    set,
+)
+.admin_only()
+.write_concern()
+.durable();
 
 fn check_member(context: &Context<'_>) -> Result<()> {
     if context.service.replication.is_member() {

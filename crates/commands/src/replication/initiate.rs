@@ -3,6 +3,8 @@
 use super::several;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use bson::raw::RawDocumentBuf;
 use dispatch::fields::Field;
@@ -15,18 +17,28 @@ use std::sync::Arc;
 pub(crate) const REPL_SET_INITIATE: Command = Command::new(
     "replSetInitiate",
     "Makes a replica set of this node, alone or with others.",
+    Needs::Cluster(&[Action::ReplSetConfigure]),
     initiate,
 )
 .admin_only()
 .durable();
 
-pub(crate) const REPL_SET_RECONFIG: Command =
-    Command::new("replSetReconfig", "Changes members, settings and tags of the set.", reconfigure)
-        .admin_only()
-        .durable();
+pub(crate) const REPL_SET_RECONFIG: Command = Command::new(
+    "replSetReconfig",
+    "Changes members, settings and tags of the set.",
+    Needs::Cluster(&[Action::ReplSetConfigure]),
+    reconfigure,
+)
+.admin_only()
+.durable();
 
-pub(crate) const REPL_SET_GET_CONFIG: Command =
-    Command::new("replSetGetConfig", "The set's configuration.", get).admin_only();
+pub(crate) const REPL_SET_GET_CONFIG: Command = Command::new(
+    "replSetGetConfig",
+    "The set's configuration.",
+    Needs::Cluster(&[Action::ReplSetGetConfig]),
+    get,
+)
+.admin_only();
 
 /// Without a word from the primary for so long the others elect another one, where nothing is said. MongoDB's
 /// 10,000 are for networks that lose messages for seconds; here nothing is lost by an election that was not

@@ -2,15 +2,21 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use serverstate::replication::oplog_size::{LEAST_MEGABYTES, MOST_MEGABYTES, resize};
 
-pub(crate) const REPL_SET_RESIZE_OPLOG: Command =
-    Command::new("replSetResizeOplog", "Changes how much history is kept.", run)
-        .admin_only()
-        .durable();
+pub(crate) const REPL_SET_RESIZE_OPLOG: Command = Command::new(
+    "replSetResizeOplog",
+    "Changes how much history is kept.",
+    Needs::Cluster(&[Action::ReplSetResizeOplog]),
+    run,
+)
+.admin_only()
+.durable();
 
 /// What the number of MongoDB's check of a field's range is.
 const OUT_OF_RANGE: i32 = 51024;

@@ -14,6 +14,8 @@
 use super::initiate::{maps_to_nobody, member};
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
@@ -32,15 +34,20 @@ const DECIDED: Duration = Duration::from_mins(1);
 pub(crate) const FERN_MEMBER: Command = Command::new(
     "_fernMember",
     "Which member this server is: asked by one that founds a set.",
+    Needs::Computed(asks::internal),
     tell,
 )
 .admin_only()
 .unprofiled();
 
-pub(crate) const FERN_JOIN: Command =
-    Command::new("_fernJoin", "Makes this server a member of a set that another one founds.", join)
-        .admin_only()
-        .unprofiled();
+pub(crate) const FERN_JOIN: Command = Command::new(
+    "_fernJoin",
+    "Makes this server a member of a set that another one founds.",
+    Needs::Computed(asks::internal),
+    join,
+)
+.admin_only()
+.unprofiled();
 
 fn own_id(service: &ServerState) -> Result<MemberId> {
     if let Some(membership) = service.replication.membership() {

@@ -3,6 +3,8 @@
 use super::initiate::configured;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use bson::{Bson, DateTime, Document, Timestamp, doc};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
@@ -15,8 +17,13 @@ use serverstate::replication::config::member::{List, Member};
 use serverstate::replication::{Role, op_time};
 use std::sync::atomic::Ordering;
 
-pub(crate) const REPL_SET_GET_STATUS: Command =
-    Command::new("replSetGetStatus", "The state of the set's member.", run).admin_only();
+pub(crate) const REPL_SET_GET_STATUS: Command = Command::new(
+    "replSetGetStatus",
+    "The state of the set's member.",
+    Needs::Cluster(&[Action::ReplSetGetStatus]),
+    run,
+)
+.admin_only();
 
 /// A time and place in the history, and how they are shown.
 struct Place {

@@ -4,15 +4,21 @@
 use super::initiate::configured;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use membership::Membership;
 use serverstate::replication::Role;
 use std::time::Duration;
 
-pub(crate) const REPL_SET_STEP_DOWN: Command =
-    Command::new("replSetStepDown", "Hands over being primary; a set of one needs `force`.", run)
-        .admin_only();
+pub(crate) const REPL_SET_STEP_DOWN: Command = Command::new(
+    "replSetStepDown",
+    "Hands over being primary; a set of one needs `force`.",
+    Needs::Cluster(&[Action::ReplSetStateChange]),
+    run,
+)
+.admin_only();
 
 const DEFAULT_SECONDS: u64 = 60;
 /// How long the others have to catch up, unless the client says otherwise.

@@ -3,19 +3,26 @@
 use super::parse_list;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::Result;
 use std::collections::BTreeSet;
 
-pub(crate) const END_SESSIONS: Command =
-    Command::new("endSessions", "Ends sessions, with their cursors and open transactions.", end)
-        .api_v1();
+pub(crate) const END_SESSIONS: Command = Command::new(
+    "endSessions",
+    "Ends sessions, with their cursors and open transactions.",
+    Needs::Login,
+    end,
+)
+.api_v1();
 
 pub(crate) const REFRESH_SESSIONS: Command =
-    Command::new("refreshSessions", "Keeps sessions from expiring.", refresh).api_v1();
+    Command::new("refreshSessions", "Keeps sessions from expiring.", Needs::Login, refresh)
+        .api_v1();
 
 fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let list: BTreeSet<_> = parse_list(&fields[0])?.into_iter().collect();
+    let list: BTreeSet<_> =
+        parse_list(&fields[0], context.admitted.digest())?.into_iter().collect();
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }
@@ -28,7 +35,7 @@ fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn refresh(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let list = parse_list(&fields[0])?;
+    let list = parse_list(&fields[0], context.admitted.digest())?;
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

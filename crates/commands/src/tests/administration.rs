@@ -122,9 +122,7 @@ fn parameters_are_listed_with_what_may_be_done_to_them() {
 #[test]
 fn security_finding_22_parameters_of_tls_and_users_are_refused_by_name() {
     let client = Client::new();
-    for name in
-        ["enableLocalhostAuthBypass", "tlsMode", "scramIterationCount", "opensslCipherConfig"]
-    {
+    for name in ["clusterAuthMode", "tlsMode", "saslHostName", "opensslCipherConfig"] {
         let reply = client.run("admin", set_parameter(name, 1));
         assert_eq!(reply.get_i32("code").ok(), Some(238));
         assert!(reply.get_str("errmsg").unwrap().contains(name), "{reply}");
@@ -442,7 +440,7 @@ fn sessions_are_killed_by_id_user_and_pattern() {
     let lsid =
         |byte: u8| doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } };
     let nobody =
-        Binary { subtype: BinarySubtype::Generic, bytes: dispatch::arguments::EMPTY_USER.to_vec() };
+        Binary { subtype: BinarySubtype::Generic, bytes: session::UserDigest::NOBODY.0.to_vec() };
     let somebody = Binary { subtype: BinarySubtype::Generic, bytes: vec![1; 32] };
     let user = doc! { "user": "u", "db": "admin" };
     for (command, left) in [

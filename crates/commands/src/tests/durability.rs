@@ -360,9 +360,78 @@ fn definitions() -> Vec<Row> {
     ]
 }
 
+/// The commands about users and roles.
+fn accounts() -> Vec<Row> {
+    fn text(c: &Client, name: &str) -> String {
+        c.ok("admin", doc! { "find": name }).to_string()
+    }
+    fn users(c: &Client) -> String {
+        text(c, "system.users")
+    }
+    fn roles(c: &Client) -> String {
+        text(c, "system.roles")
+    }
+    let read = doc! { "resource": { "db": "db", "collection": "c" }, "actions": ["find"] };
+    let user = |roles: &[&str]| {
+        let mechanisms = ["SCRAM-SHA-1"];
+        doc! { "createUser": "u", "pwd": "p", "roles": roles.to_vec(), "mechanisms": mechanisms.to_vec() }
+    };
+    let role = |name: &str, privileges: Vec<Document>, roles: &[&str]| {
+        doc! { "createRole": name, "privileges": privileges, "roles": roles.to_vec() }
+    };
+    let some_user = &[("db", user(&["read"]))];
+    let some_role = &[("db", role("r", vec![read.clone()], &["readWrite"]))];
+    vec![
+        row(("db", user(&[])), &[], |c| users(c).contains("db.u")),
+        row(("db", doc! { "updateUser": "u", "customData": { "a": "mark" } }), some_user, |c| {
+            users(c).contains("mark")
+        }),
+        row(("db", doc! { "dropUser": "u" }), some_user, |c| !users(c).contains("db.u")),
+        row(("db", doc! { "dropAllUsersFromDatabase": 1 }), some_user, |c| {
+            !users(c).contains("db.u")
+        }),
+        row(("db", doc! { "grantRolesToUser": "u", "roles": ["dbAdmin"] }), some_user, |c| {
+            users(c).contains("dbAdmin")
+        }),
+        row(("db", doc! { "revokeRolesFromUser": "u", "roles": ["read"] }), some_user, |c| {
+            !users(c).contains("read")
+        }),
+        row(("db", role("r", vec![], &[])), &[], |c| roles(c).contains("db.r")),
+        row(("db", doc! { "updateRole": "r", "roles": ["dbAdmin"] }), some_role, |c| {
+            roles(c).contains("dbAdmin")
+        }),
+        row(("db", doc! { "dropRole": "r" }), some_role, |c| !roles(c).contains("db.r")),
+        row(("db", doc! { "dropAllRolesFromDatabase": 1 }), some_role, |c| {
+            !roles(c).contains("db.r")
+        }),
+        row(("db", doc! { "grantRolesToRole": "r", "roles": ["dbAdmin"] }), some_role, |c| {
+            roles(c).contains("dbAdmin")
+        }),
+        row(("db", doc! { "revokeRolesFromRole": "r", "roles": ["readWrite"] }), some_role, |c| {
+            !roles(c).contains("readWrite")
+        }),
+        row(
+            (
+                "db",
+                doc! { "grantPrivilegesToRole": "r", "privileges": [
+                    { "resource": { "db": "db", "collection": "mark" }, "actions": ["find"] },
+                ] },
+            ),
+            some_role,
+            |c| roles(c).contains("mark"),
+        ),
+        row(
+            ("db", doc! { "revokePrivilegesFromRole": "r", "privileges": [read] }),
+            some_role,
+            |c| !roles(c).contains("find"),
+        ),
+    ]
+}
+
 fn rows() -> Vec<Row> {
     let mut rows = writes();
     rows.extend(definitions());
+    rows.extend(accounts());
     rows
 }
 

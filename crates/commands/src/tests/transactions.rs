@@ -245,7 +245,7 @@ fn the_same_write_sent_twice_is_done_once() {
         assert!(second.remove("retriedStmtIds").is_some(), "{write}");
         assert_eq!(first, second, "{write}");
         // As after a restart: what is known is on disk.
-        client.service.numbered.remove(session::SessionId([1; 16]));
+        client.service.numbered.remove(session::SessionId::of_nobody([1; 16]));
         let mut third = client.ok("db", retryable(write.clone(), number));
         third.remove("retriedStmtIds");
         first.remove("retriedStmtIds");
@@ -420,7 +420,7 @@ fn session_of_another_user_is_refused() {
     let reply = with_user(vec![7; 32]);
     assert_eq!((code(&reply), reply.get_str("codeName").unwrap()), (13, "Unauthorized"));
     assert_eq!(client.service.sessions.len(), 0);
-    assert_eq!(code(&with_user(dispatch::arguments::EMPTY_USER.to_vec())), 0);
+    assert_eq!(code(&with_user(session::UserDigest::NOBODY.0.to_vec())), 0);
     let inner = doc! { "id": lsid(1).get("id").unwrap().clone(), "txnNumber": 1_i64 };
     assert_eq!(code(&client.run("db", doc! { "find": "c", "lsid": inner })), 238);
 }

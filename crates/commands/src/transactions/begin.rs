@@ -3,7 +3,7 @@
 use super::no_such;
 use crate::context::Context;
 use catalog::ToldSession;
-use dispatch::arguments::{EMPTY_USER, Numbered};
+use dispatch::arguments::Numbered;
 use errors::{Code, Error, Result};
 use serverstate::session_rows::StatementRun;
 use serverstate::{Open, Phase, ServerState, SessionState};
@@ -70,7 +70,7 @@ fn begin(context: &Context<'_>, number: i64, id: SessionId) -> Result<Open> {
     let state = concern.at.map(|time| service.replication.clock.state_at(time)).transpose()?;
     let lock_timeout = Duration::from_millis(service.lock_timeout_ms.load(Ordering::Relaxed));
     let mut txn = service.catalog.begin_clients(state.as_ref(), lock_timeout);
-    txn.tell_session(ToldSession { id: id.0, user: EMPTY_USER, number });
+    txn.tell_session(ToldSession { id: id.id, user: id.user.0, number });
     service.transactions.started.fetch_add(1, Ordering::Relaxed);
     Ok(Open { txn, started: context.started })
 }

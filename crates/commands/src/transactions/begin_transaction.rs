@@ -3,6 +3,7 @@
 use super::bound;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use bson::RawBsonRef;
 use catalog::Isolation;
 use dispatch::fields::Field;
@@ -11,8 +12,12 @@ use serverstate::Bound;
 use serverstate::replication::Role;
 use std::sync::atomic::Ordering;
 
-pub(crate) const BEGIN_TRANSACTION: Command =
-    Command::new("beginTransaction", "Begins a transaction of the connection (TokuMX).", run);
+pub(crate) const BEGIN_TRANSACTION: Command = Command::new(
+    "beginTransaction",
+    "Begins a transaction of the connection (TokuMX).",
+    Needs::Login,
+    run,
+);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut isolation = Isolation::Mvcc;

@@ -3,6 +3,7 @@
 use super::bound;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 use serverstate::Phase;
@@ -12,18 +13,23 @@ use std::sync::atomic::Ordering;
 pub(crate) const COMMIT_TRANSACTION: Command = Command::new(
     "commitTransaction",
     "Makes the session's or connection's transaction visible.",
+    Needs::Login,
     commit,
 )
 .admin_only()
 .api_v1()
 .write_concern();
 
-pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", "Undoes the session's or connection's transaction.", undo)
-        .aliases(&["rollbackTransaction"])
-        .admin_only()
-        .api_v1()
-        .write_concern();
+pub(crate) const ABORT_TRANSACTION: Command = Command::new(
+    "abortTransaction",
+    "Undoes the session's or connection's transaction.",
+    Needs::Login,
+    undo,
+)
+.aliases(&["rollbackTransaction"])
+.admin_only()
+.api_v1()
+.write_concern();
 
 fn parse(fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
@@ -48,7 +54,7 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut txn = open.txn;
     if txn.has_writes() {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };
-        service.session_records.put(&mut txn, &id.0, 0, &row.encode())?;
+        service.session_records.put(&mut txn, &id.key(), 0, &row.encode())?;
     }
     let committed = txn.commit();
     service.end_cursors(id, number);

@@ -5,6 +5,7 @@
 use super::bound::lock_timeout;
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const SET_CLIENT_LOCK_TIMEOUT: Command = Command::new(
     "setClientLockTimeout",
     "How long this connection's transactions wait for locks, in ms (TokuMX).",
+    Needs::Login,
     run,
 );
 

@@ -1,11 +1,11 @@
 //! What `config.transactions` shows: a document for each session that has left a record.
 
 use bson::{RawDocumentBuf, Timestamp};
-use dispatch::arguments::EMPTY_USER;
 use dispatch::writer::Writer;
 use errors::Result;
 use serverstate::ServerState;
 use serverstate::session_rows::{Row, Saved};
+use session::UserDigest;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ fn describe(session: &[u8; 16], row: &Row, term: i64) -> RawDocumentBuf {
     let mut writer = Writer::new();
     let id = writer.begin_document("_id");
     writer.uuid("id", session);
-    writer.binary("uid", &EMPTY_USER);
+    writer.binary("uid", &UserDigest::NOBODY.0);
     writer.end(id);
     writer.i64("txnNum", row.number);
     let time = writer.begin_document("lastWriteOpTime");

@@ -6,6 +6,7 @@
 
 use crate::command::Command;
 use crate::context::Context;
+use crate::needs::Needs;
 use dispatch::fields::Field;
 use errors::Result;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const SET_WRITE_LOCK_YIELDING: Command = Command::new(
     "setWriteLockYielding",
     "Kept for scripts: there is no write lock to yield to (TokuMX).",
+    Needs::Login,
     run,
 );
 

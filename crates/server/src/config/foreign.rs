@@ -45,10 +45,8 @@ pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
 /// it off is fine.
 pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     // who is asked who he is
-    ("auth", "security.authorization", false),
     ("keyFile", "security.keyFile", true),
     ("clusterAuthMode", "security.clusterAuthMode", true),
-    ("transitionToAuth", "security.transitionToAuth", false),
     ("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", true),
     ("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", true),
     ("redactClientLogData", "security.redactClientLogData", false),

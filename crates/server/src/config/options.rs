@@ -12,6 +12,7 @@ use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
 use bson::Document;
 use dashboard::ShowValues;
+use serverstate::security::AuthMode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -265,8 +266,15 @@ options! {
             "write the process number to this file",
         ),
     ];
+    /// They are to be asked and not to be asked.
+    auth_is_contradicted: bool = |given| Ok(given.switch("auth", false) && given.switch("noauth", false)),
+    [];
+    /// Whether clients are asked who they are.
+    auth: AuthMode = |given| Ok(given.auth()),
     [
-        opt("noauth", "", Switch, "ask nobody who he is: the only way so far"),
+        opt("auth", "security.authorization", Switch, "ask clients who they are, and let them do what they may"),
+        opt("noauth", "", Switch, "ask nobody who he is, which is the default"),
+        opt("transitionToAuth", "security.transitionToAuth", Switch, "check who logs in, and let everybody do everything still"),
     ];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),

@@ -6,6 +6,7 @@ use crate::config::parse::Given;
 use crate::config::size::{parse_size, parse_switch};
 use bson::{Bson, Document};
 use dashboard::ShowValues;
+use serverstate::security::AuthMode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +30,20 @@ impl Settings {
         if self.replica_set_initiate && self.replica_set.is_none() {
             return Err(ConfigError::new("--replSetAutoInitiate has to be used with --replSet"));
         }
+        self.check_auth()
+    }
+
+    /// What goes together with asking for users.
+    fn check_auth(&self) -> Result<(), ConfigError> {
+        if self.auth_is_contradicted {
+            return Err(ConfigError::new("--auth and --noauth contradict each other"));
+        }
+        if self.auth != AuthMode::Off && self.replica_set.is_some() {
+            return Err(ConfigError::new(
+                "security.keyFile is required when authorization is enabled with replica sets; key \
+                 files are not supported yet, so that --auth and --replSet do not go together",
+            ));
+        }
         Ok(())
     }
 }
@@ -39,6 +54,14 @@ pub(super) struct GivenOptions(Vec<Given>);
 impl GivenOptions {
     pub(super) fn text(&self, flag: &str) -> Option<&str> {
         self.0.iter().rev().find(|(option, _)| option.flag == flag).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn auth(&self) -> AuthMode {
+        match (self.switch("auth", false), self.switch("transitionToAuth", false)) {
+            (_, true) => AuthMode::Transition,
+            (true, false) => AuthMode::On,
+            (false, false) => AuthMode::Off,
+        }
     }
 
     pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {

@@ -1,0 +1,23 @@
+//! Logins, users and roles: their commands, and what those commands need for which it depends on the request.
+//!
+//! Always true: users and roles are changed by `stored` alone; what of a command is secret is said by `redact` alone.
+
+pub(crate) mod asks;
+pub(crate) mod authenticate;
+pub(crate) mod create_role;
+pub(crate) mod create_user;
+pub(crate) mod drop_role;
+pub(crate) mod drop_user;
+pub(crate) mod invalidate_user_cache;
+pub(crate) mod logout;
+mod pipelines;
+pub(crate) mod redact;
+pub(crate) mod role_privileges;
+pub(crate) mod role_roles;
+pub(crate) mod roles_info;
+pub(crate) mod sasl;
+mod stored;
+pub(crate) mod update_role;
+pub(crate) mod update_user;
+pub(crate) mod user_roles;
+pub(crate) mod users_info;

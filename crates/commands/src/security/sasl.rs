@@ -1,0 +1,237 @@
+//! `saslStart` and `saslContinue`, and the first step of a login inside `hello`.
+//!
+//! Always true: a user that does not exist, has no such credentials or comes from where it may not goes the same way
+//! as a wrong password, with the same answers, and fails at the proof; a failed login says nothing else.
+
+use crate::command::Command;
+use crate::context::Context;
+use crate::needs::Needs;
+use auth::UserName;
+use auth::scram::{ClientFirst, Credentials, Mechanism, Server, decode};
+use bson::{Document, RawBsonRef, RawDocument};
+use dispatch::fields::{Field, missing};
+use errors::{Code, Error, Result};
+use serverstate::security::{Conversation, Step};
+use serverstate::{LogEvent, Severity};
+use std::borrow::Cow;
+
+pub(crate) const SASL_START: Command =
+    Command::new("saslStart", "Begins a login with a password.", Needs::Nobody, start)
+        .api_v1()
+        .unprofiled();
+pub(crate) const SASL_CONTINUE: Command =
+    Command::new("saslContinue", "Goes on with a login.", Needs::Nobody, go_on)
+        .api_v1()
+        .unprofiled();
+
+/// The only conversation of a connection.
+const CONVERSATION: i32 = 1;
+/// Random bytes in a nonce.
+const NONCE_BYTES: usize = 24;
+
+fn refused() -> Error {
+    Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.")
+}
+
+/// The refusal of mechanisms that there are not.
+pub(super) fn unavailable(mechanism: &str) -> Error {
+    Error::new(
+        Code::MECHANISM_UNAVAILABLE,
+        format!(
+            "Received authentication for mechanism {mechanism} which is unknown or not enabled"
+        ),
+    )
+}
+
+/// Bytes, or base64 of them: old clients send a text.
+fn payload_of<'a>(field: &Field<'a>) -> Result<Cow<'a, [u8]>> {
+    match field.value {
+        RawBsonRef::Binary(binary) => Ok(binary.bytes.into()),
+        RawBsonRef::String(text) => decode(text).map(Into::into).ok_or_else(refused),
+        _ => Err(field.wrong_type("binData")),
+    }
+}
+
+/// What begins a login.
+struct Begin<'a> {
+    mechanism: &'a str,
+    payload: Cow<'a, [u8]>,
+    skips_empty: bool,
+}
+
+fn start(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (mut mechanism, mut payload, mut skips_empty) = (None, None, false);
+    for field in &fields[1..] {
+        match field.name {
+            "mechanism" => mechanism = Some(field.str()?),
+            "payload" => payload = Some(payload_of(field)?),
+            "autoAuthorize" => {
+                field.i64()?;
+            }
+            "options" => skips_empty = skips(field.document()?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let begin = Begin {
+        mechanism: mechanism.ok_or_else(|| missing("saslStart", "mechanism"))?,
+        payload: payload.ok_or_else(|| missing("saslStart", "payload"))?,
+        skips_empty,
+    };
+    let answer = begin_login(context, context.database(), &begin)?;
+    context.reply.i32("conversationId", CONVERSATION);
+    context.reply.bool("done", false);
+    context.reply.binary("payload", &answer);
+    Ok(())
+}
+
+fn skips(options: &RawDocument) -> bool {
+    matches!(options.get("skipEmptyExchange"), Ok(Some(RawBsonRef::Boolean(true))))
+}
+
+fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Result<Vec<u8>> {
+    let service = context.service;
+    let security = &service.security;
+    context.connection.login.lock().forget();
+    let mechanism = Mechanism::parse(begin.mechanism)
+        .filter(|mechanism| security.is_enabled(*mechanism))
+        .ok_or_else(|| unavailable(begin.mechanism))?;
+    let first = ClientFirst::parse(&begin.payload).map_err(|_| refused())?;
+    let name = UserName::new(first.user.clone(), database);
+    let tables = service.user_tables()?;
+    let may_come = service.may_come(&name, context.connection)?;
+    let user = tables.users.get(&name).filter(|_| may_come);
+    let stored = user.and_then(|user| Some((user.id, user.credentials.get(&mechanism)?.clone())));
+    let made_up = || {
+        let iterations = security.iterations(mechanism);
+        let secret = security.secret.bytes();
+        Credentials::made_up(mechanism, secret, &name.user, &name.db, iterations)
+    };
+    // The work of both is done for everybody.
+    let nobody = made_up();
+    let (id, credentials) = match stored {
+        Some((id, credentials)) => (Some(id), credentials),
+        None => (None, nobody),
+    };
+    let mut nonce = [0; NONCE_BYTES];
+    service.os.entropy.fill(&mut nonce);
+    let (server, answer) = Server::start(mechanism, first, credentials, &nonce);
+    context.connection.login.lock().begin(Conversation {
+        user: name,
+        id,
+        mechanism,
+        step: Step::Proof(Box::new(server)),
+        skips_empty: begin.skips_empty,
+    });
+    Ok(answer)
+}
+
+fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (mut number, mut payload) = (None, None);
+    for field in &fields[1..] {
+        match field.name {
+            "conversationId" => number = Some(field.i64()?),
+            "payload" => payload = Some(payload_of(field)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let number = number.ok_or_else(|| missing("saslContinue", "conversationId"))?;
+    let payload = payload.ok_or_else(|| missing("saslContinue", "payload"))?;
+    let Some(conversation) = context.connection.login.lock().take() else {
+        return Err(Error::new(Code::PROTOCOL_ERROR, "No SASL session state found"));
+    };
+    if number != i64::from(CONVERSATION) {
+        return Err(Error::new(Code::PROTOCOL_ERROR, "sasl: Mismatched conversation id"));
+    }
+    let Conversation { user, id, mechanism, step, skips_empty } = conversation;
+    let outcome = match step {
+        Step::Proof(server) => match (server.finish(&payload), id) {
+            (Ok(answer), Some(id)) => Ok((answer, id, skips_empty)),
+            _ => Err(refused()),
+        },
+        Step::Empty => match id {
+            Some(id) if payload.is_empty() => Ok((Vec::new(), id, true)),
+            _ => Err(refused()),
+        },
+    };
+    let outcome = outcome.and_then(|(answer, id, is_last)| {
+        if is_last {
+            context.service.log_in(&user, id, context.connection)?;
+        }
+        Ok((answer, id, is_last))
+    });
+    let (answer, id, is_last) = match outcome {
+        Ok(done) => done,
+        Err(error) => {
+            tell(context, &user, mechanism, Some(&error));
+            return Err(error);
+        }
+    };
+    if is_last {
+        tell(context, &user, mechanism, None);
+    } else {
+        let next = Conversation { user, id: Some(id), mechanism, step: Step::Empty, skips_empty };
+        context.connection.login.lock().begin(next);
+    }
+    context.reply.i32("conversationId", CONVERSATION);
+    context.reply.bool("done", is_last);
+    context.reply.binary("payload", &answer);
+    Ok(())
+}
+
+/// The log has who came, and who did not.
+fn tell(context: &Context<'_>, user: &UserName, mechanism: Mechanism, error: Option<&Error>) {
+    let mut attributes = Document::new();
+    attributes.insert("client", &context.connection.info().remote);
+    attributes.insert("mechanism", mechanism.name());
+    attributes.insert("user", &user.user);
+    attributes.insert("db", &user.db);
+    if let Some(error) = error {
+        attributes.insert("error", error.message());
+    }
+    let (severity, id, message) = match error {
+        None => (Severity::Info, 5_286_306, "Successfully authenticated"),
+        Some(_) => (Severity::Info, 5_286_307, "Failed to authenticate"),
+    };
+    context.service.host.log(&LogEvent {
+        severity,
+        component: "ACCESS",
+        id,
+        context: &format!("conn{}", context.connection.id()),
+        message,
+        attributes,
+    });
+}
+
+/// The first step of a login inside `hello`; nothing where it cannot be made, and the client begins anew.
+pub(crate) fn speculate(context: &Context<'_>, wanted: &RawDocument) -> Option<Document> {
+    let text = |name: &str| match wanted.get(name) {
+        Ok(Some(RawBsonRef::String(text))) => Some(text),
+        _ => None,
+    };
+    wanted.get("saslStart").ok().flatten()?;
+    let value = wanted.get("payload").ok().flatten()?;
+    let payload = payload_of(&Field { place: "saslStart", name: "payload", value }).ok()?;
+    let skips_empty = match wanted.get("options") {
+        Ok(Some(RawBsonRef::Document(options))) => skips(options),
+        _ => false,
+    };
+    let begin = Begin { mechanism: text("mechanism")?, payload, skips_empty };
+    let answer = begin_login(context, text("db")?, &begin).ok()?;
+    let payload = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: answer };
+    Some(bson::doc! { "conversationId": CONVERSATION, "done": false, "payload": payload })
+}
+
+/// By which mechanisms a user, given as `db.user`, may log in. Of one that does not exist all are told.
+pub(crate) fn mechanisms_of(context: &Context<'_>, full: &str) -> Result<Vec<&'static str>> {
+    let Some((db, user)) = full.split_once('.') else {
+        return Err(Error::bad_value("UserName must contain a '.' separated database.user pair"));
+    };
+    let tables = context.service.user_tables()?;
+    let stored = tables.users.get(&UserName::new(user, db));
+    let enabled = context.service.security.mechanisms.lock().clone();
+    Ok(enabled
+        .into_iter()
+        .filter(|mechanism| stored.is_none_or(|user| user.credentials.contains_key(mechanism)))
+        .map(Mechanism::name)
+        .collect())
+}
