@@ -62,7 +62,7 @@ def an_unknown_option_is_refused():
 
 
 def options_that_cannot_be_honoured_are_refused():
-    for options in (["--auth"], ["--tlsMode", "requireTLS"], ["--master"]):
+    for options in (["--keyFile", "/k"], ["--tlsMode", "requireTLS"], ["--master"]):
         server = Fernd(*options)
         refused(server.command(), options[0].lstrip("-"))
         server.remove()

@@ -1,0 +1,204 @@
+"""`fernd --auth` through PyMongo: logins, the first user, roles, what is taken away, what is not shown."""
+
+import concurrent.futures
+import subprocess
+import urllib.error
+import urllib.request
+
+import pymongo
+from bson import Int64
+from pymongo.errors import OperationFailure
+from fernd import Fernd, free_port, run_tests
+
+
+def uri(server, user=None, password="pencil", database="admin", more=""):
+    who = f"{user}:{password}@" if user else ""
+    return f"mongodb://{who}127.0.0.1:{server.port}/?authSource={database}&serverSelectionTimeoutMS=20000{more}"
+
+
+def client(server, *arguments, **named):
+    return pymongo.MongoClient(uri(server, *arguments, **named))
+
+
+def fails(code, action):
+    try:
+        action()
+    except OperationFailure as error:
+        assert error.code == code, error
+        return error
+    raise AssertionError(f"it was done, and should have failed with {code}")
+
+
+def with_root(server):
+    with client(server) as nobody:
+        nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+    return client(server, "root")
+
+
+def the_first_user_is_made_by_exactly_one_of_fifty():
+    with Fernd("--auth") as server:
+        def make(at):
+            with client(server) as nobody:
+                try:
+                    nobody.admin.command("createUser", f"u{at}", pwd="pencil", roles=["root"])
+                    return f"u{at}"
+                except OperationFailure as error:
+                    assert error.code == 13, error
+                    return None
+        with concurrent.futures.ThreadPoolExecutor(50) as pool:
+            made = [name for name in pool.map(make, range(50)) if name]
+        assert len(made) == 1, made
+        with client(server, made[0]) as root:
+            assert len(root.admin.command("usersInfo", 1)["users"]) == 1
+
+
+def nothing_is_done_without_a_login():
+    with Fernd("--auth") as server, with_root(server) as root, client(server) as nobody:
+        root.d.c.insert_one({"_id": 1})
+        assert nobody.admin.command("ping")["ok"] == 1
+        assert nobody.admin.command("hello")["ok"] == 1
+        for action in (lambda: nobody.d.c.find_one(), lambda: nobody.d.c.insert_one({}),
+                       lambda: nobody.list_database_names(), lambda: nobody.admin.command("serverStatus"),
+                       lambda: nobody.admin.command("createUser", "x", pwd="x", roles=["root"]),
+                       lambda: nobody.admin.command("shutdown")):
+            assert "requires authentication" in str(fails(13, action))
+
+
+def every_mechanism_logs_in_and_wrong_ones_fail_alike():
+    with Fernd("--auth") as server, with_root(server) as root:
+        root.admin.command("createUser", "both", pwd="pencil", roles=[])
+        root.d.command("createUser", "IX", pwd="IX", roles=["read"])
+        for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+            with client(server, "both", more=f"&authMechanism={mechanism}") as one:
+                assert one.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"][0]["user"] == "both"
+        # SASLprep makes one of the two.
+        with client(server, "IX", "%E2%85%A8", "d", more="&authMechanism=SCRAM-SHA-256") as one:
+            assert one.d.c.find_one() is None
+        texts = set()
+        for user, password, database in (("both", "wrong", "admin"), ("ghost", "pencil", "admin"), ("both", "pencil", "d")):
+            with client(server, user, password, database) as one:
+                texts.add(str(fails(18, lambda: one.admin.command("ping"))))
+        assert len(texts) == 1, texts
+
+
+def roles_let_and_keep():
+    with Fernd("--auth") as server, with_root(server) as root:
+        root.d.command("createUser", "reader", pwd="pencil", roles=["read"])
+        root.d.command("createUser", "writer", pwd="pencil", roles=["readWrite"])
+        with client(server, "writer", database="d") as writer, client(server, "reader", database="d") as reader:
+            writer.d.c.insert_many([{"_id": i} for i in range(300)])
+            assert reader.d.c.count_documents({}) == 300
+            fails(13, lambda: reader.d.c.insert_one({}))
+            fails(13, lambda: writer.e.c.insert_one({}))
+            fails(13, lambda: writer.d.command("createUser", "x", pwd="x", roles=[]))
+            fails(13, lambda: list(reader.d.c.aggregate([{"$lookup": {"from": {"db": "local", "coll": "oplog.rs"}, "pipeline": [], "as": "x"}}])))
+            fails(13, lambda: list(reader.d.c.aggregate([{"$out": "x"}])))
+            fails(13, lambda: list(reader.admin["system.users"].find()))
+            fails(13, lambda: reader.admin.command("shutdown"))
+            assert reader.list_database_names() == ["d"]
+            with writer.start_session() as session, session.start_transaction():
+                writer.d.c.delete_one({"_id": 0}, session=session)
+            assert reader.d.c.count_documents({}) == 299
+
+
+def what_is_taken_away_is_felt_at_once():
+    with Fernd("--auth") as server, with_root(server) as root:
+        root.d.c.insert_many([{"_id": i} for i in range(1000)])
+        root.d.command("createUser", "u", pwd="pencil", roles=["read"])
+        with client(server, "u", database="d", more="&maxPoolSize=1") as user:
+            cursor = user.d.c.find(batch_size=10)
+            next(cursor)
+            root.d.command("revokeRolesFromUser", "u", roles=["read"])
+            fails(13, lambda: list(cursor))
+            fails(13, lambda: user.d.c.find_one())
+            root.d.command("grantRolesToUser", "u", roles=["read"])
+            assert user.d.c.find_one() is not None
+            root.d.command("dropUser", "u")
+            fails(13, lambda: user.d.c.find_one())
+
+
+def a_cursor_is_its_users():
+    with Fernd("--auth") as server, with_root(server) as root:
+        root.d.c.insert_many([{"_id": i} for i in range(100)])
+        for name in ("one", "two"):
+            root.d.command("createUser", name, pwd="pencil", roles=["readWrite"])
+        with client(server, "one", database="d") as one, client(server, "two", database="d") as two:
+            opened = one.d.command("find", "c", batchSize=1)["cursor"]["id"]
+            fails(13, lambda: two.d.command("getMore", Int64(opened), collection="c"))
+            assert two.d.command("killCursors", "c", cursors=[Int64(opened)])["cursorsKilled"] == []
+            mine = two.admin.command({"currentOp": 1, "$ownOps": True})["inprog"]
+            assert len(mine) == 1, mine
+            fails(13, lambda: two.admin.command("currentOp"))
+
+
+def users_and_rights_outlive_a_restart():
+    with Fernd("--auth") as server:
+        with with_root(server) as root:
+            root.d.command("createUser", "u", pwd="pencil", roles=["read"])
+        assert server.stop() == 0
+        server.start()
+        with client(server, "u", database="d") as user:
+            assert user.d.c.find_one() is None
+            fails(13, lambda: user.d.c.insert_one({}))
+        with client(server) as nobody:
+            fails(13, lambda: nobody.admin.command("createUser", "x", pwd="x", roles=["root"]))
+
+
+def secrets_are_in_no_log():
+    mark = "MARKEDSECRET"
+    with Fernd("--auth", "--slowms", "0") as server, with_root(server) as root:
+        root.d.command("createUser", "m", pwd=mark, roles=[])
+        root.d.command("updateUser", "m", pwd=mark + "2")
+        with client(server, "m", mark + "2", "d") as one:
+            one.admin.command("ping")
+        text = server.tail(1 << 20)
+        assert "createUser" in text and mark not in text, "the log shows a password"
+
+
+def the_status_port_shows_nothing():
+    port = free_port()
+    with Fernd("--auth", "--statusPort", str(port)) as server, with_root(server) as root:
+        assert root.admin.command("getCmdLineOpts")["parsed"]["statusPort"] == port
+        for path in ("/", "/metrics", "/api/now", "/api/collections"):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
+                raise AssertionError(f"{path} was answered")
+            except urllib.error.HTTPError as error:
+                assert error.code == 401, (path, error.code)
+
+
+def in_transition_logins_work_and_nothing_is_enforced():
+    with Fernd("--transitionToAuth") as server, client(server) as nobody:
+        nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        nobody.d.c.insert_one({"_id": 1})
+        with client(server, "root") as root:
+            assert root.d.c.find_one() == {"_id": 1}
+        with client(server, "root", "wrong") as wrong:
+            fails(18, lambda: wrong.d.c.find_one())
+
+
+def with_a_replica_set_it_is_refused():
+    for options in (["--auth", "--replSet", "s"], ["--keyFile", "/k"], ["--auth", "--noauth"]):
+        server = Fernd(*options)
+        done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0, options
+        server.remove()
+
+
+TESTS = [
+    the_first_user_is_made_by_exactly_one_of_fifty,
+    nothing_is_done_without_a_login,
+    every_mechanism_logs_in_and_wrong_ones_fail_alike,
+    roles_let_and_keep,
+    what_is_taken_away_is_felt_at_once,
+    a_cursor_is_its_users,
+    users_and_rights_outlive_a_restart,
+    secrets_are_in_no_log,
+    the_status_port_shows_nothing,
+    in_transition_logins_work_and_nothing_is_enforced,
+    with_a_replica_set_it_is_refused,
+]
+
+
+if __name__ == "__main__":
+    run_tests("auth", TESTS)
