@@ -223,9 +223,10 @@ impl ServerState {
         if let Some(other) = &login.identity
             && other.name != *user
         {
-            let (number, what) = match other.name.db == user.db {
-                true => (5626702, "different users"),
-                false => (5626701, "users of different databases"),
+            let (number, what) = if other.name.db == user.db {
+                (5626702, "different users")
+            } else {
+                (5626701, "users of different databases")
             };
             return Err(Error::location(
                 number,

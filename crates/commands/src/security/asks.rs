@@ -30,8 +30,13 @@ fn text<'a>(document: &'a RawDocument, name: &str) -> Option<&'a str> {
 
 fn is_true(document: &RawDocument, name: &str) -> bool {
     match field(document, name) {
-        None | Some(RawBsonRef::Null | RawBsonRef::Boolean(false)) => false,
-        Some(RawBsonRef::Int32(0) | RawBsonRef::Int64(0)) => false,
+        None
+        | Some(
+            RawBsonRef::Null
+            | RawBsonRef::Boolean(false)
+            | RawBsonRef::Int32(0)
+            | RawBsonRef::Int64(0),
+        ) => false,
         Some(_) => true,
     }
 }

@@ -175,7 +175,7 @@ fn one(
                 }
                 // Over documents that the pipeline makes itself.
                 None if from.is_none() => {
-                    inner(asked, (database, collection), stages, depth, required)
+                    inner(asked, (database, collection), stages, depth, required);
                 }
                 None => required.internal(),
             }
