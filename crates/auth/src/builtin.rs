@@ -8,7 +8,7 @@
 use crate::action::Action::{self, *};
 use crate::action::ActionSet;
 use crate::resource::{Privilege, Resource};
-use crate::role::RoleName;
+use crate::role_name::RoleName;
 
 /// What a row of a role is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -518,7 +518,7 @@ mod tests {
     use crate::action::{Action, ActionSet};
     use crate::grants::Grants;
     use crate::resource::Target;
-    use crate::role::RoleName;
+    use crate::role_name::RoleName;
     use std::collections::BTreeSet;
 
     fn grants(role: &str, db: &str) -> Grants {

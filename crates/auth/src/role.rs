@@ -4,56 +4,13 @@
 //! ([`closes_cycle`]); a graph that has one all the same, from a restored dump, is walked once and gives what it says.
 
 use crate::builtin;
-use crate::document::{array, refuse, text};
+use crate::document::{refuse, text};
 use crate::resource::{Privilege, parse_privileges};
 use crate::restriction::Restrictions;
-use bson::{Bson, Document, doc};
+use crate::role_name::RoleName;
+use bson::Document;
 use errors::Result;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-/// A role of a database.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RoleName {
-    /// Its database.
-    pub db: String,
-    /// Its name there.
-    pub role: String,
-}
-
-impl fmt::Display for RoleName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.role, self.db)
-    }
-}
-
-impl RoleName {
-    /// The role of a name in a database.
-    pub fn new(role: impl Into<String>, db: impl Into<String>) -> Self {
-        Self { db: db.into(), role: role.into() }
-    }
-
-    /// The `_id` of its document.
-    pub fn id(&self) -> String {
-        format!("{}.{}", self.db, self.role)
-    }
-
-    /// `{role, db}`.
-    pub fn to_document(&self) -> Document {
-        doc! { "role": &self.role, "db": &self.db }
-    }
-
-    /// Reads the stored array `roles`, whose members are all `{role, db}`.
-    pub fn parse_all(document: &Document) -> Result<Vec<Self>> {
-        array(document, "roles")?
-            .iter()
-            .map(|role| match role {
-                Bson::Document(role) => Ok(Self::new(text(role, "role")?, text(role, "db")?)),
-                _ => Err(refuse("a role is no document")),
-            })
-            .collect()
-    }
-}
 
 /// A role that was made by a user, as it is stored.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use crate::document::{refuse, text};
 use crate::restriction::Restrictions;
-use crate::role::RoleName;
+use crate::role_name::RoleName;
 use crate::scram::{Credentials, Mechanism};
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document};

@@ -34,6 +34,7 @@ pub mod last_write;
 mod link_acceptance;
 mod lock_log;
 mod log_levels;
+mod logins;
 mod making_copies;
 pub mod metrics;
 mod parked;

@@ -357,7 +357,7 @@ mod tests {
         let (one, other) = (shards_of(1), shards_of(0x1234_5678_9abc_def0));
         assert_ne!(one, other);
         for list in [one, other] {
-            let used: std::collections::BTreeSet<_> = list.iter().collect();
+            let used: BTreeSet<_> = list.iter().collect();
             assert!(used.len() > SHARDS / 2, "{list:?}");
         }
     }

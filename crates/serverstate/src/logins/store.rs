@@ -4,44 +4,33 @@
 //! the log once for each time that they are read.
 
 use crate::host::{LogEvent, Severity};
+use crate::security::Tables;
 use crate::state::ServerState;
-use auth::{RoleDocument, Roles, UserDocument, UserName};
+use auth::{RoleDocument, Roles, UserDocument};
 use bson::{Document, RawDocument};
 use catalog::{Namespace, from_engine};
 use engine::{Direction, KeyRange, Snapshot};
 use errors::Result;
 use std::collections::BTreeMap;
 
-/// Users and roles, as of a generation.
-pub struct Tables {
-    /// The users that were understood.
-    pub users: BTreeMap<UserName, UserDocument>,
-    /// The roles that were understood.
-    pub roles: Roles,
-    /// Nothing at all is stored, not even what was not understood: nobody can log in, and nobody could.
-    pub is_empty: bool,
-    pub(super) generation: u64,
-}
-
-impl Tables {
-    pub(super) fn load(state: &ServerState, generation: u64) -> Result<Self> {
-        let snapshot = state.catalog.snapshot();
-        let mut tables =
-            Self { users: BTreeMap::new(), roles: Roles::new(), is_empty: true, generation };
-        each(state, &snapshot, "system.users", |document| {
-            tables.is_empty = false;
-            let user = UserDocument::parse(document)?;
-            tables.users.insert(user.name.clone(), user);
-            Ok(())
-        })?;
-        each(state, &snapshot, "system.roles", |document| {
-            tables.is_empty = false;
-            let role = RoleDocument::parse(document)?;
-            tables.roles.insert(role.name.clone(), role);
-            Ok(())
-        })?;
-        Ok(tables)
-    }
+/// Reads all of them.
+pub(super) fn load(state: &ServerState, generation: u64) -> Result<Tables> {
+    let snapshot = state.catalog.snapshot();
+    let mut tables =
+        Tables { users: BTreeMap::new(), roles: Roles::new(), is_empty: true, generation };
+    each(state, &snapshot, "system.users", |document| {
+        tables.is_empty = false;
+        let user = UserDocument::parse(document)?;
+        tables.users.insert(user.name.clone(), user);
+        Ok(())
+    })?;
+    each(state, &snapshot, "system.roles", |document| {
+        tables.is_empty = false;
+        let role = RoleDocument::parse(document)?;
+        tables.roles.insert(role.name.clone(), role);
+        Ok(())
+    })?;
+    Ok(tables)
 }
 
 /// Takes each document of a collection of `admin`; tells of those that are not understood.

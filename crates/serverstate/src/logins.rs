@@ -1,0 +1,134 @@
+//! Who is logged in on a connection, and what it may do: looked up, and looked up again after every change.
+//!
+//! Always true: nobody is logged in who is not stored, or comes from where the user or one of its roles may not; a
+//! request is judged by what was stored when the last change was acknowledged.
+
+mod store;
+
+use crate::connection::Connection;
+use crate::security::{Identity, Login, Tables};
+use crate::state::ServerState;
+use auth::{Action, ActionSet, Address, Grants, Privilege, Resource, UserName, all_met, resolve};
+use dispatch::ConnectionInfo;
+use errors::{Code, Error, Result};
+use session::UserDigest;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The two ends of a connection as addresses.
+fn address_of(info: &ConnectionInfo) -> Address {
+    let of = |text: &str| text.parse::<SocketAddr>().ok().map(|at| at.ip());
+    Address { client: of(&info.remote), server: of(&info.local) }
+}
+
+impl ServerState {
+    /// The users and roles that are stored. Reads them where they have changed.
+    pub fn user_tables(&self) -> Result<Arc<Tables>> {
+        // Before the snapshot: a change after this makes it be read again.
+        let generation = self.security.generation.load(Ordering::Acquire);
+        let known = self.security.tables.lock().clone();
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            return Ok(known);
+        }
+        let tables = Arc::new(store::load(self, generation)?);
+        let mut held = self.security.tables.lock();
+        if held.as_ref().is_none_or(|held| held.generation < generation) {
+            *held = Some(Arc::clone(&tables));
+        }
+        Ok(tables)
+    }
+
+    /// Who is logged in on a connection, as of now. Somebody who was dropped is nobody from here on.
+    pub fn identity(&self, connection: &Connection) -> Result<Option<Arc<Identity>>> {
+        let Some(known) = connection.login.lock().identity.clone() else { return Ok(None) };
+        if known.generation == self.security.generation.load(Ordering::Acquire) {
+            return Ok(Some(known));
+        }
+        let now = self.look_up(&known.name, Some(known.id), connection)?.map(Arc::new);
+        connection.login.lock().identity.clone_from(&now);
+        if now.is_none() {
+            self.abort_bound(connection);
+        }
+        Ok(now)
+    }
+
+    /// Logs in whoever has proven to be this user. Somebody else who is logged in stays, and it is an error.
+    pub fn log_in(&self, user: &UserName, id: [u8; 16], connection: &Connection) -> Result<()> {
+        let refused = || Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.");
+        let identity = self.look_up(user, Some(id), connection)?.ok_or_else(refused)?;
+        let mut login = connection.login.lock();
+        if let Some(other) = &login.identity
+            && other.name != *user
+        {
+            let (number, what) = if other.name.db == user.db {
+                (5626702, "different users")
+            } else {
+                (5626701, "users of different databases")
+            };
+            return Err(Error::location(
+                number,
+                format!(
+                    "Each client connection may only be authenticated once, not as {what}. Previously authenticated as: {}",
+                    other.name
+                ),
+            ));
+        }
+        login.identity = Some(Arc::new(identity));
+        Ok(())
+    }
+
+    /// Whether a connection may log in as this user from where it is.
+    pub fn may_come(&self, user: &UserName, connection: &Connection) -> Result<bool> {
+        Ok(self.look_up(user, None, connection)?.is_some())
+    }
+
+    /// Forgets who is logged in.
+    pub fn log_out(&self, connection: &Connection) {
+        *connection.login.lock() = Login::default();
+        self.abort_bound(connection);
+    }
+
+    fn look_up(
+        &self,
+        name: &UserName,
+        id: Option<[u8; 16]>,
+        connection: &Connection,
+    ) -> Result<Option<Identity>> {
+        let tables = self.user_tables()?;
+        let Some(user) = tables.users.get(name) else { return Ok(None) };
+        if id.is_some_and(|id| id != user.id) {
+            return Ok(None);
+        }
+        let resolved = resolve(&user.roles, &tables.roles);
+        let holders = resolved.restrictions.iter().chain([&user.restrictions]);
+        if !all_met(holders, address_of(connection.info())) {
+            return Ok(None);
+        }
+        Ok(Some(Identity {
+            name: name.clone(),
+            digest: UserDigest(name.digest()),
+            id: user.id,
+            roles: user.roles.clone(),
+            grants: Grants::new(&resolved.privileges),
+            resolved,
+            generation: tables.generation,
+        }))
+    }
+
+    /// What somebody on this machine may do while there is nobody who could log in: make the first user.
+    pub fn localhost_exception(&self, connection: &Connection) -> Result<Option<Grants>> {
+        let security = &self.security;
+        let open = security.is_enforced() && security.localhost_bypass.load(Ordering::Relaxed);
+        if !open || !connection.info().is_of_this_machine() || !self.user_tables()?.is_empty {
+            return Ok(None);
+        }
+        let privilege =
+            |resource, actions: &[Action]| Privilege { resource, actions: ActionSet::of(actions) };
+        // Not in `$external`, as MongoDB lets it: nobody of there could log in, and the door would be shut.
+        Ok(Some(Grants::new(&[privilege(
+            Resource::Database("admin".into()),
+            &[Action::CreateUser, Action::GrantRole],
+        )])))
+    }
+}
