@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The rooms a catalog needs beside the engine.
 #[derive(Clone)]
@@ -50,6 +50,8 @@ pub struct Catalog {
     pub(crate) ddl_lock: DdlLock,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
+    /// Commits that changed users or roles.
+    account_changes: AtomicU64,
 }
 
 impl Catalog {
@@ -112,6 +114,7 @@ impl Catalog {
             namespaces: RwLock::new(namespaces),
             ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
+            account_changes: AtomicU64::new(0),
         }))
     }
 
@@ -238,6 +241,16 @@ impl Catalog {
     /// Whether the database has a collection.
     pub fn database_exists(&self, database: &str) -> bool {
         !self.collections(database).is_empty()
+    }
+
+    /// Counts the commits that changed documents of users or roles, this server's and other members'; counted when
+    /// they are visible, before they are acknowledged.
+    pub fn account_changes(&self) -> u64 {
+        self.account_changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn accounts_changed(&self) {
+        self.account_changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Fails where nothing can be written any more: the storage engine stopped.

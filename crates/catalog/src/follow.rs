@@ -20,10 +20,11 @@ use crate::metadata::collection::{
     Collection, Index, IndexState, Shared, clone_index, with_indexes,
 };
 use crate::metadata::counts::{self, Stripe};
+use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
 use engine::{DictionaryId, Direction, KeyRange, Snapshot, Timestamp};
 use errors::Result;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +39,8 @@ pub struct Changes {
     stripes: Vec<(u64, Stripe)>,
     /// Orders of capped collections that were written to.
     orders: Vec<DictionaryId>,
+    /// Users or roles are others now.
+    accounts: bool,
 }
 
 impl Changes {
@@ -53,6 +56,8 @@ pub struct Follower {
     collections: HashMap<u64, Arc<Shared>>,
     indexes: HashMap<DictionaryId, Arc<IndexState>>,
     orders: HashMap<DictionaryId, Arc<Shared>>,
+    /// Where users and roles are stored.
+    accounts: HashSet<DictionaryId>,
 }
 
 impl Follower {
@@ -63,6 +68,7 @@ impl Follower {
             collections: HashMap::new(),
             indexes: HashMap::new(),
             orders: HashMap::new(),
+            accounts: HashSet::new(),
         };
         let namespaces = catalog.namespaces.read();
         namespaces.values().for_each(|collection| follower.know(collection));
@@ -102,7 +108,7 @@ impl Follower {
         for shared in follower.collections.values() {
             shared.counts.forget();
         }
-        let changes = Changes { stripes, ..Changes::default() };
+        let changes = Changes { stripes, accounts: true, ..Changes::default() };
         follower.after_visible(changes, state.timestamp())?;
         Ok(follower)
     }
@@ -111,6 +117,9 @@ impl Follower {
         self.collections.insert(collection.number, Arc::clone(&collection.shared));
         for index in &collection.indexes {
             self.indexes.insert(index.dictionary, Arc::clone(&index.state));
+        }
+        if collection.namespace.holds_accounts() {
+            self.accounts.insert(collection.primary);
         }
         if let Some(order) = collection.order {
             self.orders.insert(order, Arc::clone(&collection.shared));
@@ -122,6 +131,7 @@ impl Follower {
         for index in &collection.indexes {
             self.indexes.remove(&index.dictionary);
         }
+        self.accounts.remove(&collection.primary);
         if let Some(order) = collection.order {
             self.orders.remove(&order);
         }
@@ -139,6 +149,7 @@ impl Follower {
             if self.orders.contains_key(&dictionary) && changes.orders.last() != Some(&dictionary) {
                 changes.orders.push(dictionary);
             }
+            changes.accounts |= self.accounts.contains(&dictionary);
             return Ok(());
         }
         match (key.first(), value) {
@@ -176,8 +187,13 @@ impl Follower {
                 shared.counts.replace(*stripe);
             }
         }
+        let holds_accounts = |key: &Vec<u8>| Namespace::ACCOUNTS.contains(&name_of(key));
+        let accounts = changes.accounts || changes.names.keys().any(holds_accounts);
         if changes.changes_names() {
             self.take_names(changes.names, committed)?;
+        }
+        if accounts {
+            self.catalog.accounts_changed();
         }
         for order in &changes.orders {
             if let Some(shared) = self.orders.get(order) {

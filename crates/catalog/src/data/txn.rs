@@ -448,6 +448,9 @@ impl Txn {
             publish_marks(&self.multikey, &self.names);
         });
         if published {
+            if changes_accounts(&self.touched) {
+                self.catalog.accounts_changed();
+            }
             for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some())
             {
                 touched.collection.shared.arrivals.tell();
@@ -527,6 +530,10 @@ impl Txn {
         for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some()) {
             let shared = Arc::clone(&touched.collection.shared);
             engine.when_visible(seen, move || shared.arrivals.tell());
+        }
+        if changes_accounts(&self.touched) {
+            let catalog = Arc::clone(&self.catalog);
+            engine.when_visible(seen, move || catalog.accounts_changed());
         }
         if is_waited_for || self.ahead.is_none() || !self.names.is_empty() {
             engine.wait_visible(seen).map_err(from_engine)?;
@@ -622,6 +629,11 @@ fn give_back(touched: &[Touched], lent: &[(usize, Lent)]) {
     for (at, lent) in lent {
         touched[*at].collection.shared.counts.give_back(*lent);
     }
+}
+
+/// Whether users or roles are among what was written to.
+fn changes_accounts(touched: &[Touched]) -> bool {
+    touched.iter().any(|touched| touched.collection.namespace.holds_accounts())
 }
 
 fn publish_counts(touched: &[Touched], lent: &[(usize, Lent)]) {

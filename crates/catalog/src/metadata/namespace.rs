@@ -23,6 +23,9 @@ impl Namespace {
     /// clients.
     pub const TRANSACTIONS: &str = "config.transactions";
 
+    /// Where users and roles are stored.
+    pub const ACCOUNTS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
+
     /// The oplog of a member of a replica set: read from the history, not stored.
     pub const OPLOG: &str = "local.oplog.rs";
 
@@ -75,6 +78,11 @@ impl Namespace {
     /// `database.collection`.
     pub fn as_str(&self) -> &str {
         &self.full
+    }
+
+    /// Whether users or roles are stored there.
+    pub fn holds_accounts(&self) -> bool {
+        Self::ACCOUNTS.contains(&self.as_str())
     }
 
     /// Whether the collection is one of the server's own (`system.…`).

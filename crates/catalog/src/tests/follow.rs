@@ -78,6 +78,34 @@ fn who_follows_writes_nothing() {
 }
 
 #[test]
+fn changes_of_users_are_counted_by_who_writes_and_by_who_follows() {
+    let mut pair = Pair::new();
+    let mut step = |what: &str, changes: bool, act: &dyn Fn(&Arc<Catalog>)| {
+        let counts = |pair: &Pair| [pair.writer.account_changes(), pair.reader.account_changes()];
+        let [writer, reader] = counts(&pair);
+        act(&pair.writer);
+        pair.catch_up();
+        let [writer_now, reader_now] = counts(&pair);
+        assert_eq!((writer_now > writer, reader_now > reader), (changes, changes), "{what}");
+    };
+    let id = |at: i32| doc! { "_id": format!("admin.{at}") };
+    step("another collection", false, &|catalog| drop(insert(catalog, "db.c", &id(1))));
+    for name in ["admin.system.users", "admin.system.roles"] {
+        step(name, true, &|catalog| {
+            catalog.ensure_system_collection(&ns(name)).unwrap();
+            insert(catalog, name, &id(1)).unwrap();
+        });
+        step("a second document", true, &|catalog| drop(insert(catalog, name, &id(2))));
+    }
+    step("of the same name elsewhere", false, &|catalog| {
+        drop(insert(catalog, "db.system.users", &id(1)));
+    });
+    let before = pair.reader.account_changes();
+    Follower::again(&pair.reader).unwrap();
+    assert!(pair.reader.account_changes() > before, "what was known may have been taken back");
+}
+
+#[test]
 fn who_takes_over_ends_what_others_began() {
     let mut pair = Pair::new();
     insert(&pair.writer, "db.a", &doc! { "_id": 1, "f0": 1 }).unwrap();
