@@ -177,8 +177,8 @@ def in_transition_logins_work_and_nothing_is_enforced():
             fails(18, lambda: wrong.d.c.find_one())
 
 
-def with_a_replica_set_it_is_refused():
-    for options in (["--auth", "--replSet", "s"], ["--keyFile", "/k"], ["--auth", "--noauth"]):
+def what_does_not_go_together_is_refused():
+    for options in (["--auth", "--replSet", "s"], ["--keyFile", "/no/such/file"], ["--auth", "--noauth"]):
         server = Fernd(*options)
         done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
         assert done.returncode != 0, options
@@ -196,7 +196,7 @@ TESTS = [
     secrets_are_in_no_log,
     the_status_port_shows_nothing,
     in_transition_logins_work_and_nothing_is_enforced,
-    with_a_replica_set_it_is_refused,
+    what_does_not_go_together_is_refused,
 ]
 
 

@@ -19,6 +19,8 @@ complete -c fernd -l slowms -d 'log operations slower than this (default: 100)' 
 complete -c fernd -l profile -d 'what every database\'s system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)' -r
 complete -c fernd -l fork -d 'go to the background; needs --logpath' -r
 complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
+complete -c fernd -l keyFile -d 'the key that the members of the replica set share, in a file; implies --auth' -r
+complete -c fernd -l clusterAuthMode -d 'how members log in to each other: keyFile' -r
 complete -c fernd -l auth -d 'ask clients who they are, and let them do what they may' -r
 complete -c fernd -l noauth -d 'ask nobody who he is, which is the default' -r
 complete -c fernd -l transitionToAuth -d 'check who logs in, and let everybody do everything still' -r

@@ -90,7 +90,7 @@ impl Incoming {
         if state.causes.opened(hello.from.0) {
             tracing::info!(target: "REPL", member = %hello.from, "A member has opened a link");
         }
-        let opened = around.os.clock.monotonic();
+        let opened = around.dialer.os.clock.monotonic();
         Ok(Some(Reading { ticket, read, socket, opened }))
     }
 
@@ -108,7 +108,7 @@ impl Incoming {
         }
         state.open.remove(&ticket.member);
         around.inbox.end(ticket.member);
-        let lived = around.os.clock.monotonic().saturating_sub(opened);
+        let lived = around.dialer.os.clock.monotonic().saturating_sub(opened);
         state.causes.lived(ticket.member.0, lived);
         if state.causes.failed(ticket.member.0, &cause) {
             drop(state);

@@ -25,6 +25,7 @@ mod ask;
 mod backoff;
 mod causes;
 mod dial;
+mod dialer;
 mod frames;
 mod hello;
 mod identity;
@@ -38,7 +39,8 @@ pub mod stand_in;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};
-pub use ask::{ask, ask_for_much};
+pub use ask::{Connection, ask};
+pub use dialer::Dialer;
 pub use hello::{HelloError, LinkHello, VERSION, read_answer};
 pub use identity::{Admission, Identity, Mismatch};
 pub use inbox::{Arrival, Inbox, Received};

@@ -14,12 +14,12 @@ use bson::RawDocument;
 use dispatch::{AcceptedLink, ConnectionInfo, HandedOver, LinkAcceptor};
 use errors::{Code, Error};
 use limits::Account;
-use os::Os;
 use os::sync::{Condvar, Mutex, RwLock};
 use quorum::MemberId;
 use replica::Frame;
 
 use crate::address::HostAndPort;
+use crate::dialer::Dialer;
 use crate::hello::LinkHello;
 use crate::identity::Admission;
 use crate::inbox::{Arrival, Inbox, Received};
@@ -59,15 +59,15 @@ struct Peers {
 impl Links {
     /// No links yet: [`Links::set_peers`] says to whom. What clients and members hold is charged to `memory`.
     pub fn new(
-        os: Os,
+        dialer: Dialer,
         memory: Arc<Account>,
         admission: Arc<dyn Admission>,
         tuning: Tuning,
     ) -> Self {
         let inbox = Arc::new(Inbox::new(tuning.share_bytes, tuning.inbox_bytes));
-        let start = os.entropy.next_u64();
+        let start = dialer.os.entropy.next_u64();
         Self(Arc::new(Shared {
-            around: Surroundings { os, tuning, admission, inbox, memory, start },
+            around: Surroundings { dialer, tuning, admission, inbox, memory, start },
             peers: RwLock::default(),
             incoming: Incoming::default(),
             threads: Mutex::new(0),
@@ -157,7 +157,7 @@ impl Links {
         drop(peers);
         shared.incoming.end();
         shared.around.inbox.close();
-        let clock = &shared.around.os.clock;
+        let clock = &shared.around.dialer.os.clock;
         let until = clock.monotonic().saturating_add(time);
         let mut threads = shared.threads.lock();
         while *threads > 0 {
@@ -204,7 +204,7 @@ impl Shared {
         let counted = Counted(Arc::clone(self));
         let job = Box::new(move || work(&counted.0));
         // Its end is told by what it counts.
-        self.around.os.spawner.spawn(name, job).map(drop)
+        self.around.dialer.os.spawner.spawn(name, job).map(drop)
     }
 
     fn send(&self, to: MemberId, frame: Frame) {

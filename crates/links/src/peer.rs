@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits::{Account, Charge, LARGE_BYTES, Part};
-use os::Os;
 use os::sync::Mutex;
 use quorum::MemberId;
 use replica::Frame;
@@ -28,6 +27,7 @@ use crate::address::HostAndPort;
 use crate::backoff::Backoff;
 use crate::causes::Causes;
 use crate::dial::{self, DialError, DialLimits, Waiting};
+use crate::dialer::Dialer;
 use crate::frames;
 use crate::hello::LinkHello;
 use crate::identity::Admission;
@@ -41,7 +41,7 @@ const TOGETHER: usize = 64 << 10;
 
 /// What the threads of all members share.
 pub(crate) struct Surroundings {
-    pub(crate) os: Os,
+    pub(crate) dialer: Dialer,
     pub(crate) tuning: Tuning,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) inbox: Arc<Inbox>,
@@ -140,7 +140,7 @@ impl Peer {
 
     /// The life of its thread.
     pub(crate) fn run(&self, around: &Surroundings) {
-        let (tuning, clock) = (&around.tuning, &around.os.clock);
+        let (tuning, clock) = (&around.tuning, &around.dialer.os.clock);
         let mut backoff = Backoff::new(tuning.least_pause, tuning.most_pause);
         let mut causes = Causes::default();
         let mut refusal_told = false;
@@ -214,8 +214,10 @@ impl Peer {
     fn dial(&self, around: &Surroundings) -> Result<TcpStream, DialError> {
         let limits = DialLimits { connect: around.tuning.connect, hello: around.tuning.hello };
         let ended = || self.is_ended();
-        let waiting = Waiting { signal: &self.signal, clock: &*around.os.clock, ended: &ended };
+        let waiting =
+            Waiting { signal: &self.signal, clock: &*around.dialer.os.clock, ended: &ended };
         let socket = dial::connect(&self.address, limits, waiting)?;
+        around.dialer.log_in(&socket, limits.hello, waiting)?;
         let identity = around.admission.identity();
         let connection = {
             let mut state = self.state.lock();
@@ -242,7 +244,7 @@ impl Peer {
 
     /// Sends what is in the queue until the connection is over; answers why it is.
     fn pump(&self, mut socket: &TcpStream, around: &Surroundings) -> String {
-        let clock = &around.os.clock;
+        let clock = &around.dialer.os.clock;
         let mut charge = around.memory.charge_regardless(Part::Links, 0);
         let (mut bytes, mut sent) = (Vec::new(), 0);
         let mut went_on = clock.monotonic();
@@ -325,7 +327,7 @@ impl Peer {
 
     /// Waits until it is time for another try.
     fn pause(&self, time: Duration, around: &Surroundings) -> Pause {
-        let clock = &around.os.clock;
+        let clock = &around.dialer.os.clock;
         let until = clock.monotonic().saturating_add(time);
         loop {
             let mut state = self.state.lock();

@@ -9,8 +9,7 @@ use crate::set_document::SetDocument;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawDocumentBuf, rawdoc};
-use links::HostAndPort;
-use os::Os;
+use links::{Dialer, HostAndPort};
 use quorum::MemberId;
 use std::time::Duration;
 
@@ -33,18 +32,22 @@ pub struct HostAnswer {
 }
 
 fn ask(
-    os: &Os,
+    dialer: &Dialer,
     host: &str,
     command: &RawDocumentBuf,
     ended: &dyn Fn() -> bool,
 ) -> Result<RawDocumentBuf, String> {
     let to = host.parse::<HostAndPort>().map_err(|error| error.to_string())?;
-    links::ask(os, &to, command, ANSWERS, ended)
+    links::ask(dialer, &to, command, ANSWERS, ended)
 }
 
 /// Asks a host who it is.
-pub fn ask_member(os: &Os, host: &str, ended: &dyn Fn() -> bool) -> Result<HostAnswer, String> {
-    let answer = ask(os, host, &rawdoc! { "_fernMember": VERSION, "$db": "admin" }, ended)?;
+pub fn ask_member(
+    dialer: &Dialer,
+    host: &str,
+    ended: &dyn Fn() -> bool,
+) -> Result<HostAnswer, String> {
+    let answer = ask(dialer, host, &rawdoc! { "_fernMember": VERSION, "$db": "admin" }, ended)?;
     let number = |name| answer.get_i64(name).map(|id| MemberId(id.cast_unsigned()));
     let told = || -> bson::error::Result<HostAnswer> {
         Ok(HostAnswer {
@@ -59,7 +62,7 @@ pub fn ask_member(os: &Os, host: &str, ended: &dyn Fn() -> bool) -> Result<HostA
 
 /// Asks a host to belong to a set that another one has founded.
 pub fn ask_to_join(
-    os: &Os,
+    dialer: &Dialer,
     host: &str,
     set: &SetDocument,
     founder: MemberId,
@@ -72,5 +75,5 @@ pub fn ask_to_join(
     command.append(cstr!("document"), document);
     command.append(cstr!("founder"), founder.0.cast_signed());
     command.append(cstr!("$db"), "admin");
-    ask(os, host, &command, ended).map(drop)
+    ask(dialer, host, &command, ended).map(drop)
 }

@@ -12,7 +12,7 @@ use catalog::Catalog;
 use dispatch::LinkAcceptor;
 use engine::Engine;
 use limits::Account;
-use links::{Links, Tuning};
+use links::{Dialer, Links, Tuning};
 use member::{Member, Pending, Refusal, View, Watcher, successor};
 use os::Os;
 use parking_lot::Mutex;
@@ -69,6 +69,8 @@ pub struct Parts {
     pub memory: Arc<Account>,
     /// The layers above.
     pub roles: Arc<dyn Roles>,
+    /// What connections to other members are opened with.
+    pub dialer: Dialer,
     /// Sizes and times of the links.
     pub tuning: Tuning,
     /// Milliseconds between two reports to the others, and of a tick of consensus; `None` for the usual ones.
@@ -247,13 +249,14 @@ impl Membership {
     }
 
     fn run(parts: Parts, state: StateFile, document: SetDocument) -> Result<Arc<Self>> {
-        let Parts { os, directory, engine, catalog, memory, roles, tuning, pace_ms } = parts;
+        let Parts { os, directory, engine, catalog, memory, roles, dialer, tuning, pace_ms } =
+            parts;
         let (own, lineage) = (state.state().member, state.state().lineage);
         let others = document.others(own);
         let rank = document.rank(own);
         let election_ms = document.election_timeout_ms();
         let admission = Arc::new(AdmitKnown::new(own, lineage, document));
-        let links = Arc::new(Links::new(os.clone(), memory, Arc::clone(&admission) as _, tuning));
+        let links = Arc::new(Links::new(dialer, memory, Arc::clone(&admission) as _, tuning));
         let times_led = TimesLed::default();
         let inbox = links.inbox();
         let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || inbox.wake());

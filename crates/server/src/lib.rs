@@ -9,6 +9,7 @@ mod advisor;
 mod allocator;
 pub mod config;
 mod exposure;
+mod key_file;
 pub mod log;
 pub mod run;
 pub mod startup;

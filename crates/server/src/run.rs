@@ -13,6 +13,7 @@ use crate::advisor::{self, Advisor};
 use crate::allocator;
 use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
+use crate::key_file;
 use crate::log::{Destination, Log};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
@@ -85,6 +86,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let starts_again = os::has_started_again();
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
+    let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
     let (sender, events) = sync_channel(16);
@@ -116,7 +118,14 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         history: history.clone(),
         quiet: Arc::clone(&quiet),
     };
-    let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
+    let info = wiring::server_info(
+        &settings,
+        key.map(Arc::new),
+        VERSION,
+        port,
+        status_port,
+        max_connections,
+    );
     let clients = limits::Account::new(client_memory_bytes(cache_size));
     let (lender, share) = (engine.clone(), clients.capacity() / 2);
     let pages = allocator::Pages::below(process_memory_bytes(cache_size));

@@ -5,6 +5,7 @@
 use crate::config::Settings;
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
+use auth::ClusterKey;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, HistoryOptions, Options, Showing};
@@ -180,6 +181,7 @@ impl Host for Program {
 /// What the server says about itself.
 pub(crate) fn server_info(
     settings: &Settings,
+    cluster_key: Option<Arc<ClusterKey>>,
     version: &str,
     port: u16,
     status_port: u16,
@@ -204,6 +206,7 @@ pub(crate) fn server_info(
         pid: std::process::id(),
         max_connections: max_connections as u64,
         auth: settings.auth,
+        cluster_key,
         data_directory: settings.dbpath.display().to_string(),
     }
 }

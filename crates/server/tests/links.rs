@@ -7,7 +7,7 @@ use catalog::{Catalog, CatalogOptions};
 use dispatch::{ConnectionInfo, Reply, Request};
 use engine::Engine;
 use limits::Account;
-use links::{Admission, Arrival, HostAndPort, Identity, LinkHello, Links, Tuning};
+use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Tuning};
 use net::{Endpoint, Listener, NetOptions, NetStats, Server};
 use os::Os;
 use quorum::MemberId;
@@ -85,7 +85,8 @@ fn member(id: u64) -> Member {
     let id = MemberId(id);
     let set_id = ObjectId::from_bytes([7; 12]);
     let set = Set(Identity { set: "rs".to_owned(), set_id, member: id, lineage: 0 });
-    let links = Links::new(os.clone(), memory, Arc::new(set), Tuning::default());
+    let links =
+        Links::new(Dialer::new(os.clone(), None, false), memory, Arc::new(set), Tuning::default());
     let any = Endpoint::resolve("127.0.0.1", 0, false).unwrap().remove(0);
     let listener = Listener::bind(&any, &*os.vfs).unwrap();
     let Endpoint::Tcp(address) = *listener.endpoint() else { panic!("not TCP") };

@@ -52,7 +52,7 @@ impl ServerState {
         let Some(host) = document.host_of(known) else { return };
         let ended = || self.is_stopping() || !membership.takes_writes();
         // Who does not answer is looked for again.
-        let Ok(told) = ask_member(&self.os, host, &ended) else { return };
+        let Ok(told) = ask_member(&self.dialer, host, &ended) else { return };
         let is_new = told.member != known && document.id_of(told.member).is_none();
         // One that has joined already, and was not put in its place then, is asked again.
         let is_ours = [MemberId(0), membership.founder()].contains(&told.founder);
@@ -78,7 +78,7 @@ impl ServerState {
         ended: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let set = replaced(document, id, by).map_err(|error| error.to_string())?;
-        ask_to_join(&self.os, host, &set, membership.founder(), ended)?;
+        ask_to_join(&self.dialer, host, &set, membership.founder(), ended)?;
         let asked = membership.configure(&set).map_err(|error| error.to_string())?;
         match asked.and_then(|asked| asked.wait(PROPOSED)) {
             Some(Ok(_)) => Ok(()),

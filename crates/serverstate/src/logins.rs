@@ -6,9 +6,12 @@
 mod store;
 
 use crate::connection::Connection;
-use crate::security::{Identity, Login, Tables};
+use crate::security::{Identity, Login, MEMBER_ID, Tables};
 use crate::state::ServerState;
-use auth::{Action, ActionSet, Address, Grants, Privilege, Resource, UserName, all_met, resolve};
+use auth::{
+    Action, ActionSet, Address, Grants, Privilege, Resource, RoleName, Roles, UserName, all_met,
+    resolve,
+};
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
@@ -23,10 +26,16 @@ fn address_of(info: &ConnectionInfo) -> Address {
 }
 
 impl ServerState {
+    /// Counts every change of users and roles: by commands here, and by commits of whatever kind, other members' too.
+    fn users_generation(&self) -> u64 {
+        let told = self.security.generation.load(Ordering::Acquire);
+        told + self.catalog.account_changes()
+    }
+
     /// The users and roles that are stored. Reads them where they have changed.
     pub fn user_tables(&self) -> Result<Arc<Tables>> {
         // Before the snapshot: a change after this makes it be read again.
-        let generation = self.security.generation.load(Ordering::Acquire);
+        let generation = self.users_generation();
         let known = self.security.tables.lock().clone();
         if let Some(known) = known.filter(|known| known.generation == generation) {
             return Ok(known);
@@ -42,7 +51,7 @@ impl ServerState {
     /// Who is logged in on a connection, as of now. Somebody who was dropped is nobody from here on.
     pub fn identity(&self, connection: &Connection) -> Result<Option<Arc<Identity>>> {
         let Some(known) = connection.login.lock().identity.clone() else { return Ok(None) };
-        if known.generation == self.security.generation.load(Ordering::Acquire) {
+        if known.generation == self.users_generation() {
             return Ok(Some(known));
         }
         let now = self.look_up(&known.name, Some(known.id), connection)?.map(Arc::new);
@@ -96,6 +105,9 @@ impl ServerState {
         connection: &Connection,
     ) -> Result<Option<Identity>> {
         let tables = self.user_tables()?;
+        if name.is_member() {
+            return Ok(self.member_identity(name, tables.generation));
+        }
         let Some(user) = tables.users.get(name) else { return Ok(None) };
         if id.is_some_and(|id| id != user.id) {
             return Ok(None);
@@ -116,6 +128,22 @@ impl ServerState {
         }))
     }
 
+    /// Another member of the set: it may do everything.
+    fn member_identity(&self, name: &UserName, generation: u64) -> Option<Identity> {
+        self.security.cluster_key.as_ref()?;
+        let roles = vec![RoleName::new("__system", "admin")];
+        let resolved = resolve(&roles, &Roles::new());
+        Some(Identity {
+            name: name.clone(),
+            digest: UserDigest(name.digest()),
+            id: MEMBER_ID,
+            roles,
+            grants: Grants::new(&resolved.privileges),
+            resolved,
+            generation,
+        })
+    }
+
     /// What somebody on this machine may do while there is nobody who could log in: make the first user.
     pub fn localhost_exception(&self, connection: &Connection) -> Result<Option<Grants>> {
         let security = &self.security;
@@ -126,9 +154,12 @@ impl ServerState {
         let privilege =
             |resource, actions: &[Action]| Privilege { resource, actions: ActionSet::of(actions) };
         // Not in `$external`, as MongoDB lets it: nobody of there could log in, and the door would be shut.
-        Ok(Some(Grants::new(&[privilege(
-            Resource::Database("admin".into()),
-            &[Action::CreateUser, Action::GrantRole],
-        )])))
+        let users = &[Action::CreateUser, Action::GrantRole];
+        // A set begins before it has a user.
+        let set = &[Action::ReplSetConfigure, Action::ReplSetGetStatus];
+        Ok(Some(Grants::new(&[
+            privilege(Resource::Database("admin".into()), users),
+            privilege(Resource::Cluster, set),
+        ])))
     }
 }

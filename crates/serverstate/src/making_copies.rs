@@ -106,7 +106,7 @@ impl ServerState {
         let ended = || self.is_stopping();
         let between =
             Between { source: leader, receiver: membership.own(), founder: membership.founder() };
-        let mut source = Remote::new(&self.os, to, between, &ended);
+        let mut source = Remote::new(&self.dialer, to, between, &ended);
         let options = self.catalog.engine().options();
         match receive(&self.os, options, membership.own(), &mut source, &looks) {
             Ok(()) => {}

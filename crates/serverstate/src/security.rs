@@ -12,7 +12,7 @@
 //! not understood is none, and never keeps the server from running.
 
 use auth::scram::{Mechanism, Server};
-use auth::{Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName};
+use auth::{ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName};
 use os::Os;
 use os::sync::Mutex;
 use session::UserDigest;
@@ -49,6 +49,8 @@ pub struct Tables {
 /// What is known of users and of how they log in.
 pub struct Security {
     mode: AuthMode,
+    /// What members log in with.
+    pub cluster_key: Option<Arc<ClusterKey>>,
     /// `enableLocalhostAuthBypass`.
     pub localhost_bypass: AtomicBool,
     /// `authenticationMechanisms`, as far as a password goes with them.
@@ -68,11 +70,12 @@ pub struct Security {
 }
 
 impl Security {
-    pub(crate) fn new(mode: AuthMode, os: &Os) -> Self {
+    pub(crate) fn new(mode: AuthMode, cluster_key: Option<Arc<ClusterKey>>, os: &Os) -> Self {
         let mut secret = vec![0; 32];
         os.entropy.fill(&mut secret);
         Self {
             mode,
+            cluster_key,
             localhost_bypass: AtomicBool::new(true),
             mechanisms: Mutex::new(Mechanism::ALL.to_vec()),
             sha1_iterations: AtomicU64::new(10_000),
@@ -113,6 +116,9 @@ impl Security {
         self.mechanisms.lock().contains(&mechanism)
     }
 }
+
+/// What stands in the place of a `userId` for the members of the set.
+pub const MEMBER_ID: [u8; 16] = [0xff; 16];
 
 /// A user who is logged in, and what it may do, as of a generation.
 #[derive(Debug)]

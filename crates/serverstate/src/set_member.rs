@@ -147,6 +147,7 @@ impl ServerState {
             catalog: Arc::clone(&self.catalog),
             memory: Arc::clone(&self.memory),
             roles: Arc::new(ServerRoles(Arc::downgrade(self))),
+            dialer: self.dialer.clone(),
             tuning: Tuning::default(),
             pace_ms: None,
         }

@@ -13,7 +13,7 @@ use crate::parked::Parked;
 use crate::profiler::Profiler;
 use crate::replication::Replication;
 use crate::replication::config::Config;
-use crate::security::Security;
+use crate::security::{AuthMode, Security};
 use crate::session_records::SessionRecords;
 use crate::session_state::{LIFETIME_SECONDS, LOCK_TIMEOUT_MS, TxnCounters};
 use crate::state::{ServerInfo, ServerState, Settings};
@@ -23,6 +23,7 @@ use crate::{feature_version, lock_log};
 use bson::Document;
 use catalog::Catalog;
 use errors::{Code, Error, Result};
+use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
 use query::TtlMonitor;
@@ -82,7 +83,12 @@ impl ServerState {
             this: Weak::clone(this),
             beginning: Mutex::default(),
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
-            security: Security::new(parts.info.auth, &parts.os),
+            security: Security::new(parts.info.auth, parts.info.cluster_key.clone(), &parts.os),
+            dialer: Dialer::new(
+                parts.os.clone(),
+                parts.info.cluster_key.clone(),
+                parts.info.auth == AuthMode::On,
+            ),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
             session_records: parts.session_records,

@@ -22,11 +22,13 @@ use crate::security::{AuthMode, Security};
 use crate::session_records::SessionRecords;
 use crate::session_state::{SessionState, TxnCounters};
 use crate::write_gate::WriteGate;
+use auth::ClusterKey;
 use bson::Document;
 use catalog::Catalog;
 use dispatch::Wake;
 use errors::Result;
 use limits::Part;
+use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
 use query::TtlMonitor;
@@ -61,6 +63,8 @@ pub struct ServerInfo {
     pub replica_set: Option<ReplicaSetOptions>,
     /// Whether clients are asked who they are.
     pub auth: AuthMode,
+    /// What the members of its set log in to each other with.
+    pub cluster_key: Option<Arc<ClusterKey>>,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.
@@ -84,6 +88,8 @@ pub struct ServerState {
     pub session_records: SessionRecords,
     /// Clock, randomness, threads.
     pub os: Os,
+    /// What connections to other members are opened with.
+    pub dialer: Dialer,
     /// What the server says about itself.
     pub info: ServerInfo,
     /// The program around the commands.

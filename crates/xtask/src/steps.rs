@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
     }),
     ("change-streams", || drivers::script(Build::WithTests, "change_streams_test.py", &[])),
+    ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
     ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
     ("histories", || {
         drivers::isolation(&words("histories --transactions 100000 --kill-every 5"))?;

@@ -2,6 +2,7 @@
 
 use super::message::{Refused, attribute, base64, bytes, escape, text};
 use super::{Mechanism, auth_message, xor};
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -36,6 +37,19 @@ impl Client {
         server_first: &[u8],
         prepared: &str,
     ) -> Result<(Vec<u8>, Expected), Refused> {
+        let mechanism = self.mechanism;
+        self.proof_by(server_first, |salt, iterations| {
+            Arc::new(Zeroizing::new(mechanism.salted(prepared.as_bytes(), salt, iterations)))
+        })
+    }
+
+    /// As [`Client::proof`], for who keeps what the hash is taken for so often: `salted` is given the salt and how often
+    /// it is taken, and gives what [`Mechanism::salted`] did.
+    pub fn proof_by(
+        self,
+        server_first: &[u8],
+        salted: impl FnOnce(&[u8], u32) -> Arc<Zeroizing<Vec<u8>>>,
+    ) -> Result<(Vec<u8>, Expected), Refused> {
         let server_first = text(server_first)?;
         let mut attributes = server_first.split(',');
         let nonce = attribute(attributes.next(), 'r')?;
@@ -46,7 +60,7 @@ impl Client {
             return Err(Refused);
         }
         let mechanism = self.mechanism;
-        let salted = Zeroizing::new(mechanism.salted(prepared.as_bytes(), &salt, iterations));
+        let salted = salted(&salt, iterations);
         let client_key = Zeroizing::new(mechanism.hmac(&salted, b"Client Key"));
         let server_key = mechanism.hmac(&salted, b"Server Key");
         let without_proof = format!("c={},r={nonce}", base64(b"n,,"));

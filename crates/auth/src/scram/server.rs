@@ -8,18 +8,20 @@ use subtle::ConstantTimeEq;
 #[derive(Debug)]
 pub struct Server {
     mechanism: Mechanism,
-    credentials: Credentials,
+    /// The proof must fit one of them; all have the salt that was told.
+    credentials: Vec<Credentials>,
     first: ClientFirst,
     nonce: String,
     answer: String,
 }
 
 impl Server {
-    /// Answers the first message. `nonce` is random, as bytes; what is sent of it is base64.
+    /// Answers the first message. `nonce` is random, as bytes; what is sent of it is base64. A user has one set of
+    /// credentials, members as many as keys.
     pub fn start(
         mechanism: Mechanism,
         first: ClientFirst,
-        credentials: Credentials,
+        credentials: Vec<Credentials>,
         nonce: &[u8],
     ) -> (Self, Vec<u8>) {
         Self::start_with(mechanism, first, credentials, &base64(nonce))
@@ -28,13 +30,19 @@ impl Server {
     pub(super) fn start_with(
         mechanism: Mechanism,
         first: ClientFirst,
-        credentials: Credentials,
+        credentials: Vec<Credentials>,
         nonce: &str,
     ) -> (Self, Vec<u8>) {
         assert!(is_nonce(nonce), "base64 can be printed and has no comma");
+        let told = credentials.first().expect("who begins a login has credentials to check it by");
+        assert!(
+            credentials
+                .iter()
+                .all(|one| (&one.salt, one.iterations) == (&told.salt, told.iterations)),
+            "one salt is told"
+        );
         let nonce = format!("{}{nonce}", first.nonce);
-        let salt = base64(&credentials.salt);
-        let server_first = format!("r={nonce},s={salt},i={}", credentials.iterations);
+        let server_first = format!("r={nonce},s={},i={}", base64(&told.salt), told.iterations);
         let reply = server_first.clone().into_bytes();
         (Self { mechanism, credentials, first, nonce, answer: server_first }, reply)
     }
@@ -52,18 +60,20 @@ impl Server {
         let header = bytes(attribute(attributes.next(), 'c')?)?;
         let nonce = attribute(attributes.next(), 'r')?;
         let signed = auth_message(&self.first.bare, &self.answer, without_proof);
-        let signature = self.mechanism.hmac(self.credentials.stored_key.bytes(), signed.as_bytes());
-        let client_key = self.mechanism.hash(&xor(&proof, &signature));
-        let proven = self.credentials.stored_key.is(&client_key);
         let same = header.ct_eq(self.first.header.as_bytes())
             & nonce.as_bytes().ct_eq(self.nonce.as_bytes());
-        let proof_of_ours =
-            self.mechanism.hmac(self.credentials.server_key.bytes(), signed.as_bytes());
-        if proven && bool::from(same) {
-            Ok(format!("v={}", base64(&proof_of_ours)).into_bytes())
-        } else {
-            Err(Refused)
+        let mut proof_of_ours = None;
+        for credentials in &self.credentials {
+            let signature = self.mechanism.hmac(credentials.stored_key.bytes(), signed.as_bytes());
+            let client_key = self.mechanism.hash(&xor(&proof, &signature));
+            let proven = credentials.stored_key.is(&client_key);
+            let ours = self.mechanism.hmac(credentials.server_key.bytes(), signed.as_bytes());
+            if proven && bool::from(same) {
+                proof_of_ours = Some(ours);
+            }
         }
+        let proof_of_ours = proof_of_ours.ok_or(Refused)?;
+        Ok(format!("v={}", base64(&proof_of_ours)).into_bytes())
     }
 
     /// Who wants to log in.

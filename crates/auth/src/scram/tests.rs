@@ -52,7 +52,7 @@ fn both_sides_say_what_the_rfcs_say() {
         let parsed = ClientFirst::parse(&first).expect("fine");
         assert_eq!(parsed.user, "user");
         let (server, reply) =
-            Server::start_with(mechanism, parsed, credentials, example.server_nonce);
+            Server::start_with(mechanism, parsed, vec![credentials], example.server_nonce);
         assert_eq!(reply, example.messages[1].as_bytes());
         let (proof, expected) = client.proof(&reply, "pencil").expect("fine");
         assert_eq!(proof, example.messages[2].as_bytes());
@@ -66,7 +66,8 @@ fn log_in(mechanism: Mechanism, credentials: &Credentials, user: &str, password:
     let (client, first) = Client::start(mechanism, user, b"client's nonce");
     let first = ClientFirst::parse(&first).expect("a client's message");
     assert_eq!(first.user, user);
-    let (server, reply) = Server::start(mechanism, first, credentials.clone(), b"server's nonce");
+    let (server, reply) =
+        Server::start(mechanism, first, vec![credentials.clone()], b"server's nonce");
     let (proof, expected) = client.proof(&reply, password).expect("a server's message");
     server.finish(&proof).is_ok_and(|last| expected.is(&last))
 }
@@ -162,7 +163,7 @@ fn second_messages_that_are_refused() {
         let credentials = Credentials::derive(Mechanism::Sha256, "pencil", salt, 4096);
         let first = ClientFirst::parse(example.messages[0].as_bytes()).expect("fine");
         let (server, _) =
-            Server::start_with(Mechanism::Sha256, first, credentials, example.server_nonce);
+            Server::start_with(Mechanism::Sha256, first, vec![credentials], example.server_nonce);
         assert!(server.finish(bad.as_bytes()).is_err(), "{bad}");
     }
 }

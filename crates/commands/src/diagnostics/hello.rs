@@ -9,6 +9,7 @@ use crate::needs::Needs;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
 use crate::security::sasl;
+use auth::{Action, ActionSet, Privilege, Resource};
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::OpKind;
 use dispatch::fields::{Field, inner};
@@ -140,10 +141,11 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
         return invalid("goes with no topologyVersion, compression or saslSupportedMechs");
     }
     let service = context.service;
-    if service.security.is_enforced() {
+    let internal = ActionSet::of(&[Action::Internal]);
+    if !context.admitted.may(&Privilege { resource: Resource::Any, actions: internal }) {
         return Err(Error::new(
             Code::UNAUTHORIZED,
-            "this server asks for users, and members cannot say who they are yet",
+            "this server is spoken to by members that have its key: start the other one with the same --keyFile",
         ));
     }
     let peer = context.connection.info();

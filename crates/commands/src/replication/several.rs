@@ -144,7 +144,7 @@ fn no_answer(context: &Context<'_>, host: &str, why: &str) -> Error {
 
 fn ask_member(context: &Context<'_>, host: &str) -> Result<HostAnswer> {
     let ended = || context.check_interrupt().is_err();
-    let told = hosts::ask_member(&context.service.os, host, &ended);
+    let told = hosts::ask_member(&context.service.dialer, host, &ended);
     told.map_err(|why| no_answer(context, host, &why))
 }
 
@@ -189,7 +189,7 @@ fn ask_to_join(
     founder: MemberId,
 ) -> Result<()> {
     let ended = || context.check_interrupt().is_err();
-    let joined = hosts::ask_to_join(&context.service.os, host, set, founder, &ended);
+    let joined = hosts::ask_to_join(&context.service.dialer, host, set, founder, &ended);
     joined.map_err(|why| no_answer(context, host, &why))
 }
 

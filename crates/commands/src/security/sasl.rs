@@ -6,12 +6,12 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
-use auth::UserName;
 use auth::scram::{ClientFirst, Credentials, Mechanism, Server, decode};
+use auth::{ClusterKey, UserName};
 use bson::{Document, RawBsonRef, RawDocument};
 use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
-use serverstate::security::{Conversation, Step};
+use serverstate::security::{Conversation, MEMBER_ID, Step};
 use serverstate::{LogEvent, Severity};
 use std::borrow::Cow;
 
@@ -92,15 +92,23 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
     let service = context.service;
     let security = &service.security;
     context.connection.login.lock().forget();
-    let mechanism = Mechanism::parse(begin.mechanism)
-        .filter(|mechanism| security.is_enabled(*mechanism))
-        .ok_or_else(|| unavailable(begin.mechanism))?;
+    let mechanism =
+        Mechanism::parse(begin.mechanism).ok_or_else(|| unavailable(begin.mechanism))?;
     let first = ClientFirst::parse(&begin.payload).map_err(|_| refused())?;
     let name = UserName::new(first.user.clone(), database);
-    let tables = service.user_tables()?;
-    let may_come = service.may_come(&name, context.connection)?;
-    let user = tables.users.get(&name).filter(|_| may_come);
-    let stored = user.and_then(|user| Some((user.id, user.credentials.get(&mechanism)?.clone())));
+    // Members log in to each other by whatever users may.
+    if !security.is_enabled(mechanism) && !name.is_member() {
+        return Err(unavailable(begin.mechanism));
+    }
+    let stored = if name.is_member() {
+        let key = security.cluster_key.as_ref().filter(|_| mechanism == ClusterKey::MECHANISM);
+        key.map(|key| (MEMBER_ID, key.credentials().to_vec()))
+    } else {
+        let tables = service.user_tables()?;
+        let may_come = service.may_come(&name, context.connection)?;
+        let user = tables.users.get(&name).filter(|_| may_come);
+        user.and_then(|user| Some((user.id, vec![user.credentials.get(&mechanism)?.clone()])))
+    };
     let made_up = || {
         let iterations = security.iterations(mechanism);
         let secret = security.secret.bytes();
@@ -110,7 +118,7 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
     let nobody = made_up();
     let (id, credentials) = match stored {
         Some((id, credentials)) => (Some(id), credentials),
-        None => (None, nobody),
+        None => (None, vec![nobody]),
     };
     let mut nonce = [0; NONCE_BYTES];
     service.os.entropy.fill(&mut nonce);

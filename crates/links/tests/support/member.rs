@@ -4,7 +4,7 @@ use bson::oid::ObjectId;
 use dispatch::LinkAcceptor;
 use limits::Account;
 use links::stand_in::Port;
-use links::{Admission, Arrival, HostAndPort, Identity, LinkHello, Links, Tuning};
+use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Tuning};
 use os::Os;
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position};
 use replica::{Frame, Links as _, MemberReport};
@@ -73,7 +73,8 @@ pub(crate) fn member_at(id: u64, port: u16, tuning: Tuning) -> Member {
     let set = Arc::new(Set { identity: Mutex::new(identity), known: Mutex::new(known) });
     let memory = Account::new(1 << 30);
     let admission = Arc::clone(&set);
-    let links = Links::new(Os::real(), Arc::clone(&memory), admission, tuning);
+    let links =
+        Links::new(Dialer::new(Os::real(), None, false), Arc::clone(&memory), admission, tuning);
     let port = open_port(port, links.acceptor());
     let number = port.number();
     Member { id, set, links, memory, port: Some(port), number }

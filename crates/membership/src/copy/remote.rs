@@ -15,8 +15,7 @@ use bson::raw::{CStr, cstr};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf};
 use engine::{CopiedFile, FileParts};
-use links::HostAndPort;
-use os::Os;
+use links::{Connection, Dialer, HostAndPort};
 use quorum::MemberId;
 use std::ops::Range;
 use std::time::Duration;
@@ -25,6 +24,8 @@ use std::time::Duration;
 pub const VERSION: i32 = 1;
 /// How long an answer may take: a begin writes a checkpoint.
 const ANSWERS: Duration = Duration::from_mins(2);
+/// How long it may take to connect and to log in.
+const CONNECTS: Duration = Duration::from_secs(10);
 /// What an answer may be longer than what it brings.
 const MORE_BYTES: usize = 8 << 20;
 
@@ -41,11 +42,13 @@ pub struct Between {
 
 /// Another server as a source.
 pub struct Remote<'a> {
-    os: Os,
+    dialer: Dialer,
     to: HostAndPort,
     between: Between,
     ended: &'a dyn Fn() -> bool,
     copy: Option<i64>,
+    /// Kept from one question to the next, until one fails.
+    connection: Option<Connection>,
 }
 
 fn wrong(what: &str) -> String {
@@ -71,8 +74,13 @@ pub(super) fn bytes_of(bytes: &[u8]) -> RawBinaryRef<'_> {
 
 impl<'a> Remote<'a> {
     /// The server at a port. `ended` says whether nobody waits for an answer any more.
-    pub fn new(os: &Os, to: HostAndPort, between: Between, ended: &'a dyn Fn() -> bool) -> Self {
-        Self { os: os.clone(), to, between, ended, copy: None }
+    pub fn new(
+        dialer: &Dialer,
+        to: HostAndPort,
+        between: Between,
+        ended: &'a dyn Fn() -> bool,
+    ) -> Self {
+        Self { dialer: dialer.clone(), to, between, ended, copy: None, connection: None }
     }
 
     fn command(&self, name: &CStr) -> RawDocumentBuf {
@@ -84,10 +92,16 @@ impl<'a> Remote<'a> {
         command
     }
 
-    fn ask(&self, mut command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
+    fn ask(&mut self, mut command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
         command.append(cstr!("$db"), "admin");
         let most = PART_BYTES + MORE_BYTES;
-        links::ask_for_much(&self.os, &self.to, &command, ANSWERS, most, self.ended)
+        let mut connection = match self.connection.take() {
+            Some(open) => open,
+            None => Connection::open(&self.dialer, &self.to, CONNECTS, self.ended)?,
+        };
+        let answer = connection.ask(&command, ANSWERS, most, self.ended)?;
+        self.connection = Some(connection);
+        Ok(answer)
     }
 }
 

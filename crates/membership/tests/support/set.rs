@@ -4,8 +4,8 @@ use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions, CollectionOptions, Namespace, TxnKind};
 use engine::{Engine, HistoryOptions, Showing};
 use limits::Account;
-use links::Tuning;
 use links::stand_in::Port;
+use links::{Dialer, Tuning};
 use member::View;
 use membership::{Founding, Membership, Parts, Roles, SetDocument, Stored};
 use os::Os;
@@ -93,6 +93,7 @@ impl Node {
         let catalog = Catalog::following(engine.clone(), catalog).unwrap();
         let above = Arc::new(Above { catalog: Arc::clone(&catalog), terms: Mutex::default() });
         let parts = Parts {
+            dialer: Dialer::new(os.clone(), None, false),
             os,
             directory: self.directory.path().to_owned(),
             engine,

@@ -45,8 +45,6 @@ pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
 /// it off is fine.
 pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     // who is asked who he is
-    ("keyFile", "security.keyFile", true),
-    ("clusterAuthMode", "security.clusterAuthMode", true),
     ("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", true),
     ("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", true),
     ("redactClientLogData", "security.redactClientLogData", false),

@@ -267,8 +267,14 @@ options! {
         ),
     ];
     /// They are to be asked and not to be asked.
-    auth_is_contradicted: bool = |given| Ok(given.switch("auth", false) && given.switch("noauth", false)),
+    auth_is_contradicted: bool = |given| Ok(given.contradicts_auth()),
     [];
+    /// What the members of the set log in to each other with.
+    key_file: Option<PathBuf> = |given| given.key_file(),
+    [
+        opt("keyFile", "security.keyFile", Text, "the key that the members of the replica set share, in a file; implies --auth"),
+        opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile"),
+    ];
     /// Whether clients are asked who they are.
     auth: AuthMode = |given| Ok(given.auth()),
     [

@@ -38,10 +38,11 @@ impl Settings {
         if self.auth_is_contradicted {
             return Err(ConfigError::new("--auth and --noauth contradict each other"));
         }
-        if self.auth != AuthMode::Off && self.replica_set.is_some() {
+        if self.auth != AuthMode::Off && self.replica_set.is_some() && self.key_file.is_none() {
             return Err(ConfigError::new(
-                "security.keyFile is required when authorization is enabled with replica sets; key \
-                 files are not supported yet, so that --auth and --replSet do not go together",
+                "security.keyFile is required when authorization is enabled with replica sets: make a \
+                 key with openssl rand -base64 756, give each member a copy that only its user can \
+                 read, and start all with --keyFile",
             ));
         }
         Ok(())
@@ -57,11 +58,41 @@ impl GivenOptions {
     }
 
     pub(super) fn auth(&self) -> AuthMode {
-        match (self.switch("auth", false), self.switch("transitionToAuth", false)) {
+        let is_asked_for = self.switch("auth", false) || self.text("keyFile").is_some();
+        match (is_asked_for, self.switch("transitionToAuth", false)) {
             (_, true) => AuthMode::Transition,
             (true, false) => AuthMode::On,
             (false, false) => AuthMode::Off,
         }
+    }
+
+    /// Whether clients are to be asked and not to be asked. A key file asks for it.
+    pub(super) fn contradicts_auth(&self) -> bool {
+        let with_key = self.text("keyFile").is_some();
+        let is_asked_for = self.switch("auth", false) || with_key;
+        let is_disabled = self.text("auth").is_some() && !self.switch("auth", false) && with_key;
+        is_asked_for && self.switch("noauth", false) || is_disabled
+    }
+
+    pub(super) fn key_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let key_file = self.path("keyFile");
+        match self.text("clusterAuthMode") {
+            None | Some("keyFile") => {}
+            Some(mode @ ("sendKeyFile" | "sendX509" | "x509")) => {
+                return Err(ConfigError::new(format!(
+                    "option clusterAuthMode: {mode} is not supported: members log in to each other by keyFile"
+                )));
+            }
+            Some(other) => {
+                return Err(ConfigError::new(format!(
+                    "option clusterAuthMode: unsupported value '{other}'"
+                )));
+            }
+        }
+        if key_file.is_none() && self.text("clusterAuthMode").is_some() {
+            return Err(ConfigError::new("option clusterAuthMode: keyFile needs --keyFile"));
+        }
+        Ok(key_file)
     }
 
     pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {

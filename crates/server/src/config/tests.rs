@@ -137,7 +137,9 @@ fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
 #[test]
 fn what_cannot_be_honoured_is_refused_by_name() {
     for (arguments, word) in [
-        (&["--keyFile", "/k"][..], "keyFile"),
+        (&["--keyFile", "/k", "--noauth"][..], "contradict"),
+        (&["--clusterAuthMode", "x509", "--keyFile", "/k"], "clusterAuthMode"),
+        (&["--clusterAuthMode", "keyFile"], "keyFile"),
         (&["--auth", "--replSet", "s"], "security.keyFile is required"),
         (&["--transitionToAuth", "--replSet", "s"], "security.keyFile is required"),
         (&["--master"], "master"),
@@ -155,7 +157,9 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     ] {
         assert!(refusal(arguments).contains(word), "{arguments:?}: {}", refusal(arguments));
     }
-    for text in ["security:\n  keyFile: /k\n", "master = true\n", "nosuch = 1\n"] {
+    for text in
+        ["security:\n  keyFile: /k\n  authorization: disabled\n", "master = true\n", "nosuch = 1\n"]
+    {
         assert!(with_file(text, &[]).is_err(), "{text}");
     }
     assert!(with_file("security:\n  authorization: disabled\n", &[]).is_ok());
@@ -169,6 +173,9 @@ fn users_are_asked_for_where_that_is_said_and_nowhere_else() {
         (&["--noauth"], AuthMode::Off),
         (&["--auth"], AuthMode::On),
         (&["--transitionToAuth"], AuthMode::Transition),
+        (&["--keyFile", "/k"], AuthMode::On),
+        (&["--keyFile", "/k", "--replSet", "s", "--clusterAuthMode", "keyFile"], AuthMode::On),
+        (&["--keyFile", "/k", "--transitionToAuth"], AuthMode::Transition),
     ] {
         assert_eq!(settings(arguments).auth, mode, "{arguments:?}");
     }
@@ -176,6 +183,7 @@ fn users_are_asked_for_where_that_is_said_and_nowhere_else() {
         ("security:\n  authorization: enabled\n", AuthMode::On),
         ("security:\n  authorization: disabled\n", AuthMode::Off),
         ("auth = true\n", AuthMode::On),
+        ("security:\n  keyFile: /k\n  clusterAuthMode: keyFile\n", AuthMode::On),
     ] {
         let Ok(CommandLine::Start(settings)) = with_file(text, &[]) else { panic!("{text}") };
         assert_eq!(settings.auth, mode, "{text}");
@@ -190,7 +198,7 @@ fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
         ["tls", "ssl", "ldap", "sasl", "kmip", "encryption", "audit", "cluster"]
             .iter()
             .any(|prefix| flag.starts_with(prefix))
-            || ["keyFile", "enableEncryption"].contains(&flag)
+            || ["enableEncryption"].contains(&flag)
     };
     let mut seen = 0;
     for (flag, place, takes_value) in REFUSED.iter().filter(|(flag, ..)| of_security(flag)) {
