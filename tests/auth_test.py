@@ -1,6 +1,8 @@
 """`fernd --auth` through PyMongo: logins, the first user, roles, what is taken away, what is not shown."""
 
+import base64
 import concurrent.futures
+import json
 import subprocess
 import urllib.error
 import urllib.request
@@ -155,16 +157,44 @@ def secrets_are_in_no_log():
         assert "createUser" in text and mark not in text, "the log shows a password"
 
 
-def the_status_port_shows_nothing():
+def the_status_port_asks_for_users_too():
     port = free_port()
+
+    def get(path, user=None, password="pencil"):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+        if user:
+            given = base64.b64encode(f"{user}:{password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {given}")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
     with Fernd("--auth", "--statusPort", str(port)) as server, with_root(server) as root:
         assert root.admin.command("getCmdLineOpts")["parsed"]["statusPort"] == port
-        for path in ("/", "/metrics", "/api/now", "/api/collections"):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
-                raise AssertionError(f"{path} was answered")
-            except urllib.error.HTTPError as error:
-                assert error.code == 401, (path, error.code)
+        root.shop.orders.insert_one({"_id": 1})
+        root.admin.command("createUser", "monitor", pwd="pencil", roles=["clusterMonitor"])
+        root.admin.command("createUser", "old", pwd="pencil", roles=["clusterMonitor"], mechanisms=["SCRAM-SHA-1"])
+        root.admin.command("createUser", "app", pwd="pencil", roles=["readWriteAnyDatabase"])
+        root.admin.command("createUser", "far", pwd="pencil", roles=["clusterMonitor"],
+                           authenticationRestrictions=[{"clientSource": ["192.0.2.7"]}])
+        for path in ("/", "/metrics", "/api/now", "/api/collections", "/api/history?step=1"):
+            for user, password, expected in ((None, "", 401), ("monitor", "wrong", 401), ("ghost", "pencil", 401),
+                                             ("far", "pencil", 401), ("app", "pencil", 403), ("old", "pencil", 200),
+                                             ("monitor", "pencil", 200)):
+                status, text = get(path, user, password)
+                assert status == expected, (path, user, status, text)
+                assert expected == 200 or "orders" not in text and "fern_" not in text, text
+        assert "shop.orders" in get("/api/collections", "monitor")[1]
+        assert "fern_" in get("/metrics", "monitor")[1]
+        now = json.loads(get("/api/now", "monitor")[1])
+        assert now["operations"] and now["status"]["ok"] == 1, now
+        # What is taken away is felt by the next request.
+        root.admin.command("revokeRolesFromUser", "monitor", roles=["clusterMonitor"])
+        assert get("/metrics", "monitor")[0] == 403
+        root.admin.command("dropUser", "old")
+        assert get("/metrics", "old")[0] == 401
 
 
 def in_transition_logins_work_and_nothing_is_enforced():
@@ -194,7 +224,7 @@ TESTS = [
     a_cursor_is_its_users,
     users_and_rights_outlive_a_restart,
     secrets_are_in_no_log,
-    the_status_port_shows_nothing,
+    the_status_port_asks_for_users_too,
     in_transition_logins_work_and_nothing_is_enforced,
     what_does_not_go_together_is_refused,
 ]

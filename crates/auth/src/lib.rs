@@ -30,5 +30,5 @@ pub use resource::{Privilege, Resource, Target};
 pub use restriction::{Address, Network, Restriction, Restrictions, all_met};
 pub use role::{Resolved, RoleDocument, Roles, closes_cycle, exists, resolve};
 pub use role_name::RoleName;
-pub use secret::Secret;
+pub use secret::{Secret, keyed_digest};
 pub use user::{UserDocument, UserName};

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use os::{JoinHandle, Os};
 use std::convert::Infallible;
@@ -26,6 +26,9 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// How long a client may take over a header, or say nothing between two requests.
 const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// How long who said a wrong password waits for the answer.
+const GUESS_TIME: Duration = Duration::from_millis(500);
 
 /// Room for a request line and its headers.
 const MAX_HEADER_BYTES: usize = 16 << 10;
@@ -105,7 +108,14 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
 async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let response = site.answer(&request, peer);
-        async move { Ok::<Response<Full<Bytes>>, Infallible>(response) }
+        let is_guess = response.status() == StatusCode::UNAUTHORIZED
+            && request.headers().contains_key(header::AUTHORIZATION);
+        async move {
+            if is_guess {
+                tokio::time::sleep(GUESS_TIME).await;
+            }
+            Ok::<Response<Full<Bytes>>, Infallible>(response)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -8,9 +8,12 @@
 //! 3. A request must name a host that is an address, `localhost` or a name it was told: a page of
 //!    somebody else's, whose name was pointed at this machine, is refused.
 //! 4. The page needs nothing from outside, and nobody else's page makes a browser ask for data.
-//! 5. What clients sent is shown only to those whom [`ShowValues`] names; others see names and counts.
+//! 5. Where the server asks for users nobody is answered with data who has not said a password, and nobody is asked for
+//!    one over a network that could read it.
+//! 6. What clients sent is shown only to those whom [`ShowValues`] names; others see names and counts.
 #![forbid(unsafe_code)]
 
+mod basic;
 mod http;
 mod json;
 mod redact;
@@ -20,6 +23,18 @@ pub use http::StatusPort;
 pub use redact::ShowValues;
 
 use bson::{Document, RawDocumentBuf};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What somebody is let see.
+pub enum Access {
+    /// There is no such user, or the password is another.
+    Refused,
+    /// The user may not see the server's figures.
+    Forbidden,
+    /// What the user may.
+    Granted(Arc<dyn StatusSource>),
+}
 
 /// What the page is drawn from.
 pub trait StatusSource: Send + Sync {
@@ -29,8 +44,11 @@ pub trait StatusSource: Send + Sync {
     /// The server's figures in Prometheus' text form.
     fn metrics(&self) -> String;
 
-    /// Whether nobody is answered with data: the server asks who somebody is, and this port cannot yet.
-    fn is_closed(&self) -> bool;
+    /// Whether the server asks who somebody is.
+    fn asks_for_users(&self) -> bool;
+
+    /// The same as this user, who is asked for by whom is at `peer`.
+    fn of_user(&self, user: &str, password: &str, peer: IpAddr) -> Access;
 
     /// Random bytes, for what only this one answer may know.
     fn entropy(&self, bytes: &mut [u8]);

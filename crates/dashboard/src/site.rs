@@ -12,8 +12,9 @@
 //! A browser is answered with data only where the page itself asks: not where another site makes it
 //! ask, even if that could not read the answer, for the asking costs the server work.
 
+use crate::basic::{CHALLENGE, Given};
 use crate::redact::{self, ShowValues};
-use crate::{StatusSource, json};
+use crate::{Access, StatusSource, json};
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -64,24 +65,57 @@ impl Site {
         if request.uri().path() != "/" && is_of_another_site(request.headers()) {
             return plain(StatusCode::FORBIDDEN, "Another site's page may not ask this.\n");
         }
-        if self.source.is_closed() {
-            let text =
-                "This server asks for users. The status port cannot ask yet, and shows nothing.\n";
-            return plain(StatusCode::UNAUTHORIZED, text);
-        }
+        let is_local = is_local(peer, request.headers());
+        let user;
+        let source = if self.source.asks_for_users() {
+            user = match self.of_user(request.headers(), peer, is_local) {
+                Ok(user) => user,
+                Err(refusal) => return *refusal,
+            };
+            &*user
+        } else {
+            &*self.source
+        };
         match request.uri().path() {
-            "/" => self.page(),
+            "/" => page(source),
             "/metrics" => {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
-                respond(StatusCode::OK, kind, self.source.metrics())
+                respond(StatusCode::OK, kind, source.metrics())
             }
-            "/api/now" => {
-                let values = self.show_values.to(is_local(peer, request.headers()));
-                as_json(&self.now(values))
-            }
-            "/api/collections" => as_json(&self.collections()),
-            "/api/history" => self.history(request.uri().query().unwrap_or_default()),
+            "/api/now" => as_json(&now(source, self.show_values.to(is_local))),
+            "/api/collections" => as_json(&collections(source)),
+            "/api/history" => history(source, request.uri().query().unwrap_or_default()),
             _ => plain(StatusCode::NOT_FOUND, "There is nothing here.\n"),
+        }
+    }
+
+    /// What the user may see whose name and password the request has; where it has none, it is asked for them.
+    fn of_user(
+        &self,
+        headers: &HeaderMap,
+        peer: IpAddr,
+        is_local: bool,
+    ) -> Result<Arc<dyn StatusSource>, Box<Response<Full<Bytes>>>> {
+        if !is_local {
+            let text = "This server asks for users, and a password would go in the clear: ask from its own machine, \
+                        or through a tunnel to it.\n";
+            return Err(Box::new(plain(StatusCode::FORBIDDEN, text)));
+        }
+        let ask = || {
+            let text = "This server asks for users: a user of the database admin with the role clusterMonitor.\n";
+            let mut response = plain(StatusCode::UNAUTHORIZED, text);
+            let challenge = HeaderValue::from_static(CHALLENGE);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            Box::new(response)
+        };
+        let given = Given::of(headers).ok_or_else(ask)?;
+        match self.source.of_user(given.user(), given.password(), peer) {
+            Access::Granted(source) => Ok(source),
+            Access::Refused => Err(ask()),
+            Access::Forbidden => {
+                let text = "This user may not see the server's figures: it lacks the role clusterMonitor.\n";
+                Err(Box::new(plain(StatusCode::FORBIDDEN, text)))
+            }
         }
     }
 
@@ -97,95 +131,93 @@ impl Site {
             || name.eq_ignore_ascii_case("localhost")
             || self.names.iter().any(|ours| ours.eq_ignore_ascii_case(name))
     }
+}
 
-    fn page(&self) -> Response<Full<Bytes>> {
-        // Only the script that stands in this very answer may run on the page.
-        let mut secret = [0; 16];
-        self.source.entropy(&mut secret);
-        let nonce = format!("{:032x}", u128::from_be_bytes(secret));
-        let page = PAGE
-            .replace("{{nonce}}", &nonce)
-            .replace("{{style}}", STYLE)
-            .replace("{{script}}", SCRIPT);
-        let policy = format!(
-            "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
-             connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-             frame-ancestors 'none'"
-        );
-        let mut response = respond(StatusCode::OK, "text/html; charset=utf-8", page);
-        if let Ok(policy) = HeaderValue::from_str(&policy) {
-            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
-        }
-        response
+fn page(source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    // Only the script that stands in this very answer may run on the page.
+    let mut secret = [0; 16];
+    source.entropy(&mut secret);
+    let nonce = format!("{:032x}", u128::from_be_bytes(secret));
+    let page =
+        PAGE.replace("{{nonce}}", &nonce).replace("{{style}}", STYLE).replace("{{script}}", SCRIPT);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    let mut response = respond(StatusCode::OK, "text/html; charset=utf-8", page);
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
+    response
+}
 
-    fn admin(&self, command: &Document) -> RawDocumentBuf {
-        self.source.command("admin", command)
-    }
+fn admin(source: &dyn StatusSource, command: &Document) -> RawDocumentBuf {
+    source.command("admin", command)
+}
 
-    /// What goes on, with the values that clients sent or without.
-    fn now(&self, values: bool) -> Value {
-        let ask = |command: Document| json::object(&self.admin(&command));
-        let list = |command: Document, name: &str| {
-            let mut list = ask(command)[name].take();
-            if !values {
-                redact::hide_all(&mut list);
-            }
-            list
-        };
-        let log = self.admin(&doc! { "getLog": "global" });
-        let mut slow = parsed(&log, |line| line.contains("\"id\":51803,"));
+/// What goes on, with the values that clients sent or without.
+fn now(source: &dyn StatusSource, values: bool) -> Value {
+    let ask = |command: Document| json::object(&admin(source, &command));
+    let list = |command: Document, name: &str| {
+        let mut list = ask(command)[name].take();
         if !values {
-            redact::hide_lines(&mut slow);
+            redact::hide_all(&mut list);
         }
-        json!({
-            "build": ask(doc! { "buildInfo": 1 }),
-            "status": ask(doc! { "serverStatus": 1, "none": 1, "opcounters": 1, "connections": 1 }),
-            // An error where this server is in no set: no members.
-            "set": ask(doc! { "replSetGetStatus": 1 }),
-            "operations": list(doc! { "currentOp": 1, "$all": true }, "inprog"),
-            "waiting": list(doc! { "showPendingLockRequests": 1 }, "requests"),
-            "transactions": list(doc! { "showLiveTransactions": 1 }, "transactions"),
-            "warnings": parsed(&self.admin(&doc! { "getLog": "startupWarnings" }), |_| true),
-            "slow": slow,
-        })
+        list
+    };
+    let log = admin(source, &doc! { "getLog": "global" });
+    let mut slow = parsed(&log, |line| line.contains("\"id\":51803,"));
+    if !values {
+        redact::hide_lines(&mut slow);
     }
+    json!({
+        "build": ask(doc! { "buildInfo": 1 }),
+        "status": ask(doc! { "serverStatus": 1, "none": 1, "opcounters": 1, "connections": 1 }),
+        // An error where this server is in no set: no members.
+        "set": ask(doc! { "replSetGetStatus": 1 }),
+        "operations": list(doc! { "currentOp": 1, "$all": true }, "inprog"),
+        "waiting": list(doc! { "showPendingLockRequests": 1 }, "requests"),
+        "transactions": list(doc! { "showLiveTransactions": 1 }, "transactions"),
+        "warnings": parsed(&admin(source, &doc! { "getLog": "startupWarnings" }), |_| true),
+        "slow": slow,
+    })
+}
 
-    fn collections(&self) -> Value {
-        let mut all = Vec::new();
-        let databases = self.admin(&doc! { "listDatabases": 1, "nameOnly": true });
-        for database in documents(&databases, &["databases"]) {
-            let Ok(database) = database.get_str("name") else { continue };
-            let list = self.source.command(
-                database,
-                &doc! { "listCollections": 1, "nameOnly": true, "filter": { "type": "collection" },
-                "cursor": { "batchSize": MAX_COLLECTIONS as i32 } },
-            );
-            for collection in documents(&list, &["cursor", "firstBatch"]) {
-                let Ok(name) = collection.get_str("name") else { continue };
-                if all.len() == MAX_COLLECTIONS {
-                    return json!({ "collections": all, "more": true });
-                }
-                let stats = self.source.command(database, &doc! { "collStats": name });
-                all.push(json::object(&stats));
+fn collections(source: &dyn StatusSource) -> Value {
+    let mut all = Vec::new();
+    let databases = admin(source, &doc! { "listDatabases": 1, "nameOnly": true });
+    for database in documents(&databases, &["databases"]) {
+        let Ok(database) = database.get_str("name") else { continue };
+        let list = source.command(
+            database,
+            &doc! { "listCollections": 1, "nameOnly": true, "authorizedCollections": true, "filter": { "type": "collection" },
+            "cursor": { "batchSize": MAX_COLLECTIONS as i32 } },
+        );
+        for collection in documents(&list, &["cursor", "firstBatch"]) {
+            let Ok(name) = collection.get_str("name") else { continue };
+            if all.len() == MAX_COLLECTIONS {
+                return json!({ "collections": all, "more": true });
             }
+            let stats = source.command(database, &doc! { "collStats": name });
+            all.push(json::object(&stats));
         }
-        json!({ "collections": all, "more": false })
     }
+    json!({ "collections": all, "more": false })
+}
 
-    fn history(&self, query: &str) -> Response<Full<Bytes>> {
-        let mut command = doc! { "serverHistory": 1 };
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = match (name, value.parse::<i64>()) {
-                ("from" | "to", Ok(ms)) => Bson::DateTime(DateTime::from_millis(ms)),
-                ("step", Ok(seconds)) => seconds.into(),
-                ("names", _) => Bson::Array(value.split(',').map(Into::into).collect()),
-                _ => return plain(StatusCode::BAD_REQUEST, "from, to, step, names.\n"),
-            };
-            command.insert(name, value);
-        }
-        as_json(&json::object(&self.admin(&command)))
+fn history(source: &dyn StatusSource, query: &str) -> Response<Full<Bytes>> {
+    let mut command = doc! { "serverHistory": 1 };
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let value = match (name, value.parse::<i64>()) {
+            ("from" | "to", Ok(ms)) => Bson::DateTime(DateTime::from_millis(ms)),
+            ("step", Ok(seconds)) => seconds.into(),
+            ("names", _) => Bson::Array(value.split(',').map(Into::into).collect()),
+            _ => return plain(StatusCode::BAD_REQUEST, "from, to, step, names.\n"),
+        };
+        command.insert(name, value);
     }
+    as_json(&json::object(&admin(source, &command)))
 }
 
 /// Whether a browser asks because a page of another site made it. Programs say neither.
@@ -266,15 +298,26 @@ mod tests {
 
     /// Answers each command with itself and what it was given, and remembers it.
     #[derive(Default)]
-    struct Echo(Mutex<Vec<String>>);
+    struct Echo {
+        asked: Mutex<Vec<String>>,
+        asks_for_users: bool,
+    }
 
     impl StatusSource for Echo {
-        fn is_closed(&self) -> bool {
-            false
+        fn asks_for_users(&self) -> bool {
+            self.asks_for_users
+        }
+
+        fn of_user(&self, user: &str, password: &str, _: IpAddr) -> Access {
+            match (user, password) {
+                ("monitor", "pencil") => Access::Granted(Arc::new(Self::default())),
+                ("other", "pencil") => Access::Forbidden,
+                _ => Access::Refused,
+            }
         }
 
         fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
-            self.0.lock().push(format!("{database} {command}"));
+            self.asked.lock().push(format!("{database} {command}"));
             let mut reply = command.clone();
             let line = r#"{"id":51803,"attr":{"ns":"a.b","command":{"find":"b","filter":{"card":"4711"}}}}"#;
             reply.extend(match command.keys().next().map(String::as_str) {
@@ -322,7 +365,7 @@ mod tests {
         let request =
             headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let response = site.answer(&request.body(()).unwrap(), peer);
-        let asked = echo.0.lock().clone();
+        let asked = echo.asked.lock().clone();
         (response, asked)
     }
 
@@ -379,6 +422,36 @@ mod tests {
         // A link to the page is nothing but a link.
         let link = &[host, ("sec-fetch-site", "cross-site")];
         assert_eq!(ask_with(Method::GET, "/", link, HERE, ShowValues::Local).0.status(), 200);
+    }
+
+    #[test]
+    fn who_is_asked_for_a_password_is_answered_with_nothing_before() {
+        let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
+        let paths = ["/", "/metrics", "/api/now", "/api/collections", "/api/history?step=1"];
+        let proxy = ("x-forwarded-for", "192.0.2.7");
+        for (peer, headers, expected) in [
+            (HERE, &[][..], 401),
+            (HERE, &[("authorization", "Basic bW9uaXRvcjp3cm9uZw==")], 401),
+            (HERE, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")], 200),
+            (HERE, &[("authorization", "Basic b3RoZXI6cGVuY2ls")], 403),
+            (HERE, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw="), proxy], 403),
+            (elsewhere, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")], 403),
+        ] {
+            for path in paths {
+                let echo = Arc::new(Echo { asks_for_users: true, ..Echo::default() });
+                let source = Arc::clone(&echo) as Arc<dyn StatusSource>;
+                let site = Site::new(Vec::new(), ShowValues::Local, source);
+                let request = Request::builder().uri(path).header("host", "localhost");
+                let request =
+                    headers.iter().fold(request, |made, (name, value)| made.header(*name, *value));
+                let response = site.answer(&request.body(()).unwrap(), peer);
+                assert_eq!(response.status(), expected, "{path} {headers:?}");
+                let is_asked = response.headers().contains_key(header::WWW_AUTHENTICATE);
+                assert_eq!(is_asked, expected == 401, "{path} {headers:?}");
+                assert!(echo.asked.lock().is_empty(), "{path} {headers:?}");
+                assert!(expected == 200 || text(response).matches('\n').count() == 1);
+            }
+        }
     }
 
     #[test]

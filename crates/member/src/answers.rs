@@ -16,6 +16,9 @@ pub enum Refusal {
     /// Consensus or the journal refuses.
     #[error("{0}")]
     Refused(String),
+    /// Consensus does one such thing at a time: it can be asked for again soon.
+    #[error("{0}")]
+    NotNow(String),
     /// The other member was not ready in time; this one leads on.
     #[error("{0} did not catch up in time")]
     NotInTime(quorum::MemberId),

@@ -183,7 +183,10 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
 }
 
 fn refused<T>(result: replica::Result<T>) -> Result<T, Refusal> {
-    result.map_err(|error| Refusal::Refused(error.to_string()))
+    result.map_err(|error| match error {
+        replica::Error::Quorum(quorum::Error::NotNow(_)) => Refusal::NotNow(error.to_string()),
+        _ => Refusal::Refused(error.to_string()),
+    })
 }
 
 impl<J, L, P> Drop for Work<J, L, P> {

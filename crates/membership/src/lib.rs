@@ -26,7 +26,7 @@ mod set_file;
 
 pub use error::{Error, Result};
 pub use links::HostAndPort;
-pub use member::{Refusal, View};
+pub use member::{Pending, Refusal, View};
 pub use membership::{BASE, Founding, Membership, Parts, Roles, Stored};
 pub use quorum::{MemberId, Position};
 pub use replica::NeedsCopy;

@@ -6,16 +6,18 @@
 use crate::advisor::Advisor;
 use crate::config::Settings;
 use crate::wiring::run_locally;
+use auth::{Action, ActionSet, Privilege, Resource, Secret, UserName, keyed_digest};
 use bson::{Document, RawDocumentBuf};
 use commands::Sampler;
-use dashboard::{ShowValues, StatusPort, StatusSource};
+use dashboard::{Access, ShowValues, StatusPort, StatusSource};
 use dispatch::ConnectionInfo;
 use history::History;
 use net::{Endpoint, Listener};
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +93,8 @@ pub(crate) fn serve(
         remote: "status page".to_owned(),
         local: format!("127.0.0.1:{port}"),
     });
-    let source = Page { os: os.clone(), service: Arc::clone(service), connection };
+    let logins = Arc::new(Logins::new(os));
+    let source = Page { os: os.clone(), service: Arc::clone(service), connection, logins };
     // A server that only a Unix socket leads to is meant for whom its permissions let in; the page
     // cannot see who asks.
     let values = match settings.status_show_values {
@@ -116,6 +119,7 @@ struct Page {
     os: Os,
     service: Arc<commands::Service>,
     connection: Arc<serverstate::Connection>,
+    logins: Arc<Logins>,
 }
 
 impl StatusSource for Page {
@@ -127,8 +131,28 @@ impl StatusSource for Page {
         self.service.metrics_page()
     }
 
-    fn is_closed(&self) -> bool {
+    fn asks_for_users(&self) -> bool {
         self.service.security.is_enforced()
+    }
+
+    fn of_user(&self, user: &str, password: &str, peer: IpAddr) -> Access {
+        let name = UserName::new(user, "admin");
+        let page = match self.logins.find(&self.os, user, password, peer) {
+            Some(known) => known,
+            None => match self.log_in(&name, password, peer) {
+                Some(page) => self.logins.keep(&self.os, (user, password, peer), page),
+                None => return Access::Refused,
+            },
+        };
+        let Ok(Some(identity)) = self.service.identity(&page.connection) else {
+            return Access::Refused;
+        };
+        let figures = ActionSet::of(&[Action::ServerStatus]);
+        if identity.grants.covers(&Privilege { resource: Resource::Cluster, actions: figures }) {
+            Access::Granted(page)
+        } else {
+            Access::Forbidden
+        }
     }
 
     fn entropy(&self, bytes: &mut [u8]) {
@@ -136,9 +160,88 @@ impl StatusSource for Page {
     }
 }
 
+impl Page {
+    /// A page of its own for who knows the password.
+    fn log_in(&self, user: &UserName, password: &str, peer: IpAddr) -> Option<Arc<Self>> {
+        let connection = self.service.open_connection(ConnectionInfo {
+            remote: SocketAddr::new(peer, 0).to_string(),
+            local: self.connection.info().local.clone(),
+        });
+        let (os, service, logins) =
+            (self.os.clone(), Arc::clone(&self.service), Arc::clone(&self.logins));
+        let page = Self { os, service, connection, logins };
+        match page.service.log_in_by_password(user, password, &page.connection) {
+            Ok(()) => Some(Arc::new(page)),
+            Err(error) => {
+                tracing::info!(target: "ACCESS", id = 5_286_307, user = user.user, client = %peer,
+                    error = error.message(), "Failed to authenticate at the status port");
+                None
+            }
+        }
+    }
+}
+
 impl Drop for Page {
     fn drop(&mut self) {
         self.service.close_connection(&self.connection);
+    }
+}
+
+/// Who has logged in at the status port lately, so that a password is hashed once a minute and not each second.
+///
+/// Always true: what is kept of a password is a digest under a key of this start.
+struct Logins {
+    key: Secret,
+    /// Newest last.
+    known: Mutex<VecDeque<KnownLogin>>,
+}
+
+struct KnownLogin {
+    digest: Secret,
+    until: Duration,
+    page: Arc<Page>,
+}
+
+/// So many are kept at most.
+const MOST_LOGINS: usize = 16;
+/// So long, whatever becomes of the password; what the user may is looked up each time.
+const LOGIN_LIVES: Duration = Duration::from_mins(1);
+
+impl Logins {
+    fn new(os: &Os) -> Self {
+        let mut key = vec![0; 32];
+        os.entropy.fill(&mut key);
+        Self { key: Secret::new(key), known: Mutex::default() }
+    }
+
+    fn digest(&self, user: &str, password: &str, peer: IpAddr) -> Secret {
+        let peer = peer.to_string();
+        let parts = [user.as_bytes(), password.as_bytes(), peer.as_bytes()];
+        Secret::new(keyed_digest(&self.key, &parts).to_vec())
+    }
+
+    fn find(&self, os: &Os, user: &str, password: &str, peer: IpAddr) -> Option<Arc<Page>> {
+        let (digest, now) = (self.digest(user, password, peer), os.clock.monotonic());
+        let mut known = self.known.lock();
+        known.retain(|one| one.until > now);
+        let found = known.iter().find(|one| one.digest.is(digest.bytes()));
+        found.map(|one| Arc::clone(&one.page))
+    }
+
+    fn keep(
+        &self,
+        os: &Os,
+        (user, password, peer): (&str, &str, IpAddr),
+        page: Arc<Page>,
+    ) -> Arc<Page> {
+        let digest = self.digest(user, password, peer);
+        let until = os.clock.monotonic().saturating_add(LOGIN_LIVES);
+        let mut known = self.known.lock();
+        if known.len() == MOST_LOGINS {
+            known.pop_front();
+        }
+        known.push_back(KnownLogin { digest, until, page: Arc::clone(&page) });
+        page
     }
 }
 

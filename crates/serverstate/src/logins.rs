@@ -8,6 +8,7 @@ mod store;
 use crate::connection::Connection;
 use crate::security::{Identity, Login, MEMBER_ID, Tables};
 use crate::state::ServerState;
+use auth::scram::{Credentials, Mechanism, prepare};
 use auth::{
     Action, ActionSet, Address, Grants, Privilege, Resource, RoleName, Roles, UserName, all_met,
     resolve,
@@ -85,6 +86,36 @@ impl ServerState {
         }
         login.identity = Some(Arc::new(identity));
         Ok(())
+    }
+
+    /// Logs in who says the password itself, which only the status port is told.
+    pub fn log_in_by_password(
+        &self,
+        user: &UserName,
+        password: &str,
+        connection: &Connection,
+    ) -> Result<()> {
+        let refused = || Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.");
+        let tables = self.user_tables()?;
+        let stored = tables.users.get(user);
+        let by = |mechanism| {
+            let stored = stored?.credentials.get(&mechanism)?;
+            self.security.is_enabled(mechanism).then(|| (mechanism, stored.clone()))
+        };
+        // The work is done for everybody.
+        let found = by(Mechanism::Sha256).or_else(|| by(Mechanism::Sha1));
+        let (mechanism, credentials) = found.unwrap_or_else(|| {
+            let mechanism = Mechanism::Sha256;
+            let (secret, count) =
+                (self.security.secret.bytes(), self.security.iterations(mechanism));
+            (mechanism, Credentials::made_up(mechanism, secret, &user.user, &user.db, count))
+        });
+        let prepared = prepare(mechanism, &user.user, password).map_err(|_| refused())?;
+        let fits = credentials.fit(mechanism, &prepared);
+        match stored {
+            Some(stored) if fits => self.log_in(user, stored.id, connection),
+            _ => Err(refused()),
+        }
     }
 
     /// Whether a connection may log in as this user from where it is.

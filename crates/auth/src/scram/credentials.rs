@@ -85,6 +85,12 @@ impl Credentials {
         Self::of_salted(mechanism, &of("password"), salt, iterations)
     }
 
+    /// Whether they are those of a prepared password. Takes milliseconds, as long for any.
+    pub fn fit(&self, mechanism: Mechanism, prepared: &str) -> bool {
+        let derived = Self::derive(mechanism, prepared, self.salt.clone(), self.iterations);
+        self.stored_key.is(derived.stored_key.bytes())
+    }
+
     /// How often the hash was taken.
     pub fn iterations(&self) -> u32 {
         self.iterations

@@ -20,7 +20,7 @@ use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use membership::hosts::{self, ANSWERS, HostAnswer, VERSION};
-use membership::{Founding, MemberId, Membership, Refusal, SetDocument, Stored};
+use membership::{Founding, MemberId, Membership, Pending, Position, Refusal, SetDocument, Stored};
 use serverstate::ServerState;
 use serverstate::replication::config::{Config, member::Member};
 use std::collections::BTreeMap;
@@ -283,11 +283,21 @@ fn decide(context: &Context<'_>, membership: &Membership, set: &SetDocument) -> 
         }
         Ok(())
     };
-    let asked = membership.configure(set).map_err(|error| invalid(&error.to_string()))?;
-    let Some(asked) = asked else { return Err(late()) };
+    let begun = membership.document();
     let mut place = None;
+    let mut asked = propose(membership, set)?;
     wait(&mut || {
-        place = asked.wait(LOOK).transpose().map_err(|refusal| refused(&refusal))?;
+        let Some(answered) = asked.wait(LOOK) else { return Ok(false) };
+        match answered {
+            Ok(at) => place = Some(at),
+            // A change that the primary makes by itself, a vote for who has caught up, ends soon; one of another
+            // client would be undone.
+            Err(Refusal::NotNow(_)) if membership.document() == begun => {
+                context.service.wait(LOOK);
+                asked = propose(membership, set)?;
+            }
+            Err(refusal) => return Err(refused(&refusal)),
+        }
         Ok(place.is_some())
     })?;
     let Some(place) = place else { return Err(late()) };
@@ -308,6 +318,11 @@ fn decide(context: &Context<'_>, membership: &Membership, set: &SetDocument) -> 
         }
         Ok(is_followed)
     })
+}
+
+fn propose(membership: &Membership, set: &SetDocument) -> Result<Pending<Position>> {
+    let asked = membership.configure(set).map_err(|error| invalid(&error.to_string()))?;
+    asked.ok_or_else(|| Error::new(Code::INTERRUPTED_AT_SHUTDOWN, Refusal::Ended.to_string()))
 }
 
 /// Whether a document that is newer than this one counts already.
