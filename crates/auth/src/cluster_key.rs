@@ -5,7 +5,7 @@
 //! changed one member after another.
 
 use crate::scram::{Credentials, Mechanism};
-use crate::secret::Secret;
+use crate::secret::{Secret, keyed_digest};
 use crate::user::UserName;
 
 /// How often the hash is taken: a key is long and random, and more would only cost the members.
@@ -37,6 +37,11 @@ impl ClusterKey {
     /// What a member's proof is checked by: one of them it must fit.
     pub fn credentials(&self) -> &[Credentials] {
         &self.credentials
+    }
+
+    /// A secret that every member with the same first key has, for one purpose.
+    pub fn secret_for(&self, purpose: &[u8]) -> Secret {
+        Secret::new(keyed_digest(&self.keys[0], &[purpose]).to_vec())
     }
 
     /// The passwords to log in to another member with, in the order in which they are tried.

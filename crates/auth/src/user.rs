@@ -70,6 +70,9 @@ impl UserDocument {
         if name.user.is_empty() || name.db.is_empty() {
             return Err(refuse("a user without a name"));
         }
+        if name.db.contains('@') {
+            return Err(refuse("the database of a user has an @ in its name"));
+        }
         let id = match document.get("userId") {
             Some(Bson::Binary(id)) if id.subtype == BinarySubtype::Uuid => id
                 .bytes

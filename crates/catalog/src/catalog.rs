@@ -249,6 +249,13 @@ impl Catalog {
         self.account_changes.load(Ordering::Acquire)
     }
 
+    /// These names stand for something else now, or for nothing.
+    pub(crate) fn names_changed<'a>(&self, names: impl IntoIterator<Item = &'a Namespace>) {
+        if names.into_iter().any(Namespace::holds_accounts) {
+            self.accounts_changed();
+        }
+    }
+
     pub(crate) fn accounts_changed(&self) {
         self.account_changes.fetch_add(1, Ordering::AcqRel);
     }

@@ -4,6 +4,7 @@
 //! changes nothing but that it forgets a user who was dropped. What it cannot read it refuses.
 
 use crate::command::{Command, Registry};
+use crate::context::Context;
 use crate::needs::{Asked, Needs, Required, is_unique};
 use auth::{Grants, Privilege, Resource};
 use bson::{RawBsonRef, RawDocument};
@@ -104,6 +105,29 @@ pub(crate) fn admit(
     admitted.by_exception = exception.is_some();
     admitted.required = required.into_privileges();
     Ok(admitted)
+}
+
+/// Whether a command may be run within the one that was let through: what came to be of a part of it only now.
+pub(crate) fn may_within(context: &Context<'_>, database: &str, body: &RawDocument) -> bool {
+    let Some(identity) = &context.admitted.identity else { return !context.admitted.enforced };
+    if !context.admitted.enforced {
+        return true;
+    }
+    let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+    let Some((_, command)) = context.registry.find(name) else { return false };
+    let needs_of = |name: &str| context.registry.find(name).map(|(_, command)| &command.needs);
+    let mut required = Required::default();
+    let asked = Asked {
+        database,
+        body,
+        sequences: &[],
+        user: Some(&identity.name),
+        grants: &identity.grants,
+        needs_of: &needs_of,
+        depth: 0,
+    };
+    command.needs.of(&asked, &mut required);
+    required.privileges().iter().all(|privilege| identity.grants.covers(privilege))
 }
 
 /// The refusal: it names the command and its collection, and shows no other field.

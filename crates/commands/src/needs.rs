@@ -116,7 +116,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whether a field is there, and says yes or is of another type than a flag.
+    /// Whether a field is there, and says yes or is of another type than a flag: where a yes needs more than a no.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         match self.field(name) {
             None | Some(RawBsonRef::Null | RawBsonRef::Boolean(false)) => false,
@@ -124,6 +124,17 @@ impl<'a> Asked<'a> {
             Some(RawBsonRef::Int64(number)) => number != 0,
             Some(RawBsonRef::Double(number)) => number != 0.0,
             Some(_) => true,
+        }
+    }
+
+    /// Whether a field says yes whoever reads it: where a yes needs less than a no. What one reader takes for a yes and
+    /// another for nothing said is none.
+    pub(crate) fn surely_says(&self, name: &str) -> bool {
+        match self.field(name) {
+            Some(RawBsonRef::Boolean(yes)) => yes,
+            Some(RawBsonRef::Int32(number)) => number != 0,
+            Some(RawBsonRef::Int64(number)) => number != 0,
+            _ => false,
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) mod role_privileges;
 pub(crate) mod role_roles;
 pub(crate) mod roles_info;
 pub(crate) mod sasl;
-mod stored;
+pub(crate) mod stored;
 pub(crate) mod update_role;
 pub(crate) mod update_user;
 pub(crate) mod user_roles;

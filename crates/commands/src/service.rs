@@ -13,6 +13,7 @@ use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{read_concern, write_concern};
 use crate::security::redact::redacted;
 use crate::transactions::{self, bound, labels};
+use auth::{Action, ActionSet, Privilege, Resource};
 use bson::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
@@ -102,6 +103,12 @@ impl Service {
         context.admitted = admitted;
         context.shown = shown;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
+        if context.admitted.enforced {
+            let stored = Resource::Collection(request.database.to_owned(), "system.js".to_owned());
+            let find = ActionSet::of(&[Action::Find]);
+            let shows = context.admitted.may(&Privilege { resource: stored, actions: find });
+            connection.shows_stored_functions.store(shows, Ordering::Relaxed);
+        }
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let candidate =
             Candidate { rules: &command.rules, connection, database: request.database, body };
@@ -191,6 +198,11 @@ impl Service {
         runs.total.fetch_add(1, Ordering::Relaxed);
         runs.failed.fetch_add(1, Ordering::Relaxed);
         self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+        // A cursor that waited for the request is left to nobody.
+        let own = connection.own_cursor.swap(0, Ordering::Relaxed);
+        if own != 0 {
+            self.cursors.end_wait(CursorId(own), connection.id());
+        }
         let reply = Reply::error(error);
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
@@ -456,6 +468,10 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     let mut fields = Fields::new();
     let mut arguments =
         Arguments::parse(command, context.body, context.admitted.digest(), &mut fields)?;
+    if context.admitted.enforced && context.admitted.identity.is_none() {
+        // Who has not logged in has no session, and moves no clock.
+        (arguments.session, arguments.cluster_time) = (None, None);
+    }
     let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
     if !anywhere {
         check_database(command, context.request.database)?;
@@ -525,10 +541,6 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let result = loop {
         let result = (context.command.run)(context, fields);
         context.committed = engine::thread_commits() != before;
-        // Whatever changes something of `admin` may have changed users.
-        if context.committed && context.admitted.enforced && context.request.database == "admin" {
-            context.service.security.changed();
-        }
         // A cursor that failed has lost its place.
         let repeatable = !context.committed
             && !context.inside

@@ -54,6 +54,8 @@ pub struct Connection {
     pub limit: Arc<dyn limits::Interrupt>,
     /// And as a client's code does.
     pub script_host: Arc<dyn script::Host>,
+    /// Whether that code may see what its database stores for it (`system.js`).
+    pub shows_stored_functions: Arc<AtomicBool>,
     /// What the client said about itself in its first `hello`.
     pub client: OnceLock<RawDocumentBuf>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
@@ -81,6 +83,7 @@ impl Connection {
         operation: Arc<Operation>,
         interrupt: Arc<OperationInterrupt>,
         script_host: Arc<dyn script::Host>,
+        shows_stored_functions: Arc<AtomicBool>,
     ) -> Self {
         Self {
             id,
@@ -89,6 +92,7 @@ impl Connection {
             login: Mutex::default(),
             operation,
             script_host,
+            shows_stored_functions,
             limit: Arc::clone(&interrupt) as _,
             interrupt,
             client: OnceLock::new(),

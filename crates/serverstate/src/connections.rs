@@ -6,7 +6,7 @@ use crate::state::ServerState;
 use dispatch::ConnectionInfo;
 use session::CursorId;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 impl ServerState {
     /// Greets a new connection.
@@ -26,8 +26,11 @@ impl ServerState {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
-        let script_host = Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt));
-        let connection = Connection::new(id, info, origin, operation, interrupt, script_host);
+        let shows = Arc::new(AtomicBool::new(true));
+        let script_host =
+            Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, &shows));
+        let connection =
+            Connection::new(id, info, origin, operation, interrupt, script_host, shows);
         let connection = Arc::new(connection);
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection

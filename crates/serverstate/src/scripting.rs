@@ -32,6 +32,8 @@ pub(crate) struct ScriptHost {
     scripting: Arc<Scripting>,
     catalog: Arc<Catalog>,
     interrupt: Arc<OperationInterrupt>,
+    /// Whether who asks may read what the database stores for code.
+    shows_stored: Arc<AtomicBool>,
     /// Nanoseconds of server time at which the running call must end.
     call_ends: AtomicU64,
 }
@@ -41,11 +43,13 @@ impl ScriptHost {
         scripting: &Arc<Scripting>,
         catalog: &Arc<Catalog>,
         interrupt: &Arc<OperationInterrupt>,
+        shows_stored: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             scripting: Arc::clone(scripting),
             catalog: Arc::clone(catalog),
             interrupt: Arc::clone(interrupt),
+            shows_stored: Arc::clone(shows_stored),
             call_ends: AtomicU64::new(u64::MAX),
         }
     }
@@ -86,6 +90,9 @@ impl script::Host for ScriptHost {
 
     fn stored(&self) -> Result<RawDocumentBuf> {
         let mut stored = RawDocumentBuf::new();
+        if !self.shows_stored.load(Ordering::Relaxed) {
+            return Ok(stored);
+        }
         let namespace = self.interrupt.operation.namespace();
         let database = namespace.split('.').next().unwrap_or_default();
         let namespace = Namespace::new(database, "system.js")?;

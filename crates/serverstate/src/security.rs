@@ -34,6 +34,8 @@ pub enum AuthMode {
 
 /// The fewest iterations that may be set.
 pub const FEWEST_ITERATIONS: i64 = 5000;
+/// The most: with more a login's own work would be what keeps people out.
+pub const MOST_ITERATIONS: i64 = 10_000_000;
 
 /// Users and roles, as of a generation.
 pub struct Tables {
@@ -71,8 +73,15 @@ pub struct Security {
 
 impl Security {
     pub(crate) fn new(mode: AuthMode, cluster_key: Option<Arc<ClusterKey>>, os: &Os) -> Self {
-        let mut secret = vec![0; 32];
-        os.entropy.fill(&mut secret);
+        // Of the members of a set it is the same, so that they give the same answers for who does not exist.
+        let secret = match &cluster_key {
+            Some(key) => key.secret_for(b"credentials of users that do not exist"),
+            None => {
+                let mut secret = vec![0; 32];
+                os.entropy.fill(&mut secret);
+                Secret::new(secret)
+            }
+        };
         Self {
             mode,
             cluster_key,
@@ -80,7 +89,7 @@ impl Security {
             mechanisms: Mutex::new(Mechanism::ALL.to_vec()),
             sha1_iterations: AtomicU64::new(10_000),
             sha256_iterations: AtomicU64::new(15_000),
-            secret: Secret::new(secret),
+            secret,
             generation: AtomicU64::new(1),
             tables: Mutex::default(),
             changing: Mutex::default(),

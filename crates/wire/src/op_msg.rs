@@ -99,6 +99,9 @@ fn checked_sections(frame: &[u8], flags: MsgFlags) -> Result<&[u8]> {
     Ok(&covered[start..])
 }
 
+/// No command has more than two; each is compared with all others and with the body.
+const MOST_SEQUENCES: usize = 16;
+
 fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> {
     let mut reader = Reader::new(sections);
     let mut body = None;
@@ -120,6 +123,12 @@ fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> 
                     return Err(errors::Error::location(
                         40431,
                         format!("Duplicate document sequence: {}", sequence.0),
+                    ));
+                }
+                if sequences.len() == MOST_SEQUENCES {
+                    return Err(errors::Error::location(
+                        40432,
+                        format!("a message has at most {MOST_SEQUENCES} document sequences"),
                     ));
                 }
                 sequences.push(sequence);

@@ -230,6 +230,13 @@ fn refused_sections_have_mongodbs_codes() {
     check(0, &[&body, &body], 40430);
     check(0, &[&body, &sequence, &sequence], 40431);
     check(0, &[&body, &[2]], 40432);
+    let many = |count: usize| {
+        let sections =
+            (0..count).map(|at| sequence_section(&format!("s{at}"), &[])).collect::<Vec<_>>();
+        [body.clone(), sections.concat()].concat()
+    };
+    check(0, &[&many(17)], 40432);
+    assert!(decode(&msg(MsgFlags(0), &many(16))).is_ok());
     check(0, &[&body, &sequence_section("ping", &[])], 40433);
     check(0, &[&sequence], 40587);
     check(0, &[], 40587);

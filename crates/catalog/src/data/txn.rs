@@ -448,6 +448,7 @@ impl Txn {
             publish_marks(&self.multikey, &self.names);
         });
         if published {
+            self.catalog.names_changed(self.names.changed.iter().map(|(name, _)| name));
             if changes_accounts(&self.touched) {
                 self.catalog.accounts_changed();
             }
@@ -538,6 +539,7 @@ impl Txn {
         if is_waited_for || self.ahead.is_none() || !self.names.is_empty() {
             engine.wait_visible(seen).map_err(from_engine)?;
             self.catalog.publish_names(&self.names, seen.timestamp());
+            self.catalog.names_changed(self.names.changed.iter().map(|(name, _)| name));
         }
         Ok(seen.timestamp())
     }

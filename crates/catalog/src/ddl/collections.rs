@@ -171,6 +171,7 @@ impl Catalog {
             collection.shared.end();
         });
         dropped.map_err(from_engine)?.visible();
+        self.names_changed([namespace]);
         drop(guard);
         Ok(collection)
     }
@@ -214,6 +215,7 @@ impl Catalog {
             }
         });
         dropped.map_err(from_engine)?.visible();
+        self.names_changed(collections.iter().map(|collection| &collection.namespace));
         drop(guards);
         Ok(collections.len())
     }
@@ -270,6 +272,7 @@ impl Catalog {
             }
         });
         committed.map_err(from_engine)?.visible();
+        self.names_changed([from, to]);
         drop(guards);
         Ok(())
     }

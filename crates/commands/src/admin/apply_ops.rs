@@ -14,6 +14,7 @@ use crate::admin::create;
 use crate::command::Command;
 use crate::context::Context;
 use crate::crud::update::blank;
+use crate::gate;
 use crate::needs::Needs;
 use crate::security::asks;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -437,6 +438,10 @@ fn under_uuid(context: &Context<'_>, database: &str, entry: &Entry<'_>) -> Resul
             0 => body.append(name, found.namespace().collection()),
             _ => body.append(name, value),
         }
+    }
+    // The gate has judged what the entry calls it.
+    if !gate::may_within(context, database, &body) {
+        return Err(gate::refusal(database, context.command, context.body));
     }
     Ok(body)
 }

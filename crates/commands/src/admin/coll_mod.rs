@@ -55,6 +55,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    if context.admitted.enforced && view_on.is_some() != pipeline.is_some() {
+        // What the view would show then was not judged.
+        return Err(invalid(
+            "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled",
+        ));
+    }
     context.at_collection(&namespace);
     context.check_uuid(&namespace)?;
     let catalog = &context.service.catalog;

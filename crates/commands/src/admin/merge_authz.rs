@@ -9,7 +9,9 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use crate::security::asks;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use crate::security::stored::check_reach;
+use auth::{RoleDocument, RoleName, UserDocument};
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
 use dispatch::fields::Field;
 use engine::{Direction, KeyRange, Snapshot};
@@ -79,7 +81,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             .iter()
             .try_for_each(|part| merge(context, &mut txn, part, database, drops))
             .and_then(|()| note_versions(&mut txn, &versions));
-        match merged.and_then(|()| txn.commit()) {
+        match merged.and_then(|()| txn.commit_visible()) {
             Err(error) if is_retryable(&error) => {}
             other => {
                 context.service.security.changed();
@@ -124,11 +126,12 @@ fn merge(
         if !database.is_empty() && of != database {
             return Ok(());
         }
-        if document.get("_id")? != Some(RawBsonRef::String(&format!("{of}.{name}"))) {
-            return Err(Error::bad_value(format!(
-                "the _id of {name} of {of} is not its full name"
-            )));
-        }
+        check(part, document).map_err(|error| {
+            Error::new(
+                error.code(),
+                format!("{name} of {of} is not taken over: {}", error.message()),
+            )
+        })?;
         let key = target.id_key(RawBsonRef::String(&format!("{of}.{name}")))?;
         match txn.get_for_update(&target, &key)? {
             None => txn.insert_document(&target, document),
@@ -154,6 +157,24 @@ fn merge(
             None => Ok(()),
         }
     })
+}
+
+/// Refuses what no command would have made: what is not understood, and what would give more than its database has.
+fn check(part: &Part, document: &RawDocument) -> Result<()> {
+    let document = Document::try_from(document)?;
+    let is_of_members = |role: &RoleName| role.role == "__system";
+    let (reserved, roles) = if part.name_field == "user" {
+        let user = UserDocument::parse(&document)?;
+        (user.name.user == "__system", user.roles)
+    } else {
+        let role = RoleDocument::parse(&document)?;
+        check_reach(&role.name, &role.privileges, &role.roles)?;
+        (is_of_members(&role.name), role.roles)
+    };
+    if reserved || roles.iter().any(is_of_members) {
+        return Err(Error::bad_value("__system is for the members of a set"));
+    }
+    Ok(())
 }
 
 /// Goes over the documents of a collection as they are in a snapshot.

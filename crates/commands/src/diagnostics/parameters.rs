@@ -15,7 +15,7 @@ use serverstate::LogSettings;
 use serverstate::Origin;
 use serverstate::ServerState;
 use serverstate::replication::cluster_time::MAX_DRIFT_SECONDS;
-use serverstate::security::FEWEST_ITERATIONS;
+use serverstate::security::{FEWEST_ITERATIONS, MOST_ITERATIONS};
 use serverstate::versions::AUTH_SCHEMA_VERSION;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -152,6 +152,15 @@ const fn int(name: &'static str, least: i64, of: fn(&ServerState) -> &AtomicU64)
     kept(name, Shape::Whole(least, INT_MAX), Place::Int(of))
 }
 
+const fn int_up_to(
+    name: &'static str,
+    least: i64,
+    most: i64,
+    of: fn(&ServerState) -> &AtomicU64,
+) -> Parameter {
+    kept(name, Shape::Whole(least, most), Place::Int(of))
+}
+
 const fn at_start(mut parameter: Parameter) -> Parameter {
     parameter.when = When::AtStart;
     parameter
@@ -243,8 +252,10 @@ static PARAMETERS: &[Parameter] = &[
     // Judged by the program before it listens; kept here for who asks what holds.
     at_start(flag("refuseOpenBind", |service| &service.refuse_open_bind)),
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
-    int("scramIterationCount", FEWEST_ITERATIONS, |service| &service.security.sha1_iterations),
-    int("scramSHA256IterationCount", FEWEST_ITERATIONS, |service| {
+    int_up_to("scramIterationCount", FEWEST_ITERATIONS, MOST_ITERATIONS, |service| {
+        &service.security.sha1_iterations
+    }),
+    int_up_to("scramSHA256IterationCount", FEWEST_ITERATIONS, MOST_ITERATIONS, |service| {
         &service.security.sha256_iterations
     }),
     whole(

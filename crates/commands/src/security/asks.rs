@@ -79,7 +79,11 @@ pub(crate) fn update(asked: &Asked<'_>, required: &mut Required) {
 
 pub(crate) fn find_and_modify(asked: &Asked<'_>, required: &mut Required) {
     asked.on_collection(required, &[Find]);
-    asked.on_collection(required, if asked.is_set("remove") { &[Remove] } else { &[Update] });
+    asked.on_collection(required, if asked.surely_says("remove") { &[Remove] } else { &[Update] });
+    // One that is read as a yes here and as a no there, or the other way round, needs both.
+    if asked.is_set("remove") {
+        asked.on_collection(required, &[Remove]);
+    }
     if asked.is_set("upsert") {
         asked.on_collection(required, &[Insert]);
     }
@@ -186,6 +190,9 @@ pub(crate) fn apply_ops(asked: &Asked<'_>, required: &mut Required) {
             required.internal();
         }
         let name = text(entry, "ns");
+        if asked.is_set("bypassDocumentValidation") {
+            on_name(name, &[BypassDocumentValidation], required);
+        }
         match text(entry, "op") {
             Some("n") => required.cluster(&[AppendOplogNote]),
             Some("i") => on_name(name, &[Insert], required),
@@ -300,7 +307,7 @@ pub(crate) fn validate_db_metadata(asked: &Asked<'_>, required: &mut Required) {
 
 /// One may list one's own collections by name; everything else is a right.
 pub(crate) fn list_collections(asked: &Asked<'_>, required: &mut Required) {
-    if !(asked.is_set("nameOnly") && asked.is_set("authorizedCollections")) {
+    if !(asked.surely_says("nameOnly") && asked.surely_says("authorizedCollections")) {
         required.database(asked.database, &[ListCollections]);
     }
 }
@@ -313,7 +320,7 @@ pub(crate) fn list_databases(asked: &Asked<'_>, required: &mut Required) {
 }
 
 pub(crate) fn current_op(asked: &Asked<'_>, required: &mut Required) {
-    if !asked.is_set("$ownOps") {
+    if !asked.surely_says("$ownOps") {
         required.cluster(&[Inprog]);
     }
 }
@@ -324,10 +331,8 @@ pub(crate) fn profile(asked: &Asked<'_>, required: &mut Required) {
 }
 
 pub(crate) fn merge_authz(asked: &Asked<'_>, required: &mut Required) {
-    let on = match asked.text("db") {
-        Some(database) if !database.is_empty() => Resource::Database(database.to_owned()),
-        _ => Resource::AnyNormal,
-    };
+    // Whatever `db` says: the roles that users hold may be of any database.
+    let on = Resource::AnyNormal;
     let drops = asked.is_set("drop");
     for (field, make, take) in [
         ("tempUsersCollection", CreateUser, DropUser),
@@ -335,7 +340,7 @@ pub(crate) fn merge_authz(asked: &Asked<'_>, required: &mut Required) {
     ] {
         let Some(name) = asked.text(field).filter(|name| !name.is_empty()) else { continue };
         required.namespace(name, &[Find]);
-        required.on(on.clone(), &[make, GrantRole]);
+        required.on(on.clone(), &[make, GrantRole, RevokeRole]);
         if drops {
             required.on(on.clone(), &[take]);
         }

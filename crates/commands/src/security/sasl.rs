@@ -105,8 +105,7 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
         key.map(|key| (MEMBER_ID, key.credentials().to_vec()))
     } else {
         let tables = service.user_tables()?;
-        let may_come = service.may_come(&name, context.connection)?;
-        let user = tables.users.get(&name).filter(|_| may_come);
+        let user = tables.users.get(&name);
         user.and_then(|user| Some((user.id, vec![user.credentials.get(&mechanism)?.clone()])))
     };
     let made_up = || {
@@ -152,8 +151,12 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let Conversation { user, id, mechanism, step, skips_empty } = conversation;
     let outcome = match step {
+        // From where a user may come is looked at once it has proven itself: before, the answer would take longer for
+        // one that exists.
         Step::Proof(server) => match (server.finish(&payload), id) {
-            (Ok(answer), Some(id)) => Ok((answer, id, skips_empty)),
+            (Ok(answer), Some(id)) if context.service.may_come(&user, context.connection)? => {
+                Ok((answer, id, skips_empty))
+            }
             _ => Err(refused()),
         },
         Step::Empty => match id {
@@ -235,7 +238,9 @@ pub(crate) fn mechanisms_of(context: &Context<'_>, full: &str) -> Result<Vec<&'s
         return Err(Error::bad_value("UserName must contain a '.' separated database.user pair"));
     };
     let tables = context.service.user_tables()?;
+    // Of one without a password all are told, too.
     let stored = tables.users.get(&UserName::new(user, db));
+    let stored = stored.filter(|user| !user.credentials.is_empty());
     let enabled = context.service.security.mechanisms.lock().clone();
     Ok(enabled
         .into_iter()

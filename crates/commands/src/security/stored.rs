@@ -68,7 +68,8 @@ pub(super) fn change<T>(
             note_version(&mut txn, &versions)?;
             let mut change = Change { txn, users, roles, tables };
             let done = carry_out(&mut change)?;
-            change.txn.commit()?;
+            // Whoever changes users next must see it.
+            change.txn.commit_visible()?;
             Ok(done)
         })();
         match attempt {
@@ -135,7 +136,10 @@ impl Change {
     /// Takes roles away from everybody who holds them or inherits from them.
     pub(super) fn forget_roles(&mut self, context: &Context<'_>, gone: &[RoleName]) -> Result<()> {
         for of in [Of::Users, Of::Roles] {
-            for mut document in all(context, of)? {
+            for listed in all(context, of)? {
+                let Ok(id) = listed.get_str("_id") else { continue };
+                // The newest version, locked: what was listed may have been changed since.
+                let Some(mut document) = self.get(of, id)? else { continue };
                 let Ok(held) = RoleName::parse_all(&document) else { continue };
                 let left: Vec<_> = held.iter().filter(|role| !gone.contains(role)).collect();
                 if left.len() < held.len() {
@@ -195,6 +199,12 @@ pub(super) fn check_database(what: &str, database: &str) -> Result<()> {
     if database == "local" {
         return Err(Error::bad_value(format!("Cannot create {what} in the local database")));
     }
+    if database.contains('@') {
+        // Sessions and cursors are of `user@database`: two users must not be spelled alike.
+        return Err(Error::bad_value(format!(
+            "Cannot create {what} in a database with an @ in its name"
+        )));
+    }
     Ok(())
 }
 
@@ -243,6 +253,24 @@ pub(super) fn check_roles(roles: &[RoleName], tables: &Tables) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails where a role outside `admin` would reach beyond its own database.
+pub(crate) fn check_reach(
+    name: &RoleName,
+    privileges: &[Privilege],
+    parents: &[RoleName],
+) -> Result<()> {
+    let is_within = name.db == "admin"
+        || privileges.iter().all(|privilege| privilege.resource.is_within(&name.db))
+            && parents.iter().all(|parent| parent.db == name.db);
+    if is_within {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::INVALID_ROLE_MODIFICATION,
+        format!("Roles on the '{}' database cannot reach other databases or the cluster", name.db),
+    ))
 }
 
 /// The privileges of a list, which in a role outside `admin` are about its own database.

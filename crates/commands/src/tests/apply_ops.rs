@@ -213,7 +213,7 @@ fn users_and_roles_of_a_dump_are_kept() {
     let version = client.ok("admin", doc! { "getParameter": 1, "authSchemaVersion": 1 });
     assert_eq!(version.get_i32("authSchemaVersion").unwrap(), 5);
     let user = |db: &str, name: &str, secret: i32| {
-        doc! { "_id": format!("{db}.{name}"), "user": name, "db": db, "credentials": secret, "roles": [] }
+        doc! { "_id": format!("{db}.{name}"), "user": name, "db": db, "credentials": { "external": true }, "customData": secret, "roles": [] }
     };
     let role = doc! { "_id": "admin.r", "role": "r", "db": "admin", "privileges": [], "roles": [] };
     let merge = |users: Vec<Document>, fields: Document| {
@@ -227,7 +227,7 @@ fn users_and_roles_of_a_dump_are_kept() {
     let kept = |collection: &str| -> Vec<String> {
         let found = batch(&client.ok("admin", doc! { "find": collection, "sort": { "_id": 1 } }));
         let shown = |u: &Document| {
-            format!("{}:{}", u.get_str("_id").unwrap(), u.get_i32("credentials").unwrap_or(0))
+            format!("{}:{}", u.get_str("_id").unwrap(), u.get_i32("customData").unwrap_or(0))
         };
         found.iter().map(shown).collect()
     };
@@ -248,7 +248,7 @@ fn users_and_roles_of_a_dump_are_kept() {
     assert_eq!(kept("system.users"), ["admin.a:1", "db.e:3"]);
     let named =
         merge(vec![doc! { "_id": 1, "user": "x", "db": "db" }], doc! { "db": "", "drop": true });
-    assert_eq!(named.get_i32("code").unwrap(), 2);
+    assert_eq!(named.get_i32("code").unwrap(), 9);
     assert_eq!(kept("system.users"), ["admin.a:1", "db.e:3"]);
     // No account is left by somebody from elsewhere, nor by another way than this.
     let away = ConnectionInfo { remote: "10.0.0.9:5".into(), local: "10.0.0.1:1".into() };

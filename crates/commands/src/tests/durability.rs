@@ -219,7 +219,7 @@ fn definitions() -> Vec<Row> {
     let with_index = &[("db", insert(1)), ("db", indexed())];
     let capped = &[("db", doc! { "create": "c", "capped": true, "size": 9999 }), ("db", insert(1))];
     let view = &[("db", doc! { "create": "c", "viewOn": "x", "pipeline": [] })];
-    let user = doc! { "_id": "db.me", "user": "me", "db": "db" };
+    let user = doc! { "_id": "db.me", "user": "me", "db": "db", "credentials": { "external": true }, "roles": [] };
     let users = &[("admin", doc! { "insert": "tempusers", "documents": [user] })];
     vec![
         row(("db", doc! { "create": "c", "validationLevel": "moderate" }), &[], |c| {
@@ -350,7 +350,7 @@ fn definitions() -> Vec<Row> {
                 "admin",
                 doc! {
                     "insert": "tempusers",
-                    "documents": [{ "_id": "db.u", "user": "u", "db": "db", "credentials": 1 }],
+                    "documents": [{ "_id": "db.u", "user": "u", "db": "db", "credentials": { "external": true }, "roles": [] }],
                 },
             )],
             |c| batch_len(&c.ok("admin", doc! { "find": "system.users" })) == 1,

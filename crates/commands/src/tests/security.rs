@@ -1,5 +1,6 @@
 //! Users asked for: logins, the gate, what belongs to whom.
 
+mod findings;
 mod matrix;
 
 use super::Client;
