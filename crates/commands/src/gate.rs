@@ -4,7 +4,6 @@
 //! changes nothing but that it forgets a user who was dropped. What it cannot read it refuses.
 
 use crate::command::{Command, Registry};
-use crate::context::Context;
 use crate::needs::{Asked, Needs, Required, is_unique};
 use auth::{Grants, Privilege, Resource};
 use bson::{RawBsonRef, RawDocument};
@@ -108,14 +107,19 @@ pub(crate) fn admit(
 }
 
 /// Whether a command may be run within the one that was let through: what came to be of a part of it only now.
-pub(crate) fn may_within(context: &Context<'_>, database: &str, body: &RawDocument) -> bool {
-    let Some(identity) = &context.admitted.identity else { return !context.admitted.enforced };
-    if !context.admitted.enforced {
+pub(crate) fn may_within(
+    admitted: &Admitted,
+    registry: &Registry,
+    database: &str,
+    body: &RawDocument,
+) -> bool {
+    if !admitted.enforced {
         return true;
     }
+    let Some(identity) = &admitted.identity else { return false };
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
-    let Some((_, command)) = context.registry.find(name) else { return false };
-    let needs_of = |name: &str| context.registry.find(name).map(|(_, command)| &command.needs);
+    let Some((_, command)) = registry.find(name) else { return false };
+    let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
     let mut required = Required::default();
     let asked = Asked {
         database,

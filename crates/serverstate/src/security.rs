@@ -74,13 +74,12 @@ pub struct Security {
 impl Security {
     pub(crate) fn new(mode: AuthMode, cluster_key: Option<Arc<ClusterKey>>, os: &Os) -> Self {
         // Of the members of a set it is the same, so that they give the same answers for who does not exist.
-        let secret = match &cluster_key {
-            Some(key) => key.secret_for(b"credentials of users that do not exist"),
-            None => {
-                let mut secret = vec![0; 32];
-                os.entropy.fill(&mut secret);
-                Secret::new(secret)
-            }
+        let secret = if let Some(key) = &cluster_key {
+            key.secret_for(b"credentials of users that do not exist")
+        } else {
+            let mut secret = vec![0; 32];
+            os.entropy.fill(&mut secret);
+            Secret::new(secret)
         };
         Self {
             mode,

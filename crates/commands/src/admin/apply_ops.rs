@@ -440,7 +440,7 @@ fn under_uuid(context: &Context<'_>, database: &str, entry: &Entry<'_>) -> Resul
         }
     }
     // The gate has judged what the entry calls it.
-    if !gate::may_within(context, database, &body) {
+    if !gate::may_within(&context.admitted, context.registry, database, &body) {
         return Err(gate::refusal(database, context.command, context.body));
     }
     Ok(body)

@@ -270,7 +270,7 @@ options! {
     auth_is_contradicted: bool = |given| Ok(given.contradicts_auth()),
     [];
     /// What the members of the set log in to each other with.
-    key_file: Option<PathBuf> = |given| given.key_file(),
+    key_file: Option<PathBuf> = GivenOptions::key_file,
     [
         opt("keyFile", "security.keyFile", Text, "the key that the members of the replica set share, in a file; implies --auth"),
         opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile"),

@@ -121,11 +121,11 @@ fn users_that_are_dropped_as_a_collection_are_logged_out() {
     let root = Client::rooted();
     let user = root.with_user("u", &[("readWriteAnyDatabase", "admin")]);
     user.ok("d", find("c"));
-    let keeper = root.with_user("k", &[("restore", "admin"), ("root", "admin")]);
+    let dropper = root.with_user("k", &[("restore", "admin"), ("root", "admin")]);
     root.ok("admin", doc! { "createRole": "all", "roles": [], "privileges": [{ "resource": { "anyResource": true }, "actions": ["anyAction"] }] });
     root.ok("admin", doc! { "grantRolesToUser": "k", "roles": ["all"] });
     // Sent to another database than the one it changes.
-    keeper.ok(
+    dropper.ok(
         "d",
         doc! { "applyOps": [{ "op": "c", "ns": "admin.$cmd", "o": { "drop": "system.users" } }] },
     );
