@@ -38,6 +38,8 @@ NEED_A_SECONDARY = [
 ]
 # Where some cases look for a server whatever DB_PORT says.
 SUITES_OWN_PORT = 27017
+# Who the suite logs in as.
+USER, PASSWORD = "user", "password"
 
 
 def sources(target):
@@ -102,6 +104,8 @@ def main():
     p.add_argument("--server-options", default="")
     p.add_argument("--replica-set", action="store_true",
                    help="against a replica set of one, the files that need one")
+    p.add_argument("--auth", action="store_true",
+                   help="the server asks for users, and the suite logs in as one that may do everything")
     p.add_argument("--percent", type=float, default=0,
                    help="fails where fewer of the cases that need nothing missing pass")
     a = p.parse_args()
@@ -109,7 +113,7 @@ def main():
         a.files = REPLICA_SET_FILES
     target = os.path.abspath(os.environ["FERN_TARGET"])
     folder = sources(target)
-    report = os.path.join(target, "pymongo-suite", "report.xml")
+    report = os.path.join(target, "pymongo-suite", "report-auth.xml" if a.auth else "report.xml")
     names = ["test"] if a.files == "all" else [
         name for name in (f"test/test_{f}.py" for f in a.files.split(","))
         if os.path.exists(os.path.join(folder, name))
@@ -118,6 +122,12 @@ def main():
     if a.replica_set:
         options += ["--replSet", "rs0", "--replSetAutoInitiate",
                     "--setParameter", "enableTestCommands=1"]
+    if a.auth:
+        key = os.path.join(target, "pymongo-suite", "key")
+        with open(key, "w") as file:
+            file.write("a2V5IG9mIHRoZSBzdWl0ZSdzIHNldA==")
+        os.chmod(key, 0o600)
+        options += ["--auth", *(["--keyFile", key] if a.replica_set else [])]
     unrun = NEED_A_SECONDARY if a.replica_set else []
     selection = " and ".join([*(f"not {name}" for name in unrun), *([f"({a.k})"] if a.k else [])])
     server = Fernd(*options, *a.server_options.split())
@@ -126,9 +136,13 @@ def main():
     with server:
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
         environment.pop("FERND")
+        if a.auth:
+            with server.client() as nobody:
+                nobody.admin.command("createUser", USER, pwd=PASSWORD, roles=["root"])
+            environment.update(DB_USER=USER, DB_PASSWORD=PASSWORD)
         here = os.path.dirname(os.path.abspath(__file__))
         environment["PYTHONPATH"] = os.pathsep.join([here, environment.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "default", "-p", "no:cacheprovider",
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "default or auth" if a.auth else "default", "-p", "no:cacheprovider",
                    "-p", "no_container", "--tb=short",
                    "-o", f"addopts=--junitxml={report}", "-o", "log_cli=false", *names]
         if selection:

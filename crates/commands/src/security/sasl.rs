@@ -227,7 +227,14 @@ pub(crate) fn speculate(context: &Context<'_>, wanted: &RawDocument) -> Option<D
         _ => false,
     };
     let begin = Begin { mechanism: text("mechanism")?, payload, skips_empty };
-    let answer = begin_login(context, text("db")?, &begin).ok()?;
+    let database = text("db")?;
+    // A client guesses the mechanism. It is told that it guessed wrong, as it is by `saslSupportedMechs`.
+    let user = ClientFirst::parse(&begin.payload).ok()?.user;
+    let mechanisms = mechanisms_of(context, &format!("{database}.{user}")).ok()?;
+    if !mechanisms.contains(&begin.mechanism) {
+        return None;
+    }
+    let answer = begin_login(context, database, &begin).ok()?;
     let payload = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: answer };
     Some(bson::doc! { "conversationId": CONVERSATION, "done": false, "payload": payload })
 }

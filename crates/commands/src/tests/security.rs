@@ -489,6 +489,28 @@ fn own_roles_hold_what_they_say_and_their_grant_needs_a_right() {
 }
 
 #[test]
+fn a_guess_at_a_mechanism_that_the_user_has_not_is_left_out() {
+    let root = Client::rooted();
+    for mechanism in [Sha1, Sha256] {
+        let name = mechanism.name();
+        root.ok("d", doc! { "createUser": name, "pwd": PASSWORD, "roles": [], "mechanisms": [name] });
+    }
+    for (user, mechanism, answered) in [
+        ("SCRAM-SHA-1", Sha1, true),
+        ("SCRAM-SHA-1", Sha256, false),
+        ("SCRAM-SHA-256", Sha256, true),
+        ("SCRAM-SHA-256", Sha1, false),
+        ("nobody", Sha256, true),
+        ("nobody", Sha1, true),
+    ] {
+        let (_, first) = scram::Client::start(mechanism, user, b"a client's nonce");
+        let begin = doc! { "saslStart": 1, "mechanism": mechanism.name(), "payload": binary(first), "db": "d" };
+        let reply = root.another(70).ok("admin", doc! { "hello": 1, "speculativeAuthenticate": begin });
+        assert_eq!(reply.contains_key("speculativeAuthenticate"), answered, "{user} by {mechanism:?}");
+    }
+}
+
+#[test]
 fn a_connection_is_of_one_user_until_it_logs_out() {
     let root = Client::rooted();
     let user = root.with_user("u", &[]);
