@@ -99,7 +99,8 @@ fn ends(mut child: Child) -> Output {
 #[test]
 fn what_cannot_be_honoured_is_one_line_and_a_code() {
     refused(&["--noSuchOption", "1"], 2, &["noSuchOption"]);
-    refused(&["--auth"], 2, &["auth"]);
+    refused(&["--auth", "--replSet", "s"], 2, &["security.keyFile"]);
+    refused(&["--keyFile", "/no/such/file"], 2, &["/no/such/file"]);
     refused(&["--cacheSize", "64T"], 2, &["cacheSize", "memory"]);
     refused(&["--port", "0", "--setParameter", "noSuchParameter=1"], 2, &["noSuchParameter"]);
     refused(&["--port", "0", "--logpath", "/no/such/directory/log"], 2, &["/no/such/directory"]);
