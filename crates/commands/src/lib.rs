@@ -10,6 +10,7 @@
 
 mod admin;
 mod aggregation;
+mod audit;
 mod authorization;
 mod batch;
 mod command;

@@ -3,18 +3,20 @@
 //! What is always true: `run` never fails and never changes what it borrowed; every error becomes
 //! a reply. A connection runs one request at a time.
 
+use crate::audit;
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
 use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::Entry;
 use crate::gate::{self, Admitted};
+use crate::needs::Needs;
 use crate::registry::COMMANDS;
 use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{read_concern, write_concern};
 use crate::security::redact::redacted;
 use crate::transactions::{self, bound, labels};
 use auth::{Action, ActionSet, Privilege, Resource};
-use bson::{RawBsonRef, RawDocument};
+use bson::{Document, RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
 use dispatch::fields::Field;
@@ -75,6 +77,11 @@ impl Service {
                 return Reply::error(&error);
             }
         };
+        if self.audits
+            && let Err(error) = audit::check(self)
+        {
+            return Reply::error(&error);
+        }
         // Before anything of the request is shown, counted or done.
         let admitted = if self.security.is_enforced() {
             match gate::admit(self, &self.registry, connection, request, command, body) {
@@ -84,6 +91,11 @@ impl Service {
         } else {
             Admitted::default()
         };
+        if self.audits
+            && let Err(error) = self.tell_checked(connection, request, (command, body), Code(0))
+        {
+            return Reply::error(&error);
+        }
         let shown = redacted(command.name, body);
         let running = self.operations.start(
             &connection.operation,
@@ -142,6 +154,7 @@ impl Service {
         if let Err(error) = &result {
             forget_session(&context, error.code());
         }
+        let result = if self.audits { audit::ended(&context, result) } else { result };
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
@@ -186,6 +199,14 @@ impl Service {
         reply
     }
 
+    /// Tells the audit log that the server starts or ends.
+    ///
+    /// # Errors
+    /// The audit log cannot be written.
+    pub fn tell_audit(&self, kind: &str, param: Document) -> Result<()> {
+        audit::of_server(self, kind, param)
+    }
+
     /// Answers a request that may not be run.
     fn refuse(
         &self,
@@ -198,14 +219,37 @@ impl Service {
         runs.total.fetch_add(1, Ordering::Relaxed);
         runs.failed.fetch_add(1, Ordering::Relaxed);
         self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+        let told = match error.code() {
+            Code::UNAUTHORIZED if self.audits => self.tell_checked(
+                connection,
+                request,
+                (command, unwrap_query(request)),
+                error.code(),
+            ),
+            _ => Ok(()),
+        };
         // A cursor that waited for the request is left to nobody.
         let own = connection.own_cursor.swap(0, Ordering::Relaxed);
         if own != 0 {
             self.cursors.end_wait(CursorId(own), connection.id());
         }
-        let reply = Reply::error(error);
+        let reply = Reply::error(told.as_ref().err().unwrap_or(error));
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
+    }
+
+    fn tell_checked(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        (command, body): (&Command, &RawDocument),
+        result: Code,
+    ) -> Result<()> {
+        let is_asked = matches!(command.needs, Needs::Nobody) || request.waited_until.is_some();
+        if result == Code(0) && is_asked {
+            return Ok(());
+        }
+        audit::checked(self, connection, request.database, (command.name, body), result)
     }
 
     /// A write of the old kind was refused before it became a command; `getLastError` tells.

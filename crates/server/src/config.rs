@@ -4,6 +4,7 @@
 //! its kind and the setting it becomes. The command line, `key = value` files of the 2.4 era, YAML files and
 //! `getCmdLineOpts` are all read through it. The command line wins over the file.
 
+mod audit;
 mod file;
 mod foreign;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod parse;
 mod settings;
 mod size;
 
+pub use audit::{AuditFormat, AuditSettings};
 pub use options::Settings;
 pub use parse::{CommandLine, parse};
 pub use size::parse_size;

@@ -7,6 +7,7 @@
 
 mod advisor;
 mod allocator;
+mod audit;
 pub mod config;
 mod exposure;
 mod key_file;

@@ -14,7 +14,7 @@
 //! 2. A log that cannot be written loses lines, never the server.
 //! 3. The newest lines stay in memory, bounded in number and length, for `getLog`.
 
-mod ext_json;
+pub(crate) mod ext_json;
 
 use os::{Clock, File, OpenOptions, Os};
 use parking_lot::{Mutex, RwLock};
@@ -224,7 +224,7 @@ fn refuse_link(path: &Path) -> io::Result<()> {
 }
 
 /// Renames the log to its name and the time, as `mongod` does.
-fn set_aside(os: &Os, path: &Path) -> io::Result<()> {
+pub(crate) fn set_aside(os: &Os, path: &Path) -> io::Result<()> {
     let now = date(&*os.clock, "%Y-%m-%dT%H-%M-%S");
     let mut name = path.as_os_str().to_owned();
     name.push(".");

@@ -11,6 +11,7 @@
 
 use crate::advisor::{self, Advisor};
 use crate::allocator;
+use crate::audit::AuditLog;
 use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::key_file;
@@ -48,6 +49,7 @@ const VERSION_AND_COMMIT: &str =
 pub fn main(argv: &[String]) -> std::process::ExitCode {
     let ended = start_and_serve(argv).and_then(|end| match end {
         End::Done => Ok(()),
+        End::Failed(why) => Err(StartError::new(ExitCode::Abrupt, why)),
         // It returns only where it fails.
         End::StartsAgain => {
             let error = os::start_again();
@@ -71,6 +73,8 @@ enum End {
     Done,
     /// The same process starts again.
     StartsAgain,
+    /// The process ends because of this.
+    Failed(&'static str),
 }
 
 fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
@@ -110,6 +114,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
     let quiet = Arc::new(AtomicBool::new(settings.quiet));
+    let audit = settings.audit.as_ref();
+    let audit = audit.map(|audit| AuditLog::open(&os, audit, &settings.dbpath)).transpose()?;
     let program = Program {
         log: Arc::clone(&log),
         stats: Arc::clone(&stats),
@@ -117,6 +123,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         events: sender,
         history: history.clone(),
         quiet: Arc::clone(&quiet),
+        audit,
     };
     let info = wiring::server_info(
         &settings,
@@ -158,6 +165,10 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         let text = format!("cannot take up the replica set's role: {}", error.message());
         StartError::new(ExitCode::DataDirectory, text)
     })?;
+    let started = bson::doc! { "options": settings.parsed.clone() };
+    service
+        .tell_audit("startup", started)
+        .map_err(|error| StartError::new(ExitCode::Abrupt, error.message()))?;
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;
@@ -171,7 +182,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         None => greet(&settings, port, status.as_ref().map(|_| status_port)),
     }
 
-    let (grace, end) = wait_for_the_end(&events, &log, &service);
+    let (grace, end) = wait_for_the_end(&events, &service);
     tracing::info!(target: "CONTROL", id = 23138, startsAgain = end == End::StartsAgain, "Shutting down");
     drop(status);
     // Another member leads before the clients of this one are sent away.
@@ -180,6 +191,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     drop(server);
     drop(recorder);
     service.abort_transactions();
+    // Where it cannot be told the log has said why.
+    let _told = service.tell_audit("shutdown", bson::Document::new());
     service.end_membership();
     close_engine(&engine, &settings)?;
     if let Some(path) = &settings.pid_file {
@@ -335,17 +348,14 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
 }
 
 /// Runs the periodic work until a shutdown is requested; says how long running requests may go on.
-fn wait_for_the_end(
-    events: &Receiver<Event>,
-    log: &Log,
-    service: &commands::Service,
-) -> (Duration, End) {
+fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (Duration, End) {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(Event::ShutDown(grace)) => return (grace, End::Done),
             Ok(Event::StartAgain) => return (Duration::ZERO, End::StartsAgain),
+            Ok(Event::Fail(why)) => return (Duration::ZERO, End::Failed(why)),
             Ok(Event::RotateLog) => {
-                if let Err(error) = log.rotate() {
+                if let Err(error) = service.host.rotate_log() {
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here; settings go down, figures and log lines come up.
 
+use crate::audit::AuditLog;
 use crate::config::Settings;
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
@@ -15,7 +16,9 @@ use net::NetStats;
 use net::Service;
 use os::Os;
 use serverstate::replication::ReplicaSetOptions;
-use serverstate::{Allocator, Host, LogEvent, LogSettings, Network, ServerInfo, Severity};
+use serverstate::{
+    Allocator, AuditSink, Host, LogEvent, LogSettings, Network, ServerInfo, Severity,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -29,6 +32,8 @@ pub(crate) enum Event {
     ShutDown(Duration),
     /// End cleanly, then start again with the same options.
     StartAgain,
+    /// End, and say that the program failed, and why.
+    Fail(&'static str),
     /// Start a new log file.
     RotateLog,
 }
@@ -92,6 +97,7 @@ pub(crate) struct Program {
     pub(crate) history: Option<Arc<History>>,
     /// Connections and their ends are not logged.
     pub(crate) quiet: Arc<AtomicBool>,
+    pub(crate) audit: Option<AuditLog>,
 }
 
 impl Host for Program {
@@ -119,7 +125,8 @@ impl Host for Program {
     }
 
     fn rotate_log(&self) -> Result<(), String> {
-        self.log.rotate().map_err(|error| error.to_string())
+        self.log.rotate().map_err(|error| error.to_string())?;
+        self.audit.as_ref().map_or(Ok(()), AuditSink::rotate)
     }
 
     fn log_settings(&self) -> LogSettings {
@@ -140,6 +147,15 @@ impl Host for Program {
 
     fn start_again(&self) -> Result<(), String> {
         self.events.try_send(Event::StartAgain).map_err(|error| error.to_string())
+    }
+
+    fn audit(&self) -> Option<&dyn AuditSink> {
+        self.audit.as_ref().map(|audit| audit as _)
+    }
+
+    fn fail(&self, why: &'static str) {
+        // A full queue holds an end already.
+        let _already_asked = self.events.try_send(Event::Fail(why));
     }
 
     fn history(&self) -> Option<Arc<History>> {

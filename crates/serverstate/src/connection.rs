@@ -8,7 +8,7 @@ use bson::RawDocumentBuf;
 use catalog::{Savepoint, Txn};
 use dispatch::ConnectionInfo;
 use errors::Result;
-use os::Clock;
+use os::{Clock, Os};
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
@@ -56,6 +56,8 @@ pub struct Connection {
     pub script_host: Arc<dyn script::Host>,
     /// Whether that code may see what its database stores for it (`system.js`).
     pub shows_stored_functions: Arc<AtomicBool>,
+    /// What the audit log knows it by; made when it is first asked for.
+    audit_id: OnceLock<[u8; 16]>,
     /// What the client said about itself in its first `hello`.
     pub client: OnceLock<RawDocumentBuf>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
@@ -95,6 +97,7 @@ impl Connection {
             shows_stored_functions,
             limit: Arc::clone(&interrupt) as _,
             interrupt,
+            audit_id: OnceLock::new(),
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
@@ -104,6 +107,17 @@ impl Connection {
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
         }
+    }
+
+    /// What the audit log knows it by: a random UUID.
+    pub fn audit_id(&self, os: &Os) -> [u8; 16] {
+        *self.audit_id.get_or_init(|| {
+            let mut id = [0; 16];
+            os.entropy.fill(&mut id);
+            id[6] = id[6] & 0x0f | 0x40;
+            id[8] = id[8] & 0x3f | 0x80;
+            id
+        })
     }
 
     /// Its number: `conn12` in the log, `connectionId` in `hello`.

@@ -76,6 +76,15 @@ pub struct Allocator {
     pub resident: u64,
 }
 
+/// Where the audit log's events go.
+pub trait AuditSink: Send + Sync {
+    /// Takes an event; it is with the system when this returns. The text says why it is not.
+    fn record(&self, event: &Document) -> Result<(), String>;
+
+    /// Starts a new file.
+    fn rotate(&self) -> Result<(), String>;
+}
+
 /// The program around the commands.
 pub trait Host: Send + Sync {
     /// Writes a log line.
@@ -103,6 +112,16 @@ pub trait Host: Send + Sync {
     /// in the data directory by then counts. A host that cannot says so.
     fn start_again(&self) -> Result<(), String> {
         Err("this program cannot start itself again".to_owned())
+    }
+
+    /// The audit log, where one is kept.
+    fn audit(&self) -> Option<&dyn AuditSink> {
+        None
+    }
+
+    /// Begins the end of the program, which tells its caller that it failed, and why.
+    fn fail(&self, _why: &'static str) {
+        self.shut_down(Duration::ZERO);
     }
 
     /// The sockets' figures.

@@ -54,7 +54,7 @@ pub mod write_gate;
 
 pub use connection::{Bound, Connection, Origin, Running};
 pub use copies::Copies;
-pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
+pub use host::{Allocator, AuditSink, Host, LogEvent, Network, Severity, SilentHost};
 pub use link_acceptance::LinkAcceptance;
 pub use log_levels::LogSettings;
 pub use parked::{Documents, Parked};

@@ -77,6 +77,7 @@ impl ServerState {
         } else {
             start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP)
         };
+        let audits = parts.host.audit().is_some();
         let replica_set = parts.info.replica_set.clone();
         let writing = commands.iter().filter(|(_, writes)| *writes);
         let state = Arc::new_cyclic(|this| Self {
@@ -113,6 +114,9 @@ impl ServerState {
             connections: Mutex::default(),
             profiler: Profiler::default(),
             index_advice: IndexAdvice::default(),
+            audits,
+            audit_failed: AtomicBool::new(false),
+            audit_successes: AtomicBool::new(false),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
             write_gate: WriteGate::default(),

@@ -138,6 +138,12 @@ pub struct ServerState {
     pub index_advice: IndexAdvice,
     /// Users, and who is asked what.
     pub security: Security,
+    /// An audit log is kept.
+    pub audits: bool,
+    /// It lost an event: nothing more is done.
+    pub audit_failed: AtomicBool,
+    /// `auditAuthorizationSuccess`.
+    pub audit_successes: AtomicBool,
     /// What clients' code may do.
     pub scripting: Arc<Scripting>,
     /// `enableTestCommands`.

@@ -204,6 +204,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     flag("diagnosticDataCollectionEnabled", |service| &service.keeps_history),
     at_start(flag("enableLocalhostAuthBypass", |service| &service.security.localhost_bypass)),
+    flag("auditAuthorizationSuccess", |service| &service.audit_successes),
     at_start(flag("enableTestCommands", |service| &service.test_commands)),
     fixed("featureCompatibilityVersion", |service| {
         Bson::Document(doc! { "version": service.feature_version() })
@@ -277,8 +278,7 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 15] = [
-    "auditAuthorizationSuccess",
+const OF_SECURITY: [&str; 14] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
     "opensslCipherConfig",

@@ -3,6 +3,7 @@
 //! Always true: a user that does not exist, has no such credentials or comes from where it may not goes the same way
 //! as a wrong password, with the same answers, and fails at the proof; a failed login says nothing else.
 
+use crate::audit;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
@@ -174,11 +175,17 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Ok(done) => done,
         Err(error) => {
             tell(context, &user, mechanism, Some(&error));
+            if context.service.audits {
+                audit::logged_in(context, &user, mechanism.name(), error.code())?;
+            }
             return Err(error);
         }
     };
     if is_last {
         tell(context, &user, mechanism, None);
+        if context.service.audits {
+            audit::logged_in(context, &user, mechanism.name(), Code(0))?;
+        }
     } else {
         let next = Conversation { user, id: Some(id), mechanism, step: Step::Empty, skips_empty };
         context.connection.login.lock().begin(next);

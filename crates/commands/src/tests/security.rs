@@ -493,7 +493,10 @@ fn a_guess_at_a_mechanism_that_the_user_has_not_is_left_out() {
     let root = Client::rooted();
     for mechanism in [Sha1, Sha256] {
         let name = mechanism.name();
-        root.ok("d", doc! { "createUser": name, "pwd": PASSWORD, "roles": [], "mechanisms": [name] });
+        root.ok(
+            "d",
+            doc! { "createUser": name, "pwd": PASSWORD, "roles": [], "mechanisms": [name] },
+        );
     }
     for (user, mechanism, answered) in [
         ("SCRAM-SHA-1", Sha1, true),
@@ -505,8 +508,13 @@ fn a_guess_at_a_mechanism_that_the_user_has_not_is_left_out() {
     ] {
         let (_, first) = scram::Client::start(mechanism, user, b"a client's nonce");
         let begin = doc! { "saslStart": 1, "mechanism": mechanism.name(), "payload": binary(first), "db": "d" };
-        let reply = root.another(70).ok("admin", doc! { "hello": 1, "speculativeAuthenticate": begin });
-        assert_eq!(reply.contains_key("speculativeAuthenticate"), answered, "{user} by {mechanism:?}");
+        let reply =
+            root.another(70).ok("admin", doc! { "hello": 1, "speculativeAuthenticate": begin });
+        assert_eq!(
+            reply.contains_key("speculativeAuthenticate"),
+            answered,
+            "{user} by {mechanism:?}"
+        );
     }
 }
 

@@ -8,6 +8,7 @@
 //! in one of the two tables of [`super::foreign`] only.
 
 use crate::config::ConfigError;
+use crate::config::audit::AuditSettings;
 use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
 use bson::Document;
@@ -281,6 +282,14 @@ options! {
         opt("auth", "security.authorization", Switch, "ask clients who they are, and let them do what they may"),
         opt("noauth", "", Switch, "ask nobody who he is, which is the default"),
         opt("transitionToAuth", "security.transitionToAuth", Switch, "check who logs in, and let everybody do everything still"),
+    ];
+    /// Who did what is told to an audit log.
+    audit: Option<AuditSettings> = GivenOptions::audit,
+    [
+        opt("auditDestination", "auditLog.destination", Text, "tell who did what: file, console"),
+        opt("auditFormat", "auditLog.format", Text, "JSON, which is the default, or BSON"),
+        opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named"),
+        opt("auditFilter", "auditLog.filter", Text, "tell only what this query matches"),
     ];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),

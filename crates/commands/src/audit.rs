@@ -1,0 +1,288 @@
+//! What the audit log is told: who did what, to what, and what came of it, in MongoDB's form.
+//!
+//! ```text
+//! {atype, ts, uuid, local, remote, users: [{user, db}], roles: [{role, db}], param, result}
+//! ```
+//!
+//! | told | when |
+//! |---|---|
+//! | `authenticate` | a login has ended, well or not |
+//! | `startup`, `shutdown` | the server starts, or ends by itself or a signal |
+//! | `authCheck` | a request was refused; with `auditAuthorizationSuccess` each that was let through, too |
+//! | a row of [`AUDITED`] | its command has ended, well or not, before it is answered |
+//!
+//! Always true: an event is with the system before its request is answered; where that fails the request is answered
+//! with that, and nothing more is done by this server. No secret field of a command is in an event.
+
+use crate::context::Context;
+use crate::security::redact::redacted;
+use auth::RoleName;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, RawDocument, doc};
+use dispatch::ConnectionInfo;
+use errors::{Code, Error, Result};
+use serverstate::{Connection, LogEvent, ServerState, Severity};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+/// What is told of a command, by its name.
+struct Row {
+    command: &'static str,
+    kind: &'static str,
+    /// One event for each of these, or one of all.
+    params: fn(&str, &Document) -> Vec<Document>,
+}
+
+const fn row(
+    command: &'static str,
+    kind: &'static str,
+    params: fn(&str, &Document) -> Vec<Document>,
+) -> Row {
+    Row { command, kind, params }
+}
+
+/// The commands that are told of.
+const AUDITED: &[Row] = &[
+    row("create", "createCollection", |db, body| {
+        one(of_collection(db, body, &["viewOn", "pipeline"]))
+    }),
+    row("drop", "dropCollection", |db, body| one(of_collection(db, body, &[]))),
+    row("dropDatabase", "dropDatabase", |db, _| one(doc! { "ns": db })),
+    row("createIndexes", "createIndex", |db, body| {
+        let listed = body.get_array("indexes").map_or(&[][..], Vec::as_slice);
+        let specs = listed.iter().filter_map(Bson::as_document);
+        specs
+            .map(|spec| {
+                let name = spec.get("name").cloned().unwrap_or(Bson::Null);
+                let mut param = of_collection(db, body, &[]);
+                param.extend(doc! { "indexName": name, "indexSpec": spec.clone() });
+                param
+            })
+            .collect()
+    }),
+    row("dropIndexes", "dropIndex", |db, body| {
+        let mut param = of_collection(db, body, &[]);
+        param.insert("indexName", body.get("index").cloned().unwrap_or(Bson::Null));
+        one(param)
+    }),
+    row("renameCollection", "renameCollection", |_, body| {
+        one(doc! { "old": first(body), "new": body.get("to").cloned().unwrap_or(Bson::Null) })
+    }),
+    row("createUser", "createUser", |db, body| one(of_user(db, body))),
+    row("updateUser", "updateUser", |db, body| {
+        let mut param = of_user(db, body);
+        param.insert("passwordChanged", body.contains_key("pwd"));
+        one(param)
+    }),
+    row("dropUser", "dropUser", |db, body| one(of_user(db, body))),
+    row("dropAllUsersFromDatabase", "dropAllUsersFromDatabase", |db, _| one(doc! { "db": db })),
+    row("grantRolesToUser", "grantRolesToUser", |db, body| one(of_user(db, body))),
+    row("revokeRolesFromUser", "revokeRolesFromUser", |db, body| one(of_user(db, body))),
+    row("createRole", "createRole", |db, body| one(of_role(db, body))),
+    row("updateRole", "updateRole", |db, body| one(of_role(db, body))),
+    row("dropRole", "dropRole", |db, body| one(of_role(db, body))),
+    row("dropAllRolesFromDatabase", "dropAllRolesFromDatabase", |db, _| one(doc! { "db": db })),
+    row("grantRolesToRole", "grantRolesToRole", |db, body| one(of_role(db, body))),
+    row("revokeRolesFromRole", "revokeRolesFromRole", |db, body| one(of_role(db, body))),
+    row("grantPrivilegesToRole", "grantPrivilegesToRole", |db, body| one(of_role(db, body))),
+    row("revokePrivilegesFromRole", "revokePrivilegesFromRole", |db, body| one(of_role(db, body))),
+    row("_mergeAuthzCollections", "directAuthMutation", |_, body| one(body.clone())),
+    row("logout", "logout", |_, _| one(Document::new())),
+    row("replSetInitiate", "replSetReconfig", |_, body| one(doc! { "new": first(body) })),
+    row("replSetReconfig", "replSetReconfig", |_, body| one(doc! { "new": first(body) })),
+    row("setClusterParameter", "setClusterParameter", |_, body| {
+        one(doc! { "requested": first(body) })
+    }),
+    row("getClusterParameter", "getClusterParameter", |_, body| {
+        one(doc! { "requested": first(body) })
+    }),
+    row("logRotate", "rotateLog", |_, _| one(Document::new())),
+];
+
+fn one(param: Document) -> Vec<Document> {
+    vec![param]
+}
+
+/// The value of a command's first field.
+fn first(body: &Document) -> Bson {
+    body.values().next().cloned().unwrap_or(Bson::Null)
+}
+
+fn of_collection(db: &str, body: &Document, more: &[&str]) -> Document {
+    let name = match first(body) {
+        Bson::String(name) => name,
+        other => other.to_string(),
+    };
+    with(doc! { "ns": format!("{db}.{name}") }, body, more)
+}
+
+fn of_user(db: &str, body: &Document) -> Document {
+    with(doc! { "user": first(body), "db": db }, body, &["customData", "roles"])
+}
+
+fn of_role(db: &str, body: &Document) -> Document {
+    with(doc! { "role": first(body), "db": db }, body, &["roles", "privileges"])
+}
+
+fn with(mut param: Document, body: &Document, names: &[&str]) -> Document {
+    for name in names {
+        if let Some(value) = body.get(name) {
+            param.insert(*name, value.clone());
+        }
+    }
+    param
+}
+
+/// A side of a connection.
+fn side(text: &str) -> Document {
+    match text.parse::<SocketAddr>() {
+        Ok(at) => doc! { "ip": at.ip().to_string(), "port": i32::from(at.port()) },
+        Err(_) => doc! { "unix": text },
+    }
+}
+
+fn event(
+    state: &ServerState,
+    connection: &Connection,
+    kind: &str,
+    param: Document,
+    result: Code,
+) -> Document {
+    // Who cannot be looked up just now is nobody in the log, too.
+    let identity = state.identity(connection).ok().flatten();
+    let users: Vec<Bson> = identity
+        .iter()
+        .map(|who| doc! { "user": &who.name.user, "db": &who.name.db }.into())
+        .collect();
+    let roles = identity.iter().flat_map(|who| &who.resolved.roles);
+    let roles: Vec<Bson> = roles.map(RoleName::to_document).map(Bson::Document).collect();
+    let ConnectionInfo { local, remote, .. } = connection.info();
+    let uuid = connection.audit_id(&state.os).to_vec();
+    doc! {
+        "atype": kind,
+        "ts": bson::DateTime::from_millis(state.os.clock.wall_ms()),
+        "uuid": Binary { subtype: BinarySubtype::Uuid, bytes: uuid },
+        "local": side(local),
+        "remote": side(remote),
+        "users": users,
+        "roles": roles,
+        "param": param,
+        "result": result.0,
+    }
+}
+
+/// What the server does by itself: it starts, or ends.
+pub(crate) fn of_server(state: &ServerState, kind: &str, param: Document) -> Result<()> {
+    let event = doc! {
+        "atype": kind,
+        "ts": bson::DateTime::from_millis(state.os.clock.wall_ms()),
+        "local": { "port": i32::from(state.info.port) },
+        "remote": { "isSystemUser": true },
+        "users": [],
+        "roles": [],
+        "param": param,
+        "result": 0,
+    };
+    tell(state, &event)
+}
+
+/// Tells the audit log; an error where that cannot be written, and from then on nothing is done.
+fn tell(state: &ServerState, event: &Document) -> Result<()> {
+    let Some(audit) = state.host.audit() else { return Ok(()) };
+    audit.record(event).map_err(|why| {
+        if !state.audit_failed.swap(true, Ordering::SeqCst) {
+            let attributes = doc! { "reason": &why };
+            state.host.log(&LogEvent {
+                severity: Severity::Error,
+                component: "ACCESS",
+                id: 9_016_771,
+                context: "audit",
+                message: "The audit log cannot be written: the server ends, for nothing may be done that is not told",
+                attributes,
+            });
+            state.host.fail("the audit log cannot be written");
+        }
+        broken()
+    })
+}
+
+fn broken() -> Error {
+    Error::new(Code::INTERNAL_ERROR, "the audit log cannot be written, and the server ends")
+}
+
+/// Refuses everything once an event was lost.
+pub(crate) fn check(state: &ServerState) -> Result<()> {
+    if state.audit_failed.load(Ordering::Relaxed) { Err(broken()) } else { Ok(()) }
+}
+
+/// A command has ended. What came of it, or that it could not be told.
+#[cold]
+pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
+    let name = context.command.name;
+    let Some(row) = AUDITED.iter().find(|row| row.command == name) else { return result };
+    let body = Document::try_from(&*context.shown).unwrap_or_default();
+    let code = result.as_ref().err().map_or(Code(0), Error::code);
+    for param in (row.params)(context.request.database, &body) {
+        let event = event(context.service, context.connection, row.kind, param, code);
+        tell(context.service, &event)?;
+    }
+    result
+}
+
+/// Whether a request was let through.
+#[cold]
+pub(crate) fn checked(
+    state: &ServerState,
+    connection: &Connection,
+    database: &str,
+    (command, body): (&str, &RawDocument),
+    result: Code,
+) -> Result<()> {
+    let is_refusal = result != Code(0);
+    if !is_refusal && !state.audit_successes.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let args = Document::try_from(&*redacted(command, body)).unwrap_or_default();
+    let ns = match args.values().next() {
+        Some(Bson::String(name)) => format!("{database}.{name}"),
+        _ => database.to_owned(),
+    };
+    let param = doc! { "command": command, "ns": ns, "args": args };
+    tell(state, &event(state, connection, "authCheck", param, result))
+}
+
+/// A login has ended.
+#[cold]
+pub(crate) fn logged_in(
+    context: &Context<'_>,
+    user: &auth::UserName,
+    mechanism: &str,
+    result: Code,
+) -> Result<()> {
+    let param = doc! { "user": &user.user, "db": &user.db, "mechanism": mechanism };
+    tell(
+        context.service,
+        &event(context.service, context.connection, "authenticate", param, result),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AUDITED;
+    use crate::registry::COMMANDS;
+    use bson::doc;
+
+    #[test]
+    fn rows_are_of_commands_and_tell_no_password() {
+        for (at, row) in AUDITED.iter().enumerate() {
+            assert!(COMMANDS.iter().any(|command| command.name == row.command), "{}", row.command);
+            assert!(AUDITED[..at].iter().all(|other| other.command != row.command));
+            let body = doc! { row.command: "x", "pwd": "MARK", "roles": [], "to": "y", "indexes": [{ "name": "i" }] };
+            for param in (row.params)("d", &body) {
+                let told =
+                    row.command == "_mergeAuthzCollections" || !param.to_string().contains("MARK");
+                assert!(told, "{}: {param}", row.command);
+            }
+        }
+    }
+}

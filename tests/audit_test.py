@@ -1,0 +1,201 @@
+"""The audit log of `fernd`: each kind of event once, filters, rotation, and that nothing is done untold."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import bson
+import pymongo
+from fernd import Fernd, run_tests
+from pymongo.errors import OperationFailure, PyMongoError
+
+
+def client(server, user=None, password="pencil", database="admin", **options):
+    named = {"username": user, "password": password, "authSource": database} if user else {}
+    return pymongo.MongoClient("127.0.0.1", server.port, directConnection=True, serverSelectionTimeoutMS=20000, **named, **options)
+
+
+def refused(action):
+    try:
+        action()
+    except OperationFailure as error:
+        return error.code
+    raise AssertionError("it was done")
+
+
+def events(server, path=None):
+    with open(path or os.path.join(server.dbpath, "auditLog.json")) as file:
+        return [json.loads(line) for line in file]
+
+
+def kinds(all_events):
+    return [event["atype"] for event in all_events]
+
+
+def everything(root):
+    """Does what is told, each thing once."""
+    db = root.shop
+    db.create_collection("c")
+    db.c.create_index("a", name="a")
+    db.c.drop_index("a")
+    root.admin.command("renameCollection", "shop.c", to="shop.d")
+    db.d.drop()
+    db.e.insert_one({})
+    root.drop_database("shop")
+    db.command("createRole", "r", roles=[], privileges=[])
+    db.command("updateRole", "r", roles=["read"])
+    db.command("grantRolesToRole", "r", roles=["readWrite"])
+    db.command("revokeRolesFromRole", "r", roles=["readWrite"])
+    privilege = {"resource": {"db": "shop", "collection": "c"}, "actions": ["find"]}
+    db.command("grantPrivilegesToRole", "r", privileges=[privilege])
+    db.command("revokePrivilegesFromRole", "r", privileges=[privilege])
+    db.command("createUser", "u", pwd="MARKEDSECRET", roles=[])
+    db.command("updateUser", "u", pwd="MARKEDSECRET2")
+    db.command("grantRolesToUser", "u", roles=["r"])
+    db.command("revokeRolesFromUser", "u", roles=["r"])
+    db.command("dropUser", "u")
+    db.command("dropAllUsersFromDatabase", 1)
+    db.command("dropRole", "r")
+    db.command("dropAllRolesFromDatabase", 1)
+    root.admin.command("logRotate", 1)
+
+
+# In the order of `everything`.
+TOLD = ["createCollection", "createIndex", "dropIndex", "renameCollection", "dropCollection", "dropDatabase", "createRole",
+        "updateRole", "grantRolesToRole", "revokeRolesFromRole", "grantPrivilegesToRole", "revokePrivilegesFromRole",
+        "createUser", "updateUser", "grantRolesToUser", "revokeRolesFromUser", "dropUser", "dropAllUsersFromDatabase",
+        "dropRole", "dropAllRolesFromDatabase"]
+
+
+def each_kind_is_told_once_with_who_and_what():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "audit.json")
+        with Fernd("--auth", "--auditDestination", "file", "--auditPath", path) as server:
+            with client(server) as nobody:
+                nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+                assert refused(lambda: nobody.shop.c.find_one()) == 13
+            with client(server, "root") as root:
+                everything(root)
+            with client(server, "root", "wrong") as wrong:
+                assert refused(lambda: wrong.admin.command("ping")) == 18
+            rotated = [name for name in os.listdir(folder) if name != "audit.json"]
+            assert len(rotated) == 1, os.listdir(folder)
+            told = events(server, os.path.join(folder, rotated[0]))
+            assert os.stat(path).st_mode & 0o077 == 0
+            assert server.stop() == 0
+            rest = events(server, path)
+        assert kinds(told)[:2] == ["startup", "createUser"], kinds(told)
+        check = next(event for event in told if event["atype"] == "authCheck")
+        assert check["result"] == 13 and check["param"]["ns"] == "shop.c" and check["param"]["command"] == "find", check
+        assert check["users"] == [] and check["remote"]["ip"] == "127.0.0.1", check
+        by_root = [event for event in told if event["users"] == [{"user": "root", "db": "admin"}]]
+        seen = [kind for kind in kinds(by_root) if kind != "authenticate"]
+        assert seen == TOLD, seen
+        assert all(event["result"] == 0 and event["ts"] for event in by_root)
+        assert any(role == {"role": "root", "db": "admin"} for role in by_root[-1]["roles"])
+        change = next(event for event in by_root if event["atype"] == "updateUser")
+        assert change["param"] == {"user": "u", "db": "shop", "passwordChanged": True}, change
+        index = next(event for event in by_root if event["atype"] == "createIndex")
+        assert (index["param"]["ns"], index["param"]["indexName"]) == ("shop.c", "a"), index
+        assert kinds(rest)[0] == "rotateLog" and kinds(rest)[-1] == "shutdown", kinds(rest)
+        failed = [event for event in rest if event["atype"] == "authenticate"]
+        assert [event["result"] for event in failed] == [18] and failed[0]["param"]["user"] == "root", failed
+        assert "MARKEDSECRET" not in json.dumps(told + rest)
+
+
+def what_fails_is_told_with_its_code():
+    with Fernd("--auditDestination", "file") as server, client(server) as nobody:
+        nobody.shop.c.insert_one({})
+        assert refused(lambda: nobody.admin.command("renameCollection", "shop.no", to="shop.d")) == 26
+        failed = events(server)[-1]
+        assert (failed["atype"], failed["result"], failed["param"]["old"]) == ("renameCollection", 26, "shop.no"), failed
+
+
+def a_filter_leaves_out_what_it_does_not_match():
+    filter = "{ atype: { $in: ['createUser', 'authCheck'] }, 'param.db': { $ne: 'other' } }"
+    with Fernd("--auth", "--auditDestination", "file", "--auditFilter", filter) as server:
+        with client(server) as nobody:
+            nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with client(server, "root") as root:
+            root.other.command("createUser", "u", pwd="p", roles=[])
+            root.shop.create_collection("c")
+            assert kinds(events(server)) == ["createUser"]
+            root.admin.command("setParameter", 1, auditAuthorizationSuccess=True)
+            root.shop.c.find_one({"_id": 4711})
+            last = events(server)[-1]
+            assert (last["atype"], last["result"], last["param"]["args"]["filter"]) == ("authCheck", 0, {"_id": 4711}), last
+
+
+def bson_can_be_read_back():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "audit.bson")
+        with Fernd("--auditDestination", "file", "--auditFormat", "BSON", "--auditPath", path) as server:
+            with client(server) as nobody:
+                nobody.shop.create_collection("c")
+        with open(path, "rb") as file:
+            told = bson.decode_all(file.read())
+        assert [event["atype"] for event in told] == ["startup", "createCollection", "shutdown"], told
+        assert told[1]["uuid"].subtype == 4 if hasattr(told[1]["uuid"], "subtype") else told[1]["uuid"]
+
+
+def where_it_cannot_be_told_nothing_is_done():
+    if not os.path.exists("/dev/full"):
+        return
+    folder = tempfile.mkdtemp()
+    server = Fernd("--auditDestination", "file", "--auditPath", os.path.join(folder, "audit.json"))
+    # A file system of one page: the next event does not fit.
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", folder], capture_output=True)
+    if done.returncode != 0:
+        server.remove()
+        shutil.rmtree(folder)
+        print("    (no file system can be mounted here: left out)")
+        return
+    try:
+        server.start()
+        made = 0
+        with client(server, retryWrites=False) as nobody:
+            try:
+                while made < 1000:
+                    nobody.shop.create_collection(f"c{made}")
+                    made += 1
+            except (OperationFailure, PyMongoError):
+                pass
+        assert 0 < made < 1000, made
+        assert server.process.wait(60) == 14, server.tail()
+        assert "audit log cannot be written" in server.tail(1 << 20)
+        told = [event["param"]["ns"] for event in events(server, os.path.join(folder, "audit.json"))
+                if event["atype"] == "createCollection"] if made else []
+        # What was acknowledged was told.
+        assert set(f"shop.c{at}" for at in range(made)) <= set(told), (made, told)
+    finally:
+        if server.is_running():
+            server.kill()
+        subprocess.run(["umount", folder], check=True)
+        server.remove()
+        shutil.rmtree(folder)
+
+
+def what_cannot_be_honoured_is_refused():
+    for options in (["--auditDestination", "syslog"], ["--auditPath", "/x"], ["--auditDestination", "console", "--auditFormat", "BSON"],
+                    ["--auditDestination", "file", "--auditFilter", "{ $nosuch: 1 }"],
+                    ["--auditDestination", "file", "--auditFilter", "no query"]):
+        server = Fernd(*options)
+        done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "audit" in done.stderr, (options, done.stderr)
+        server.remove()
+
+
+TESTS = [
+    each_kind_is_told_once_with_who_and_what,
+    what_fails_is_told_with_its_code,
+    a_filter_leaves_out_what_it_does_not_match,
+    bson_can_be_read_back,
+    where_it_cannot_be_told_nothing_is_done,
+    what_cannot_be_honoured_is_refused,
+]
+
+
+if __name__ == "__main__":
+    run_tests("audit", TESTS)
