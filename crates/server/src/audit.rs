@@ -101,7 +101,11 @@ impl AuditSink for AuditLog {
                 out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| error.to_string())
             }
             Sink::File { file, end, .. } => {
-                file.write_all_at(&bytes, *end).map_err(|error| error.to_string())?;
+                if let Err(error) = file.write_all_at(&bytes, *end) {
+                    // Half an event would be none to who reads them; where it stays, it is the last one.
+                    let _half = file.set_len(*end);
+                    return Err(error.to_string());
+                }
                 *end += bytes.len() as u64;
                 Ok(())
             }

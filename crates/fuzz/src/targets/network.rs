@@ -75,7 +75,7 @@ pub(crate) fn documents() -> Vec<Document> {
     ]
 }
 
-fn raw(document: &Document) -> RawDocumentBuf {
+pub(super) fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).expect("a good document")
 }
 
