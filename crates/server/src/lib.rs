@@ -14,4 +14,5 @@ pub mod log;
 pub mod run;
 pub mod startup;
 mod status;
+mod tls_files;
 mod wiring;

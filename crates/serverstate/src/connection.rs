@@ -58,6 +58,8 @@ pub struct Connection {
     pub shows_stored_functions: Arc<AtomicBool>,
     /// What the client said about itself in its first `hello`.
     pub client: OnceLock<RawDocumentBuf>,
+    /// The subject of its certificate, where it speaks TLS and the certificate's chain was verified.
+    pub certificate_subject: OnceLock<String>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
     pub compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
@@ -96,6 +98,7 @@ impl Connection {
             limit: Arc::clone(&interrupt) as _,
             interrupt,
             client: OnceLock::new(),
+            certificate_subject: OnceLock::new(),
             compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
             bound: Mutex::default(),
