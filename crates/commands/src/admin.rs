@@ -19,6 +19,7 @@ pub(crate) mod log_rotate;
 pub(crate) mod merge_authz;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
+pub(crate) mod rotate_certificates;
 pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;

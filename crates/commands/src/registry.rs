@@ -76,6 +76,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::fsync::FSYNC_UNLOCK,
     &crate::admin::fsync::CHECKPOINT,
     &crate::admin::log_rotate::LOG_ROTATE,
+    &crate::admin::rotate_certificates::ROTATE_CERTIFICATES,
     &crate::admin::shutdown::SHUTDOWN,
     &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
     &crate::replication::copy::FERN_COPY_BEGIN,

@@ -18,6 +18,7 @@
 //! 1. At most one thread serves a connection: the one whose event led to `Served`.
 //! 2. No news is lost: it is served, or noted for the one who serves, or found by whoever ends a wait.
 
+use crate::channel::Channel;
 use crate::inbox::Partial;
 use crate::service::Service;
 use crate::stream::Stream;
@@ -50,6 +51,8 @@ pub(crate) struct Connection<S: Service> {
 /// What is under way between two looks at a connection. A quiet one keeps nothing here.
 #[derive(Default)]
 pub(crate) struct Progress {
+    /// How the bytes of its socket become those of messages.
+    pub(crate) channel: Channel,
     /// A half message.
     pub(crate) partial: Partial,
     /// When the message that is being received began to come, and when it went on last.
@@ -67,6 +70,23 @@ pub(crate) struct Progress {
     pub(crate) listed: bool,
     /// Replies sent so far.
     pub(crate) replies: i32,
+}
+
+impl Progress {
+    /// Whether something of it is half: it is the client's turn to send more.
+    pub(crate) fn is_half(&self) -> bool {
+        !self.partial.is_empty() || self.channel.is_half()
+    }
+
+    /// Memory of what is half.
+    pub(crate) fn half_bytes(&self) -> usize {
+        self.partial.bytes() + self.channel.half_bytes()
+    }
+
+    /// Whether something waits for the client to take it.
+    pub(crate) fn awaits_room_to_send(&self) -> bool {
+        self.unsent.is_some() || self.channel.has_unsent()
+    }
 }
 
 /// A request that is to be run again.

@@ -13,7 +13,7 @@ use crate::connection::{Behind, Connection, Deferred, Progress, Unsent};
 use crate::legacy;
 use crate::pool::Worker;
 use crate::service::Service;
-use crate::settings::NetOptions;
+use crate::settings::{NetOptions, NetStats};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::{MakeWaker, OpKind, Reply, Request};
@@ -49,6 +49,7 @@ pub(crate) struct Serving<'s, S: Service> {
     pub(crate) stopping: &'s AtomicBool,
     /// Of the connection that is served.
     pub(crate) waker: MakeWaker<'s>,
+    pub(crate) stats: &'s NetStats,
     /// Others wait for room already.
     pub(crate) crowded: &'s AtomicBool,
 }
@@ -345,14 +346,16 @@ impl<S: Service> Exchange<'_, S> {
         let document = behind.as_ref().map_or(&[][..], |behind| behind.document.as_bytes());
         let length = outbox.len() + document.len();
         self.serving.worker.sent(length);
-        let sent = self.connection.stream.write_both(outbox, document, 0)?;
+        let sent =
+            (self.progress.channel).write_both(&self.connection.stream, outbox, document, 0)?;
         if sent < length {
             let now = self.serving.clock.monotonic();
             let head = std::mem::take(outbox);
             let uncharged = behind.as_ref().filter(|behind| behind.memory.is_none());
             let uncharged = uncharged.map_or(0, |behind| behind.document.as_bytes().len());
+            let encrypted = self.progress.channel.most_unsent_bytes();
             let charge = (self.serving.options.memory)
-                .charge_regardless(Part::Replies, (head.capacity() + uncharged) as u64);
+                .charge_regardless(Part::Replies, (head.capacity() + uncharged + encrypted) as u64);
             self.progress.unsent =
                 Some(Unsent { head, behind, sent, began: now, went_on: now, _memory: charge });
         }

@@ -7,6 +7,7 @@
 use limits::{Charge, LARGE_BYTES};
 use std::io;
 use std::ops::Range;
+use tls::Arrived;
 use wire::{HEADER_SIZE, Header};
 
 /// Room that is always there: most requests fit, and one `read` fetches them whole.
@@ -141,8 +142,8 @@ impl Inbox {
     /// Lets `read` put bytes behind those that are here.
     pub(crate) fn fill(
         &mut self,
-        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+        read: impl FnOnce(&mut [u8]) -> io::Result<Arrived>,
+    ) -> io::Result<Arrived> {
         if self.end == self.bytes.len() {
             if self.start > 0 {
                 self.bytes.copy_within(self.start..self.end, 0);
@@ -151,9 +152,16 @@ impl Inbox {
                 self.grow();
             }
         }
-        let received = read(&mut self.bytes[self.end..])?;
-        self.end += received;
-        Ok(received)
+        let arrived = read(&mut self.bytes[self.end..])?;
+        if let Arrived::Plain(received) = arrived {
+            self.end += received;
+        }
+        Ok(arrived)
+    }
+
+    /// Forgets what has arrived: it went elsewhere.
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
     }
 
     /// Makes room behind a half message that fills the buffer.
@@ -204,9 +212,10 @@ mod tests {
                 .fill(|into| {
                     let n = piece.min(into.len()).min(bytes.len());
                     into[..n].copy_from_slice(&bytes[..n]);
-                    Ok(n)
+                    Ok(Arrived::Plain(n))
                 })
                 .unwrap();
+            let Arrived::Plain(got) = got else { panic!("bytes were given") };
             bytes = &bytes[got..];
             while let Some(range) = inbox.frame().unwrap() {
                 let held = inbox.bytes(range.clone());

@@ -20,6 +20,7 @@
 //!    it must be whole.
 #![forbid(unsafe_code)]
 
+mod channel;
 mod connection;
 mod exchange;
 mod inbox;
@@ -40,4 +41,4 @@ mod worker;
 pub use listener::{BindError, Endpoint, Listener};
 pub use server::Server;
 pub use service::Service;
-pub use settings::{NetOptions, NetStats};
+pub use settings::{NetOptions, NetStats, TlsPort};

@@ -3,6 +3,7 @@
 //!
 //! Always true: it never reads, never writes, never runs a request and never waits but in its poller.
 
+use crate::channel::Channel;
 use crate::connection::{Connection, Ownership, Progress};
 use crate::listener::Listener;
 use crate::poll::{Readiness, hung_up};
@@ -281,6 +282,7 @@ impl<S: Service> Listening<S> {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
                 connectionCount = open + 1, "Connection accepted");
         }
+        let progress = Progress { channel: Channel::of(&stream), ..Progress::default() };
         let connection = shared.table.write().insert(|token| Connection {
             id,
             token,
@@ -289,7 +291,7 @@ impl<S: Service> Listening<S> {
             owner: Ownership::new(),
             hung_up: AtomicBool::new(false),
             woken: AtomicBool::new(false),
-            progress: Mutex::new(Progress::default()),
+            progress: Mutex::new(progress),
         });
         if let Err(error) = shared.sockets.add(&connection.stream, connection.token) {
             shared.close_quiet(&connection, &format!("cannot be watched: {error}"));

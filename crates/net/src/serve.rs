@@ -15,6 +15,7 @@ use limits::{Account, LARGE_BYTES, Part};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tls::Arrived;
 
 /// People point browsers and health checks at the port.
 const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
@@ -23,6 +24,9 @@ const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Ty
 
 /// Requests of one connection until others get a turn: a client may send many without waiting for replies.
 const TURN: usize = 64;
+
+/// Reads of a TLS connection that bring nothing to run until others get a turn.
+const FRUITLESS_READS: usize = 64;
 
 /// What becomes of a connection after a worker served it.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +106,7 @@ fn serve_until<S: Service>(
     progress: &mut Progress,
     buffers: &mut WorkerBuffers,
 ) -> Result<Outcome, Ended> {
-    if !send_rest(serving, connection, progress)? {
+    if !send_rest(serving, connection, progress)? || !progress.channel.flush(&connection.stream)? {
         return Ok(Outcome::Quiet);
     }
     if let Some(deferred) = progress.deferred.take() {
@@ -121,6 +125,7 @@ fn serve_until<S: Service>(
     // A read that brings less than it has room for has emptied the socket: what comes later is news. But
     // not of an end that was told of already.
     let mut emptied = false;
+    let mut fruitless = 0;
     loop {
         match serve_arrived(serving, connection, progress, buffers, &mut turn)? {
             Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
@@ -134,20 +139,40 @@ fn serve_until<S: Service>(
             }
             Pause::Incomplete => {}
         }
-        if !buffers.inbox.held().is_empty() {
+        if !buffers.inbox.held().is_empty() || progress.channel.is_half() {
             note_half(serving, progress)?;
+        } else {
+            progress.began = None;
         }
-        if emptied {
+        // With TLS there may be plain bytes although the socket has no more.
+        if emptied && !progress.channel.is_tls() || progress.channel.has_unsent() {
             return Ok(Outcome::Quiet);
         }
         let filled = buffers.inbox.fill(|into| {
-            let received = connection.stream.read(into)?;
-            emptied = received < into.len() && !connection.hung_up.load(Ordering::Relaxed);
-            Ok(received)
+            let arrived = progress.channel.read(&connection.stream, into, &mut emptied)?;
+            emptied &= !connection.hung_up.load(Ordering::Relaxed);
+            Ok(arrived)
         });
         match filled {
-            Ok(0) => return Ok(Outcome::Close(None)),
-            Ok(received) => serving.worker.received(received),
+            Ok(Arrived::Ended) => return Ok(Outcome::Close(None)),
+            Ok(Arrived::Plain(received)) => {
+                serving.worker.received(received);
+                if progress.channel.decide(
+                    &connection.stream,
+                    &serving.options.tls,
+                    buffers.inbox.held(),
+                )? {
+                    buffers.inbox.clear();
+                }
+                tell_if_established(serving, connection, progress)?;
+            }
+            Ok(Arrived::Nothing) => {
+                tell_if_established(serving, connection, progress)?;
+                fruitless += 1;
+                if fruitless >= FRUITLESS_READS {
+                    return Ok(Outcome::Again);
+                }
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
                 io::ErrorKind::WouldBlock => return Ok(Outcome::Quiet),
@@ -155,6 +180,19 @@ fn serve_until<S: Service>(
             },
         }
     }
+}
+
+/// Tells the service once a handshake is done.
+fn tell_if_established<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+) -> Result<(), Ended> {
+    if let Some(established) = progress.channel.established()? {
+        serving.stats.established(established.version);
+        serving.service.secured(&connection.state, &established);
+    }
+    Ok(())
 }
 
 /// Why nothing more may be run now, if so.
@@ -177,6 +215,9 @@ fn is_handed_over<S: Service>(
     if serving.stopping.load(Ordering::Relaxed) {
         return Err(Ended(None));
     }
+    if progress.channel.is_tls() {
+        return Err(Ended(Some("members open links without TLS".to_owned())));
+    }
     if progress.unsent.is_some() {
         return Err(Ended(Some("a member that opens a link does not take its answer".to_owned())));
     }
@@ -193,7 +234,7 @@ fn send_rest<S: Service>(
         return Ok(true);
     };
     let document = behind.as_ref().map_or(&[][..], |behind| behind.document.as_bytes());
-    let now_sent = connection.stream.write_both(head, document, *sent)?;
+    let now_sent = progress.channel.write_both(&connection.stream, head, document, *sent)?;
     if now_sent > *sent {
         (*sent, *went_on) = (now_sent, serving.clock.monotonic());
     }
@@ -225,7 +266,7 @@ fn serve_arrived<S: Service>(
 ) -> Result<Pause, Ended> {
     let WorkerBuffers { inbox, out } = buffers;
     loop {
-        let needed = inbox.needed().map_err(|error| lost(&error, inbox, connection))?;
+        let needed = inbox.needed().map_err(|error| lost(&error, inbox, connection, progress))?;
         let Some(message) = needed else { return Ok(Pause::Incomplete) };
         // The largest document of it is copied while it runs.
         let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
@@ -237,7 +278,7 @@ fn serve_arrived<S: Service>(
                 return Ok(Pause::Room(needed));
             }
         }
-        let frame = inbox.frame().map_err(|error| lost(&error, inbox, connection))?;
+        let frame = inbox.frame().map_err(|error| lost(&error, inbox, connection, progress))?;
         let Some(range) = frame else { return Ok(Pause::Incomplete) };
         let Some(left) = turn.checked_sub(1) else { return Ok(Pause::Turn) };
         *turn = left;
@@ -264,10 +305,15 @@ fn serve_arrived<S: Service>(
 }
 
 /// The end of a stream whose next header makes no sense.
-fn lost<S: Service>(error: &wire::Error, inbox: &Inbox, connection: &Connection<S>) -> Ended {
+fn lost<S: Service>(
+    error: &wire::Error,
+    inbox: &Inbox,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+) -> Ended {
     if inbox.held().starts_with(b"GET ") {
         // Best effort: the connection is over either way.
-        let _lost = connection.stream.write_both(TO_A_BROWSER, &[], 0);
+        let _lost = progress.channel.write_both(&connection.stream, TO_A_BROWSER, &[], 0);
     }
     Ended(Some(error.to_string()))
 }

@@ -5,6 +5,7 @@
 
 use dispatch::{ConnectionInfo, Reply, Request, Wake};
 use std::sync::Arc;
+use tls::Established;
 use wire::Compressor;
 
 /// Runs requests. Called from many threads at once, for one connection from one at a time.
@@ -21,6 +22,9 @@ pub trait Service: Send + Sync + 'static {
     /// Runs one request to its end. May wait and touch the disk. Every document in the request was
     /// checked by [`wire::validate`].
     fn run(&self, connection: &Self::Connection, request: &Request<'_>) -> Reply;
+
+    /// The client speaks TLS from here on, and this is what was agreed on. Told once, before its first request.
+    fn secured(&self, _connection: &Self::Connection, _established: &Established) {}
 
     /// Whether the client may send messages packed like this.
     fn agreed(&self, _connection: &Self::Connection, _compressor: Compressor) -> bool {

@@ -5,6 +5,7 @@ use limits::Account;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tls::{Certificates, Mode, Version};
 
 /// How the network behaves.
 #[derive(Clone, Debug)]
@@ -27,6 +28,17 @@ pub struct NetOptions {
     pub worker_stack_bytes: usize,
     /// Connections and their ends are not logged.
     pub quiet: Arc<AtomicBool>,
+    /// Whether TLS is spoken.
+    pub tls: TlsPort,
+}
+
+/// How the port speaks TLS. Sockets of this machine's files do not.
+#[derive(Clone, Debug, Default)]
+pub struct TlsPort {
+    /// Who may, and who must.
+    pub mode: Mode,
+    /// What the server shows; there unless nobody may.
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 impl Default for NetOptions {
@@ -41,6 +53,7 @@ impl Default for NetOptions {
             worker_idle: Duration::from_secs(5),
             worker_stack_bytes: 2 << 20,
             quiet: Arc::default(),
+            tls: TlsPort::default(),
         }
     }
 }
@@ -53,6 +66,8 @@ pub struct NetStats {
     pub(crate) rejected: AtomicU64,
     pub(crate) deferred: AtomicUsize,
     pub(crate) partial_closed: AtomicU64,
+    tls12: AtomicU64,
+    tls13: AtomicU64,
     pub(crate) pool: OnceLock<Arc<WorkerPool>>,
 }
 
@@ -71,6 +86,24 @@ impl NetStats {
     /// Connections closed because their half message took too long, or memory that others needed.
     pub fn partial_closed(&self) -> u64 {
         self.partial_closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn established(&self, version: Version) {
+        let of_version = match version {
+            Version::Tls12 => &self.tls12,
+            Version::Tls13 => &self.tls13,
+        };
+        of_version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Handshakes of TLS 1.2 since the start.
+    pub fn tls12(&self) -> u64 {
+        self.tls12.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes of TLS 1.3 since the start.
+    pub fn tls13(&self) -> u64 {
+        self.tls13.load(Ordering::Relaxed)
     }
 
     /// Connections open now.

@@ -202,9 +202,10 @@ impl<S: Service> Shared<S> {
     pub(crate) fn close_served(
         &self,
         connection: &Arc<Connection<S>>,
-        progress: MutexGuard<'_, Progress>,
+        mut progress: MutexGuard<'_, Progress>,
         reason: Option<&str>,
     ) {
+        let _met_a_bug = catch_panic(|| progress.channel.close(&connection.stream)).is_none();
         self.end_served(connection, progress, reason, || connection.stream.shut_down());
     }
 

@@ -102,8 +102,8 @@ impl<S: Service> Waiting<S> {
             self.deferred.insert(id, postponed);
             self.kept_bytes += bytes;
         }
-        if !progress.partial.is_empty() {
-            let bytes = progress.partial.bytes() as u64;
+        if progress.is_half() {
+            let bytes = progress.half_bytes() as u64;
             let room = progress.room.as_ref().map(Charge::bytes);
             let charged = if room.is_some() { 0 } else { bytes };
             let half = Half {

@@ -129,6 +129,7 @@ fn serve_fully<S: Service>(
         options: &shared.options,
         worker,
         stopping: &shared.stopping,
+        stats: &shared.stats,
         crowded: &shared.crowded,
     };
     let mut progress = connection.progress.lock();
@@ -138,14 +139,14 @@ fn serve_fully<S: Service>(
             shared.forget(connection.id);
         }
         let changes = shared.changes.load(Ordering::SeqCst);
-        let had_unsent = progress.unsent.is_some();
+        let had_unsent = progress.awaits_room_to_send();
         let served = catch_panic(|| serve(&serving, connection, &mut progress, buffers));
         let outcome = served.unwrap_or_else(|| {
             // Nobody knows what it left in the buffers.
             *buffers = WorkerBuffers::new(&shared.options.memory);
             Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
-        if had_unsent != progress.unsent.is_some()
+        if had_unsent != progress.awaits_room_to_send()
             && let Err(error) = shared.tell_of_room(connection, !had_unsent)
         {
             let reason = format!("cannot be watched: {error}");
@@ -202,8 +203,7 @@ fn list<S: Service>(
     connection: &Arc<Connection<S>>,
     progress: &mut Progress,
 ) -> bool {
-    let half = !progress.partial.is_empty();
-    if !half && progress.deferred.is_none() && progress.unsent.is_none() {
+    if !progress.is_half() && progress.deferred.is_none() && progress.unsent.is_none() {
         return false;
     }
     progress.listed = true;

@@ -15,12 +15,14 @@ mod options;
 mod parse;
 mod settings;
 mod size;
+mod tls;
 
 pub use audit::{AuditFormat, AuditSettings};
 pub use options::Settings;
 pub use parse::{CommandLine, parse};
 pub use size::parse_size;
 pub(crate) use size::parse_switch;
+pub use tls::{KeyPassword, TlsSettings};
 
 #[cfg(test)]
 mod tests;

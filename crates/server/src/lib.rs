@@ -15,4 +15,5 @@ pub mod log;
 pub mod run;
 pub mod startup;
 mod status;
+mod tls_files;
 mod wiring;

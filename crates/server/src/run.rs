@@ -18,10 +18,11 @@ use crate::key_file;
 use crate::log::{Destination, Log};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
+use crate::tls_files::TlsFiles;
 use crate::wiring::{self, Commands, Event, Program};
 use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
-use net::{Listener, NetOptions, NetStats, Server};
+use net::{Listener, NetOptions, NetStats, Server, TlsPort};
 use os::{Os, Signal};
 use serverstate::{Parts, SessionRecords};
 use std::io::{self, Write};
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
+use tls::Mode;
 
 /// What the program takes at least, whatever its cache: its code, its threads, and what the allocator loses.
 const PROGRAM_BYTES: u64 = 36 << 20;
@@ -91,6 +93,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
+    let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
     let (sender, events) = sync_channel(16);
@@ -107,9 +110,13 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     startup::prepare_directory(&os, &settings.dbpath)?;
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
     Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
+    for (id, warning) in tls.iter().flat_map(|tls| tls.warnings()) {
+        tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
+    }
     advisor::at_start(&os, &settings, cache_size, memory);
     wiring::take_received(&os, &settings)?;
     let is_of_several = wiring::is_of_several(&os, &settings)?;
+    wiring::check_tls_of_members(&settings, is_of_several)?;
     let engine = wiring::open_engine(&os, &settings, cache_size, is_of_several)?;
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
@@ -124,6 +131,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         history: history.clone(),
         quiet: Arc::clone(&quiet),
         audit,
+        tls: tls.clone(),
     };
     let info = wiring::server_info(
         &settings,
@@ -156,6 +164,10 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         quiet,
         partial_bytes: clients.capacity(),
         memory: clients,
+        tls: TlsPort {
+            mode: settings.tls.mode,
+            certificates: tls.as_ref().map(|tls| Arc::clone(tls.certificates())),
+        },
         ..NetOptions::default()
     };
     // A member's links come by the clients' port, which takes them from here on.
@@ -175,7 +187,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     for endpoint in server.endpoints() {
         tracing::info!(target: "NETWORK", id = 23015, address = %endpoint, "Listening on");
     }
-    tracing::info!(target: "NETWORK", id = 23016, port, ssl = "off", "Waiting for connections");
+    tracing::info!(target: "NETWORK", id = 23016, port, ssl = if tls.is_some() { "on" } else { "off" }, "Waiting for connections");
     match daemon {
         Some(daemon) => daemon.ready().map_err(|error| StartError::new(ExitCode::Abrupt, error))?,
         None if starts_again => {}
@@ -333,15 +345,19 @@ fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
 
 fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     let data = settings.dbpath.display();
+    let (scheme, with_tls) = match settings.tls.mode {
+        Mode::Require => ("https", "/?tls=true"),
+        _ => ("http", ""),
+    };
     let hint = if settings.dbpath_is_default { " (change it with --dbpath)" } else { "" };
     let page = match (status_port, settings.status_bind_ip.first()) {
-        (Some(port), Some(host)) => format!("\x20 status     http://{host}:{port}/\n"),
+        (Some(port), Some(host)) => format!("\x20 status     {scheme}://{host}:{port}/\n"),
         _ => String::new(),
     };
     say(&format!(
         "\nFernDB {VERSION} is ready.\n\n\
          \x20 data       {data}{hint}\n\
-         \x20 connect    mongosh mongodb://127.0.0.1:{port}\n\
+         \x20 connect    mongosh mongodb://127.0.0.1:{port}{with_tls}\n\
          {page}\
          \x20 stop       Ctrl-C\n\n"
     ));

@@ -6,6 +6,7 @@ use crate::audit::AuditLog;
 use crate::config::Settings;
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
+use crate::tls_files::TlsFiles;
 use auth::ClusterKey;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
@@ -17,7 +18,7 @@ use net::Service;
 use os::Os;
 use serverstate::replication::ReplicaSetOptions;
 use serverstate::{
-    Allocator, AuditSink, Host, LogEvent, LogSettings, Network, ServerInfo, Severity,
+    Allocator, AuditSink, Certificate, Host, LogEvent, LogSettings, Network, ServerInfo, Severity,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +60,16 @@ impl Service for Commands {
         self.0.run(connection, request)
     }
 
+    fn secured(&self, connection: &serverstate::Connection, established: &tls::Established) {
+        if let Some(why) = &established.unverified {
+            tracing::warn!(target: "NETWORK", id = 23236, connectionId = connection.id(), why,
+                "A client's certificate is not good, and its client is let in as nobody");
+        }
+        if let Some(subject) = &established.subject {
+            let _told_once = connection.certificate_subject.set(subject.clone());
+        }
+    }
+
     fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
         connection.agreed(compressor.id())
     }
@@ -98,6 +109,8 @@ pub(crate) struct Program {
     /// Connections and their ends are not logged.
     pub(crate) quiet: Arc<AtomicBool>,
     pub(crate) audit: Option<AuditLog>,
+    /// There unless TLS is off.
+    pub(crate) tls: Option<Arc<TlsFiles>>,
 }
 
 impl Host for Program {
@@ -127,6 +140,19 @@ impl Host for Program {
     fn rotate_log(&self) -> Result<(), String> {
         self.log.rotate().map_err(|error| error.to_string())?;
         self.audit.as_ref().map_or(Ok(()), AuditSink::rotate)
+    }
+
+    fn certificate(&self) -> Option<Certificate> {
+        let loaded = self.tls.as_ref()?.certificates().now();
+        Some(Certificate {
+            subject: loaded.subject().to_owned(),
+            not_after_ms: loaded.not_after().saturating_mul(1000),
+            has_authority: loaded.asks_for_certificates(),
+        })
+    }
+
+    fn rotate_certificates(&self) -> Result<(), String> {
+        self.tls.as_ref().ok_or("TLS is off")?.load_again()
     }
 
     fn log_settings(&self) -> LogSettings {
@@ -177,6 +203,8 @@ impl Host for Program {
             active: stats.active() as u64,
             threads: stats.threads() as u64,
             awaiting: stats.deferred() as u64,
+            tls12: stats.tls12(),
+            tls13: stats.tls13(),
         }
     }
 
@@ -223,7 +251,30 @@ pub(crate) fn server_info(
         max_connections: max_connections as u64,
         auth: settings.auth,
         cluster_key,
+        members_need_tls: needs_tls_between_members(settings),
         data_directory: settings.dbpath.display().to_string(),
+    }
+}
+
+/// The mode of TLS by which members would have to speak it to each other.
+fn needs_tls_between_members(settings: &Settings) -> Option<&'static str> {
+    let mode = settings.tls.mode;
+    mode.links_speak_tls().then(|| mode.name())
+}
+
+/// Refuses a member of a set of several whose mode wants TLS between members.
+///
+/// # Errors
+/// What to do instead.
+pub(crate) fn check_tls_of_members(
+    settings: &Settings,
+    is_of_several: bool,
+) -> Result<(), StartError> {
+    match needs_tls_between_members(settings) {
+        Some(mode) if is_of_several => {
+            Err(StartError::new(ExitCode::BadOptions, serverstate::members_speak_no_tls(mode)))
+        }
+        _ => Ok(()),
     }
 }
 

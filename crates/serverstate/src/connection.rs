@@ -60,6 +60,8 @@ pub struct Connection {
     audit_id: OnceLock<[u8; 16]>,
     /// What the client said about itself in its first `hello`.
     pub client: OnceLock<RawDocumentBuf>,
+    /// The subject of its certificate, where it speaks TLS and the certificate's chain was verified.
+    pub certificate_subject: OnceLock<String>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
     pub compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
@@ -99,6 +101,7 @@ impl Connection {
             interrupt,
             audit_id: OnceLock::new(),
             client: OnceLock::new(),
+            certificate_subject: OnceLock::new(),
             compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
             bound: Mutex::default(),

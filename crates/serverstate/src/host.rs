@@ -63,6 +63,10 @@ pub struct Network {
     pub threads: u64,
     /// Connections whose `hello` waits for a change.
     pub awaiting: u64,
+    /// Handshakes of TLS 1.2.
+    pub tls12: u64,
+    /// Handshakes of TLS 1.3.
+    pub tls13: u64,
 }
 
 /// The allocator's figures, in bytes.
@@ -85,6 +89,17 @@ pub trait AuditSink: Send + Sync {
     fn rotate(&self) -> Result<(), String>;
 }
 
+/// The certificate that the server shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificate {
+    /// Its subject.
+    pub subject: String,
+    /// Until when it is valid, in milliseconds since 1970.
+    pub not_after_ms: i64,
+    /// Whether those of clients are looked at.
+    pub has_authority: bool,
+}
+
 /// The program around the commands.
 pub trait Host: Send + Sync {
     /// Writes a log line.
@@ -96,6 +111,16 @@ pub trait Host: Send + Sync {
 
     /// Starts a new log file, as `logRotate` asks. The text is the client's error message.
     fn rotate_log(&self) -> Result<(), String>;
+
+    /// The certificate that the server shows; none where it does not speak TLS.
+    fn certificate(&self) -> Option<Certificate> {
+        None
+    }
+
+    /// Loads the files of TLS again. The text is the client's error message; what was loaded stays then.
+    fn rotate_certificates(&self) -> Result<(), String> {
+        Err("TLS is off".to_owned())
+    }
 
     /// How much the log was told to hold when the program started.
     fn log_settings(&self) -> LogSettings {

@@ -57,6 +57,8 @@ pub struct Security {
     pub localhost_bypass: AtomicBool,
     /// `authenticationMechanisms`, as far as a password goes with them.
     pub mechanisms: Mutex<Vec<Mechanism>>,
+    /// Whether certificates are among them.
+    x509: AtomicBool,
     /// `scramIterationCount`.
     pub sha1_iterations: AtomicU64,
     /// `scramSHA256IterationCount`.
@@ -86,6 +88,7 @@ impl Security {
             cluster_key,
             localhost_bypass: AtomicBool::new(true),
             mechanisms: Mutex::new(Mechanism::ALL.to_vec()),
+            x509: AtomicBool::new(true),
             sha1_iterations: AtomicU64::new(10_000),
             sha256_iterations: AtomicU64::new(15_000),
             secret,
@@ -117,6 +120,16 @@ impl Security {
             Mechanism::Sha256 => &self.sha256_iterations,
         };
         u32::try_from(count.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether one may log in by a certificate.
+    pub fn is_x509_enabled(&self) -> bool {
+        self.x509.load(Ordering::Relaxed)
+    }
+
+    /// Lets one log in by a certificate, or not.
+    pub fn enable_x509(&self, enabled: bool) {
+        self.x509.store(enabled, Ordering::Relaxed);
     }
 
     /// Whether a mechanism may be used.

@@ -65,6 +65,8 @@ pub struct ServerInfo {
     pub auth: AuthMode,
     /// What the members of its set log in to each other with.
     pub cluster_key: Option<Arc<ClusterKey>>,
+    /// The mode of TLS by which members would have to speak it to each other, which they cannot yet.
+    pub members_need_tls: Option<&'static str>,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.

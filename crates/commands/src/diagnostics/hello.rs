@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::needs::Needs;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
-use crate::security::sasl;
+use crate::security::{authenticate, sasl};
 use auth::{Action, ActionSet, Privilege, Resource};
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::OpKind;
@@ -148,6 +148,7 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
             "this server is spoken to by members that have its key: start the other one with the same --keyFile",
         ));
     }
+    service.check_members_without_tls()?;
     let peer = context.connection.info();
     if peer.remote.parse::<SocketAddr>().is_err() {
         return invalid("comes by TCP");
@@ -367,7 +368,9 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
         context.reply.end(list);
     }
     // A step that cannot be made is left out, and the client begins of its own.
-    if let Some(begun) = hello.speculates.and_then(|wanted| sasl::speculate(context, wanted)) {
+    if let Some(begun) =
+        hello.speculates.and_then(|wanted| authenticate::speculate(context, wanted))
+    {
         context.reply.bson("speculativeAuthenticate", &bson::Bson::Document(begun));
     }
     Ok(())

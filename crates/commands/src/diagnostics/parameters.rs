@@ -60,7 +60,8 @@ enum Value {
     Switch(bool),
     Text(String),
     LogLevels(LogSettings),
-    Mechanisms(Vec<Mechanism>),
+    /// Those with a password, and whether by certificates, too.
+    Mechanisms(Vec<Mechanism>, bool),
 }
 
 impl Value {
@@ -68,7 +69,7 @@ impl Value {
         match self {
             Self::Whole(number) => *number,
             Self::Switch(value) => i64::from(*value),
-            Self::Text(_) | Self::LogLevels(_) | Self::Mechanisms(_) => 0,
+            Self::Text(_) | Self::LogLevels(_) | Self::Mechanisms(..) => 0,
         }
     }
 
@@ -168,6 +169,9 @@ const fn at_start(mut parameter: Parameter) -> Parameter {
 
 const INT_MAX: i64 = i32::MAX as i64;
 
+/// The mechanism that goes without a password.
+const X509: &str = "MONGODB-X509";
+
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
     at_start(kept(
@@ -176,11 +180,14 @@ static PARAMETERS: &[Parameter] = &[
         Place::Behind(
             |service| {
                 let mechanisms = service.security.mechanisms.lock();
-                Bson::Array(mechanisms.iter().map(|one| Bson::from(one.name())).collect())
+                let x509 = service.security.is_x509_enabled().then_some(X509);
+                let names = mechanisms.iter().map(|one| one.name()).chain(x509);
+                Bson::Array(names.map(Bson::from).collect())
             },
             |service, value| {
-                if let Value::Mechanisms(mechanisms) = value {
+                if let Value::Mechanisms(mechanisms, x509) = value {
                     service.security.mechanisms.lock().clone_from(mechanisms);
+                    service.security.enable_x509(*x509);
                 }
             },
         ),
@@ -508,12 +515,14 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
             let known = |name: &str| {
                 Mechanism::parse(name).ok_or_else(|| {
                     Error::bad_value(format!(
-                        "{name} is no mechanism that this server has; it has SCRAM-SHA-1 and SCRAM-SHA-256"
+                        "{name} is no mechanism that this server has; it has SCRAM-SHA-1, SCRAM-SHA-256 and {X509}"
                     ))
                 })
             };
-            let mechanisms = text.split(',').map(|name| known(name.trim()));
-            mechanisms.collect::<Result<Vec<_>>>().map(Value::Mechanisms)
+            let names = text.split(',').map(str::trim);
+            let (x509, by_password): (Vec<_>, Vec<_>) = names.partition(|name| *name == X509);
+            let mechanisms = by_password.into_iter().map(known).collect::<Result<Vec<_>>>()?;
+            Ok(Value::Mechanisms(mechanisms, !x509.is_empty()))
         }
     }
 }

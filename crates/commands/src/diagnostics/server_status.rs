@@ -52,8 +52,10 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("opLatencies", true, |service, writer| latencies(service, writer, false)),
     ("opcounters", true, counters),
     ("repl", true, replication),
+    ("security", true, security),
     ("storageEngine", true, storage_engine),
     ("transactions", true, transactions),
+    ("transportSecurity", true, transport_security),
 ];
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
@@ -232,6 +234,22 @@ fn memory_account(service: &ServerState, writer: &mut Writer) {
         writer.long("resident", allocator.resident);
         writer.end(open);
     }
+}
+
+fn security(service: &ServerState, writer: &mut Writer) {
+    let Some(certificate) = service.host.certificate() else { return };
+    writer.str("SSLServerSubjectName", &certificate.subject);
+    writer.bool("SSLServerHasCertificateAuthority", certificate.has_authority);
+    writer.date("SSLServerCertificateExpirationDate", certificate.not_after_ms);
+}
+
+fn transport_security(service: &ServerState, writer: &mut Writer) {
+    let network = service.host.network();
+    writer.long("1.0", 0);
+    writer.long("1.1", 0);
+    writer.long("1.2", network.tls12);
+    writer.long("1.3", network.tls13);
+    writer.long("unknown", 0);
 }
 
 fn network(service: &ServerState, writer: &mut Writer) {

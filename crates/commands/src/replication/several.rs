@@ -63,6 +63,7 @@ fn internal(error: &dyn std::fmt::Display) -> Error {
 }
 
 fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    context.service.check_members_without_tls()?;
     let options = member(context)?;
     check_version(fields, VERSION)?;
     let service = context.service;
@@ -94,6 +95,7 @@ pub(super) fn check_version(fields: &[Field<'_>], known: i32) -> Result<()> {
 }
 
 fn join(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    context.service.check_members_without_tls()?;
     let options = member(context)?;
     check_version(fields, VERSION)?;
     let (mut document, mut founder) = (None, None);
@@ -196,6 +198,7 @@ fn ask_to_join(
 /// Begins a set of several members with this server.
 pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     let service = context.service;
+    service.check_members_without_tls()?;
     config.check_settings_of_several()?;
     let own = own_id(service)?;
     let mut ids = BTreeMap::new();

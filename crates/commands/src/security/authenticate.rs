@@ -1,19 +1,101 @@
-//! `authenticate`: the way in by certificates, which there are none of, and of old clients, which is shut.
+//! `authenticate`: the way in by a certificate, and of old clients by a password, which is shut.
+//!
+//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified.
 
-use super::sasl::unavailable;
+use super::sasl::{self, refused, tell, unavailable};
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
+use auth::UserName;
+use bson::{Document, RawBsonRef, RawDocument, doc};
 use dispatch::fields::Field;
-use errors::Result;
+use errors::{Code, Error, Result};
 
 pub(crate) const AUTHENTICATE: Command =
-    Command::new("authenticate", "Refused: a login is by SCRAM.", Needs::Nobody, run)
+    Command::new("authenticate", "Logs in by a client's certificate.", Needs::Nobody, run)
         .api_v1()
         .unprofiled();
 
-fn run(_: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mechanism = fields.iter().find(|field| field.name == "mechanism");
-    let mechanism = mechanism.map(Field::str).transpose()?;
-    Err(unavailable(mechanism.unwrap_or("MONGODB-CR")))
+/// The mechanism.
+const X509: &str = "MONGODB-X509";
+/// The database of users that are known by something else than a password of ours.
+const EXTERNAL: &str = "$external";
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (mut mechanism, mut user) = (None, None);
+    for field in &fields[1..] {
+        match field.name {
+            "mechanism" => mechanism = Some(field.str()?),
+            "user" => user = Some(field.str()?),
+            // What old clients say beside it.
+            "db" | "digestPassword" | "nonce" | "key" | "pwd" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    if mechanism != Some(X509) {
+        return Err(unavailable(mechanism.unwrap_or("MONGODB-CR")));
+    }
+    let user = log_in(context, context.database(), user)?;
+    context.reply.str("dbname", EXTERNAL);
+    context.reply.str("user", &user);
+    Ok(())
+}
+
+/// Logs in whom the connection's certificate names.
+fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<String> {
+    let subject = subject_of(context, database, named)?;
+    let name = UserName::new(&subject, EXTERNAL);
+    let outcome = (|| {
+        let tables = context.service.user_tables()?;
+        let user = tables.users.get(&name).ok_or_else(refused)?;
+        context.service.log_in(&name, user.id, context.connection)
+    })();
+    tell(context, &name, X509, outcome.as_ref().err())?;
+    outcome.map(|()| subject)
+}
+
+/// The subject of the connection's certificate, if it may be logged in by.
+fn subject_of(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<String> {
+    let security = &context.service.security;
+    if !security.is_x509_enabled() {
+        return Err(unavailable(X509));
+    }
+    if database != EXTERNAL {
+        return Err(Error::new(
+            Code::PROTOCOL_ERROR,
+            "X.509 authentication must always use the $external database.",
+        ));
+    }
+    context.connection.login.lock().forget();
+    let failed = |text: &str| {
+        let error = Error::new(Code::AUTHENTICATION_FAILED, text);
+        let name = UserName::new(named.unwrap_or_default(), EXTERNAL);
+        tell(context, &name, X509, Some(&error))?;
+        Err(error)
+    };
+    match context.connection.certificate_subject.get() {
+        None => failed("No verified subject name available from client"),
+        Some(subject) if subject.is_empty() => failed("The client's certificate has no subject"),
+        Some(subject) if named.is_some_and(|named| named != subject) => {
+            failed("There is no x.509 client certificate matching the user.")
+        }
+        Some(subject) => Ok(subject.clone()),
+    }
+}
+
+/// The first step of a login inside `hello`, which is the whole of it with a certificate; nothing where it cannot be
+/// made, and the client begins anew.
+pub(crate) fn speculate(context: &Context<'_>, wanted: &RawDocument) -> Option<Document> {
+    let text = |name: &str| match wanted.get(name) {
+        Ok(Some(RawBsonRef::String(text))) => Some(text),
+        _ => None,
+    };
+    if !matches!(wanted.get("authenticate"), Ok(Some(_))) {
+        return sasl::speculate(context, wanted);
+    }
+    if text("mechanism") != Some(X509) {
+        return None;
+    }
+    let user = log_in(context, text("db").unwrap_or(EXTERNAL), text("user")).ok()?;
+    Some(doc! { "dbname": EXTERNAL, "user": user })
 }

@@ -30,7 +30,7 @@ const CONVERSATION: i32 = 1;
 /// Random bytes in a nonce.
 const NONCE_BYTES: usize = 24;
 
-fn refused() -> Error {
+pub(super) fn refused() -> Error {
     Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.")
 }
 
@@ -174,18 +174,12 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (answer, id, is_last) = match outcome {
         Ok(done) => done,
         Err(error) => {
-            tell(context, &user, mechanism, Some(&error));
-            if context.service.audits {
-                audit::logged_in(context, &user, mechanism.name(), error.code())?;
-            }
+            tell(context, &user, mechanism.name(), Some(&error))?;
             return Err(error);
         }
     };
     if is_last {
-        tell(context, &user, mechanism, None);
-        if context.service.audits {
-            audit::logged_in(context, &user, mechanism.name(), Code(0))?;
-        }
+        tell(context, &user, mechanism.name(), None)?;
     } else {
         let next = Conversation { user, id: Some(id), mechanism, step: Step::Empty, skips_empty };
         context.connection.login.lock().begin(next);
@@ -197,10 +191,15 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// The log has who came, and who did not.
-fn tell(context: &Context<'_>, user: &UserName, mechanism: Mechanism, error: Option<&Error>) {
+pub(super) fn tell(
+    context: &Context<'_>,
+    user: &UserName,
+    mechanism: &str,
+    error: Option<&Error>,
+) -> Result<()> {
     let mut attributes = Document::new();
     attributes.insert("client", &context.connection.info().remote);
-    attributes.insert("mechanism", mechanism.name());
+    attributes.insert("mechanism", mechanism);
     attributes.insert("user", &user.user);
     attributes.insert("db", &user.db);
     if let Some(error) = error {
@@ -218,10 +217,14 @@ fn tell(context: &Context<'_>, user: &UserName, mechanism: Mechanism, error: Opt
         message,
         attributes,
     });
+    if context.service.audits {
+        audit::logged_in(context, user, mechanism, error.map_or(Code(0), Error::code))?;
+    }
+    Ok(())
 }
 
 /// The first step of a login inside `hello`; nothing where it cannot be made, and the client begins anew.
-pub(crate) fn speculate(context: &Context<'_>, wanted: &RawDocument) -> Option<Document> {
+pub(super) fn speculate(context: &Context<'_>, wanted: &RawDocument) -> Option<Document> {
     let text = |name: &str| match wanted.get(name) {
         Ok(Some(RawBsonRef::String(text))) => Some(text),
         _ => None,

@@ -11,6 +11,7 @@ use crate::config::ConfigError;
 use crate::config::audit::AuditSettings;
 use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
+use crate::config::tls::{TlsSettings, hide_secrets};
 use bson::Document;
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -94,7 +95,7 @@ macro_rules! options {
                 argv: &[String],
                 warnings: Vec<String>,
             ) -> Result<Self, ConfigError> {
-                let (argv, parsed) = (argv.to_vec(), given.document());
+                let (argv, parsed) = (hide_secrets(argv), given.document());
                 Ok(Self { $($( $setting: of(given, $read)?, )?)* argv, parsed, warnings })
             }
         }
@@ -290,6 +291,31 @@ options! {
         opt("auditFormat", "auditLog.format", Text, "JSON, which is the default, or BSON"),
         opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named"),
         opt("auditFilter", "auditLog.filter", Text, "tell only what this query matches"),
+    ];
+    // TLS
+    /// What the server shows and asks for, and of whom.
+    tls: TlsSettings = GivenOptions::tls,
+    [
+        opt("tlsMode", "net.tls.mode", Text, "who speaks TLS: disabled, allowTLS, preferTLS or requireTLS (default: disabled)"),
+        opt("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Text, "the server's certificate and its key, in one PEM file"),
+        opt("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Text, "what the key is encrypted with"),
+        opt("tlsCAFile", "net.tls.CAFile", Text, "certificates that those of clients have to come from; clients have to show one"),
+        opt("tlsCRLFile", "net.tls.CRLFile", Text, "revoked certificates, as PEM"),
+        opt("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch, "let in clients that show no certificate, too"),
+        opt("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Switch, "let in clients whose certificate is not good, as nobody"),
+        opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "taken for mongod's files; no connection is made by TLS from here"),
+        opt("tlsDisabledProtocols", "net.tls.disabledProtocols", Text, "versions that are not spoken, with commas: TLS1_2 or TLS1_3"),
+        opt("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", Switch, "the same as tlsMode=requireTLS"),
+        opt("sslMode", "net.ssl.mode", Text, "the old name of tlsMode"),
+        opt("sslPEMKeyFile", "net.ssl.PEMKeyFile", Text, "the old name of tlsCertificateKeyFile"),
+        opt("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", Text, "the old name of tlsCertificateKeyFilePassword"),
+        opt("sslCAFile", "net.ssl.CAFile", Text, "the old name of tlsCAFile"),
+        opt("sslCRLFile", "net.ssl.CRLFile", Text, "the old name of tlsCRLFile"),
+        opt("sslAllowConnectionsWithoutCertificates", "net.ssl.allowConnectionsWithoutCertificates", Switch, "the old name of tlsAllowConnectionsWithoutCertificates"),
+        opt("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", Switch, "the old name of tlsAllowInvalidCertificates"),
+        opt("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", Switch, "the old name of tlsAllowInvalidHostnames"),
+        opt("sslDisabledProtocols", "net.ssl.disabledProtocols", Text, "the old name of tlsDisabledProtocols"),
+        opt("sslOnNormalPorts", "net.ssl.sslOnNormalPorts", Switch, "the old name of tlsOnNormalPorts"),
     ];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),

@@ -4,6 +4,7 @@ use crate::config::ConfigError;
 use crate::config::options::{Kind, Opt, Settings};
 use crate::config::parse::Given;
 use crate::config::size::{parse_size, parse_switch};
+use crate::config::tls;
 use bson::{Bson, Document};
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -15,10 +16,12 @@ impl Settings {
     /// Fills the defaults around what was given; a later mention wins over an earlier one.
     pub(crate) fn from_given(
         given: Vec<Given>,
-        warnings: Vec<String>,
+        mut warnings: Vec<String>,
         argv: &[String],
     ) -> Result<Self, ConfigError> {
-        let settings = Self::read(&GivenOptions(given), argv, warnings)?;
+        let given = GivenOptions(given);
+        tls::warn_of_old_names(&given, &mut warnings);
+        let settings = Self::read(&given, argv, warnings)?;
         settings.check_together()?;
         Ok(settings)
     }
@@ -247,6 +250,7 @@ impl GivenOptions {
             let place = if option.yaml.is_empty() { option.flag } else { option.yaml };
             let path: Vec<&str> = place.split('.').collect();
             let value = match typed(option, value) {
+                _ if tls::SECRET.contains(&option.flag) => Bson::from(tls::HIDDEN),
                 // Its place says the opposite of the flag.
                 Bson::Boolean(off) if option.flag == "noscripting" => Bson::Boolean(!off),
                 value => value,

@@ -1,0 +1,145 @@
+//! The files of TLS: read at the start, and again when a client asks for that.
+//!
+//! Always true: what is loaded was read and checked as a whole; where one file is not good, nothing of what is loaded
+//! changes, and the text says which.
+
+use crate::config::TlsSettings;
+use crate::startup::{ExitCode, StartError};
+use os::{OpenOptions, Os};
+use std::path::Path;
+use std::sync::Arc;
+use tls::{Certificates, Flaw, Loaded, Mode, Part, Request};
+use zeroize::Zeroizing;
+
+/// The longest file; lists of revoked certificates are the long ones.
+const MOST_BYTES: u64 = 16 << 20;
+/// Whoever has an account on the machine may read a file.
+const OTHERS: u32 = 0o007;
+/// A certificate that ends within this time is warned of.
+const ENDS_SOON_SECONDS: i64 = 30 * 24 * 60 * 60;
+
+/// The files, and what of them is loaded.
+pub(crate) struct TlsFiles {
+    os: Os,
+    settings: TlsSettings,
+    certificates: Arc<Certificates>,
+}
+
+impl TlsFiles {
+    /// Loads them; nothing where TLS is off.
+    ///
+    /// # Errors
+    /// Which file is not good, in one line that says what to do.
+    pub(crate) fn load(os: &Os, settings: &TlsSettings) -> Result<Option<Self>, StartError> {
+        if settings.mode == Mode::Disabled {
+            return Ok(None);
+        }
+        let loaded =
+            load(os, settings).map_err(|text| StartError::new(ExitCode::BadOptions, text))?;
+        let certificates = Arc::new(Certificates::new(loaded));
+        Ok(Some(Self { os: os.clone(), settings: settings.clone(), certificates }))
+    }
+
+    /// Loads them again. New connections get what is in them then.
+    ///
+    /// # Errors
+    /// Which file is not good; what was loaded stays.
+    pub(crate) fn load_again(&self) -> Result<(), String> {
+        self.certificates.exchange(load(&self.os, &self.settings)?);
+        Ok(())
+    }
+
+    /// What is loaded.
+    pub(crate) fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
+    }
+
+    /// What is not wrong, and what the operator should know, with the numbers that tools look for.
+    pub(crate) fn warnings(&self) -> Vec<(u32, String)> {
+        let mut all = Vec::new();
+        let loaded = self.certificates.now();
+        let now = self.os.clock.wall_ms() / 1000;
+        let left = loaded.not_after() - now;
+        if left < ENDS_SOON_SECONDS {
+            all.push((
+                23_221,
+                format!(
+                    "The server's certificate ({}) ends in {} days: have a new one made, and load it with \
+                     rotateCertificates",
+                    loaded.subject(),
+                    left / (24 * 60 * 60)
+                ),
+            ));
+        }
+        if !loaded.asks_for_certificates() {
+            all.push((
+                22_132,
+                "No certificates of clients are looked at, for there is no tlsCAFile: who connects is known by a \
+                 password only"
+                    .to_owned(),
+            ));
+        }
+        if self.settings.options.allow_invalid_certificates {
+            all.push((
+                22_133,
+                "tlsAllowInvalidCertificates is set: clients with any certificate are let in, as nobody".to_owned(),
+            ));
+        }
+        all
+    }
+}
+
+fn load(os: &Os, settings: &TlsSettings) -> Result<Loaded, String> {
+    let own = settings.certificate_key_file.as_deref();
+    let own = own.ok_or("tlsCertificateKeyFile is not given")?;
+    check_permissions(own).map_err(|text| told(Part::CertificateKey, own, &text))?;
+    let read = |part, path: &Path| read(os, path).map_err(|text| told(part, path, &text));
+    let certificate_key = read(Part::CertificateKey, own)?;
+    let optional =
+        |part, path: &Option<_>| path.as_deref().map(|path| read(part, path)).transpose();
+    let authorities = optional(Part::Authorities, &settings.authorities_file)?;
+    let revoked = optional(Part::Revoked, &settings.revoked_file)?;
+    let request = Request {
+        certificate_key: &certificate_key,
+        password: settings.password.as_ref().map(|password| password.0.as_str()),
+        authorities: authorities.as_ref().map(|bytes| &bytes[..]),
+        revoked: revoked.as_ref().map(|bytes| &bytes[..]),
+        options: settings.options,
+    };
+    let clock = Arc::clone(&os.clock);
+    let now = move || u64::try_from(clock.wall_ms() / 1000).unwrap_or_default();
+    Loaded::new(&request, now).map_err(|Flaw { part, text }| {
+        let path = match part {
+            Part::CertificateKey => Some(own),
+            Part::Authorities => settings.authorities_file.as_deref(),
+            Part::Revoked => settings.revoked_file.as_deref(),
+        };
+        told(part, path.unwrap_or(Path::new("")), &text)
+    })
+}
+
+fn told(part: Part, path: &Path, text: &str) -> String {
+    format!("{} {}: {text}", part.option(), path.display())
+}
+
+fn check_permissions(path: &Path) -> Result<(), String> {
+    let status = rustix::fs::stat(path).map_err(|error| std::io::Error::from(error).to_string())?;
+    if status.st_mode & OTHERS != 0 {
+        return Err("permissions are too open: it holds a key, and every user of this machine may read it; run \
+                    chmod 600 on it"
+            .to_owned());
+    }
+    Ok(())
+}
+
+fn read(os: &Os, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed)?;
+    let length = file.len().map_err(failed)?;
+    if length > MOST_BYTES {
+        return Err("it is too long to be PEM".to_owned());
+    }
+    let mut bytes = Zeroizing::new(vec![0; length as usize]);
+    file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+    Ok(bytes)
+}

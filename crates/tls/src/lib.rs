@@ -1,0 +1,69 @@
+//! TLS of clients' connections: what a server shows and asks for, what a client says first, the bytes of a
+//! connection, and who a certificate says the client is.
+//!
+//! What is always true:
+//! 1. Nothing here opens a file or a socket or asks the time: PEM bytes, a socket's two directions and a clock are
+//!    handed in.
+//! 2. TLS 1.2 and 1.3 alone are spoken, and nothing is taken before the handshake is done (no 0-RTT).
+//! 3. A subject is told of only where its certificate's chain was verified, a resumed connection's again.
+#![forbid(unsafe_code)]
+
+mod certificates;
+mod key;
+mod material;
+mod records;
+mod session;
+mod sniff;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+pub use certificates::{Certificates, Loaded, Options, Request};
+pub use material::{Flaw, Part};
+pub use rustls::ServerConfig;
+pub use session::{Arrived, Established, Session, Version};
+pub use sniff::{Sniffed, sniff};
+pub use subject::subject;
+
+/// What of the port speaks TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Nothing.
+    #[default]
+    Disabled,
+    /// Whoever wants to; members of a set do not.
+    Allow,
+    /// Whoever wants to; members of a set do.
+    Prefer,
+    /// Everybody.
+    Require,
+}
+
+impl Mode {
+    /// The mode of a name in the options, in its new spelling or its old one.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "disabled" => Some(Self::Disabled),
+            "allowTLS" | "allowSSL" => Some(Self::Allow),
+            "preferTLS" | "preferSSL" => Some(Self::Prefer),
+            "requireTLS" | "requireSSL" => Some(Self::Require),
+            _ => None,
+        }
+    }
+
+    /// Its name in the options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Allow => "allowTLS",
+            Self::Prefer => "preferTLS",
+            Self::Require => "requireTLS",
+        }
+    }
+
+    /// Whether members of a set are to speak TLS to each other.
+    pub fn links_speak_tls(self) -> bool {
+        matches!(self, Self::Prefer | Self::Require)
+    }
+}
