@@ -42,7 +42,7 @@ fn metadata() -> Result<Value> {
 /// Programs that do without these crates, however many crates lie between (ADR 33).
 const APART: &[(&str, &[&str])] = &[
     ("fern", &["mongodb", "rustls", "tokio", "plotters"]),
-    ("server", &["mongodb", "rustls", "plotters"]),
+    ("server", &["mongodb", "plotters"]),
 ];
 
 /// Which of these crates a crate of the workspace links, and through which. Features are the whole
