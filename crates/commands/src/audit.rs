@@ -15,7 +15,7 @@
 //! with that, and nothing more is done by this server. No secret field of a command is in an event.
 
 use crate::context::Context;
-use crate::security::redact::redacted;
+use crate::redact::redacted;
 use auth::RoleName;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocument, doc};

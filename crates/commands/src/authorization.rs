@@ -1,8 +1,8 @@
 //! The page `docs/AUTHORIZATION.md`: what each command needs, what each built-in role may, from the tables that the
 //! server itself goes by.
 
+use crate::redact::secret_fields;
 use crate::registry::COMMANDS;
-use crate::security::redact::secret_fields;
 use auth::{BUILT_IN, privileges_of};
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! Logins, users and roles: their commands, and what those commands need for which it depends on the request.
 //!
-//! Always true: users and roles are changed by `stored` alone; what of a command is secret is said by `redact` alone.
+//! Always true: users and roles are changed by `stored` alone.
 
 pub(crate) mod asks;
 pub(crate) mod authenticate;
@@ -11,7 +11,6 @@ pub(crate) mod drop_user;
 pub(crate) mod invalidate_user_cache;
 pub(crate) mod logout;
 mod pipelines;
-pub(crate) mod redact;
 pub(crate) mod role_privileges;
 pub(crate) mod role_roles;
 pub(crate) mod roles_info;

@@ -40,10 +40,8 @@ fn metadata() -> Result<Value> {
 }
 
 /// Programs that do without these crates, however many crates lie between (ADR 33).
-const APART: &[(&str, &[&str])] = &[
-    ("fern", &["mongodb", "rustls", "tokio", "plotters"]),
-    ("server", &["mongodb", "plotters"]),
-];
+const APART: &[(&str, &[&str])] =
+    &[("fern", &["mongodb", "rustls", "tokio", "plotters"]), ("server", &["mongodb", "plotters"])];
 
 /// Which of these crates a crate of the workspace links, and through which. Features are the whole
 /// workspace's, so an edge that only another program asks for may show, but none is missed.
@@ -127,7 +125,9 @@ fn linked(policy: &toml::Table, metadata: &Value) -> Result<Vec<String>> {
         if !registries.iter().any(|registry| source.ends_with(registry)) {
             breaches.push(format!("{name} {version} comes from {source}"));
         }
-        if let Some(why) = denied.get(name) {
+        if let Some(why) = denied.get(name)
+            && !is_wrapped(policy, metadata, name)
+        {
             breaches.push(format!("{name} {version} is forbidden: {why}"));
         }
     }
@@ -144,6 +144,30 @@ fn linked(policy: &toml::Table, metadata: &Value) -> Result<Vec<String>> {
         breaches.push(format!("deny.toml skips {entry}, which is no duplicate any more"));
     }
     Ok(breaches)
+}
+
+/// Whether nobody asks for a forbidden crate but those that its entry names as `wrappers`.
+fn is_wrapped(policy: &toml::Table, metadata: &Value, name: &str) -> bool {
+    let list = policy.get("bans").and_then(|bans| bans.get("deny")?.as_array());
+    let mut entries = list.into_iter().flatten();
+    let entry =
+        entries.find(|entry| entry.get("crate").and_then(toml::Value::as_str) == Some(name));
+    let wrappers = entry.and_then(|entry| entry.get("wrappers")?.as_array());
+    let Some(wrappers) = wrappers else { return false };
+    let name_of = |id: &Value| {
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let mut found = packages.filter(|package| package["id"] == *id);
+        found.next().and_then(|package| package["name"].as_str()).unwrap_or_default().to_owned()
+    };
+    let nodes = metadata["resolve"]["nodes"].as_array().into_iter().flatten();
+    let asks = |node: &&Value| {
+        let edges = node["deps"].as_array().into_iter().flatten();
+        edges.map(|edge| name_of(&edge["pkg"])).any(|asked| asked == name)
+    };
+    nodes.filter(asks).all(|node| {
+        let from = name_of(&node["id"]);
+        wrappers.iter().any(|wrapper| wrapper.as_str() == Some(&from))
+    })
 }
 
 fn strings(policy: &toml::Table, section: &str, key: &str) -> BTreeSet<String> {
@@ -341,7 +365,7 @@ mod tests {
     fn a_graph_is_held_against_the_policy() {
         let policy = "
             [licenses]\nallow = ['MIT']\n[sources]\nallow-registry = ['index']\n[bans]
-            deny = [{ crate = 'bad', reason = 'x' }]
+            deny = [{ crate = 'bad', reason = 'x' }, { crate = 'hidden', reason = 'x', wrappers = ['two'] }]
             skip = [{ crate = 'two@1', reason = 'x' }, { crate = 'gone@1', reason = 'x' }]";
         let policy: toml::Table = toml::from_str(policy).unwrap();
         let package = |name: &str, version: &str, licence: &str, source: &str| {
@@ -356,12 +380,22 @@ mod tests {
             package("more", "1", "MIT", "index"),
             package("more", "2", "MIT", "index"),
             package("bad", "1", "MIT", "index"),
+            package("hidden", "1", "MIT", "index"),
             package("closed", "1", "none", "index"),
             package("elsewhere", "1", "MIT", "git"),
         ];
-        let nodes: Vec<_> = all.iter().map(|p| serde_json::json!({ "id": p["id"] })).collect();
-        let metadata = serde_json::json!({ "packages": all, "resolve": { "nodes": nodes } });
-        let breaches = linked(&policy, &metadata).unwrap();
+        let metadata_where = |asks: &str| {
+            let node = |package: &Value| {
+                let deps =
+                    (package["id"] == asks).then(|| serde_json::json!({ "pkg": "hidden@1" }));
+                serde_json::json!({ "id": package["id"], "deps": deps.as_slice() })
+            };
+            let nodes: Vec<_> = all.iter().map(node).collect();
+            serde_json::json!({ "packages": all, "resolve": { "nodes": nodes } })
+        };
+        let other = linked(&policy, &metadata_where("more@1")).unwrap();
+        assert!(other.iter().any(|breach| breach.contains("hidden 1 is forbidden")), "{other:?}");
+        let breaches = linked(&policy, &metadata_where("two@1")).unwrap();
         let of = |what: &str| breaches.iter().filter(|breach| breach.contains(what)).count();
         assert_eq!(breaches.len(), 5, "{breaches:?}");
         let found = ["bad 1 is forbidden", "`none`", "from git", "more is linked", "gone@1"];
