@@ -293,6 +293,7 @@ fn rows() -> Vec<Row> {
         "fsyncUnlock",
         "checkpoint",
         "logRotate",
+        "rotateCertificates",
         "dropConnections",
         "killAllSessions",
         "killAllSessionsByPattern",
