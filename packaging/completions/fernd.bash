@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --auth --noauth --transitionToAuth --noscripting --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --auth --noauth --transitionToAuth --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslOnNormalPorts --noscripting --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -134,6 +134,86 @@ _fernd() {
                     return 0
                     ;;
                 --transitionToAuth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsMode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsCertificateKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsCertificateKeyFilePassword)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsCAFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsCRLFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsAllowConnectionsWithoutCertificates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsAllowInvalidCertificates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsAllowInvalidHostnames)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsDisabledProtocols)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsOnNormalPorts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslMode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslPEMKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslPEMKeyPassword)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslCAFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslCRLFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslAllowConnectionsWithoutCertificates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslAllowInvalidCertificates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslAllowInvalidHostnames)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslDisabledProtocols)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslOnNormalPorts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

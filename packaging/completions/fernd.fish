@@ -24,6 +24,26 @@ complete -c fernd -l clusterAuthMode -d 'how members log in to each other: keyFi
 complete -c fernd -l auth -d 'ask clients who they are, and let them do what they may' -r
 complete -c fernd -l noauth -d 'ask nobody who he is, which is the default' -r
 complete -c fernd -l transitionToAuth -d 'check who logs in, and let everybody do everything still' -r
+complete -c fernd -l tlsMode -d 'who speaks TLS: disabled, allowTLS, preferTLS or requireTLS (default: disabled)' -r
+complete -c fernd -l tlsCertificateKeyFile -d 'the server\'s certificate and its key, in one PEM file' -r
+complete -c fernd -l tlsCertificateKeyFilePassword -d 'what the key is encrypted with' -r
+complete -c fernd -l tlsCAFile -d 'certificates that those of clients have to come from; clients have to show one' -r
+complete -c fernd -l tlsCRLFile -d 'revoked certificates, as PEM' -r
+complete -c fernd -l tlsAllowConnectionsWithoutCertificates -d 'let in clients that show no certificate, too' -r
+complete -c fernd -l tlsAllowInvalidCertificates -d 'let in clients whose certificate is not good, as nobody' -r
+complete -c fernd -l tlsAllowInvalidHostnames -d 'taken for mongod\'s files; no connection is made by TLS from here' -r
+complete -c fernd -l tlsDisabledProtocols -d 'versions that are not spoken, with commas: TLS1_2 or TLS1_3' -r
+complete -c fernd -l tlsOnNormalPorts -d 'the same as tlsMode=requireTLS' -r
+complete -c fernd -l sslMode -d 'the old name of tlsMode' -r
+complete -c fernd -l sslPEMKeyFile -d 'the old name of tlsCertificateKeyFile' -r
+complete -c fernd -l sslPEMKeyPassword -d 'the old name of tlsCertificateKeyFilePassword' -r
+complete -c fernd -l sslCAFile -d 'the old name of tlsCAFile' -r
+complete -c fernd -l sslCRLFile -d 'the old name of tlsCRLFile' -r
+complete -c fernd -l sslAllowConnectionsWithoutCertificates -d 'the old name of tlsAllowConnectionsWithoutCertificates' -r
+complete -c fernd -l sslAllowInvalidCertificates -d 'the old name of tlsAllowInvalidCertificates' -r
+complete -c fernd -l sslAllowInvalidHostnames -d 'the old name of tlsAllowInvalidHostnames' -r
+complete -c fernd -l sslDisabledProtocols -d 'the old name of tlsDisabledProtocols' -r
+complete -c fernd -l sslOnNormalPorts -d 'the old name of tlsOnNormalPorts' -r
 complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
 complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -r
 complete -c fernd -l replSet -d 'be a member of the replica set of this name' -r
