@@ -1,285 +1,519 @@
-"""TLS of `fernd` through PyMongo: the modes of the port, certificates of clients and logins by them, what is refused at a
-start, rotation under load."""
+"""`fernd` with TLS through PyMongo: the modes, certificates of clients and logins by them, files that are not good,
+rotation under load, large replies and small ones, many connections, compressors, the status port.
 
+The certificates are made with the `openssl` command.
+"""
+
+import concurrent.futures
+import contextlib
 import os
+import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 import threading
+import time
+import urllib.error
+import urllib.request
 
+import bson
 import pymongo
-from fernd import Fernd, free_port, run_tests
 from pymongo.errors import OperationFailure, PyMongoError
+from fernd import Fernd, ReplicaSet, free_port, run_tests
+
+HOME = tempfile.mkdtemp(prefix="fernd-tls-")
 
 
-class Certificates:
-    """An authority and what it signs, made by openssl in a directory of its own."""
-
-    def __init__(self):
-        self.home = tempfile.TemporaryDirectory(prefix="fernd-certificates-")
-        self.authority("ca")
-        self.authority("other")
-        self.sign("server", "/O=Fern/CN=server", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        self.sign("renewed", "/O=Fern/CN=renewed", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        self.sign("expired", "/O=Fern/CN=expired", "subjectAltName=IP:127.0.0.1", days=-1)
-        self.sign("nameless", "/O=Fern/CN=127.0.0.1", "keyUsage=digitalSignature")
-        self.sign("client", "/O=Fern/OU=Apps/CN=app", "extendedKeyUsage=clientAuth")
-        self.sign("stranger", "/O=Fern/OU=Apps/CN=app", "extendedKeyUsage=clientAuth", by="other")
-
-    def path(self, name):
-        return os.path.join(self.home.name, name)
-
-    def openssl(self, *arguments):
-        done = subprocess.run(["openssl", *arguments], cwd=self.home.name, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr)
-
-    def key(self, name):
-        self.openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")
-
-    def authority(self, name):
-        self.key(name)
-        self.openssl("req", "-x509", "-new", "-key", f"{name}.key", "-subj", f"/CN={name}", "-days", "30", "-out", f"{name}.pem",
-                     "-addext", "basicConstraints=critical,CA:TRUE")
-
-    def sign(self, name, subject, extension, days=30, by="ca"):
-        """A certificate and its key in one file, `name`.pem."""
-        self.key(name)
-        with open(self.path("extensions"), "w") as file:
-            file.write(f"basicConstraints=CA:FALSE\n{extension}\n")
-        self.openssl("req", "-new", "-key", f"{name}.key", "-subj", subject, "-out", f"{name}.csr")
-        self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial",
-                     "-extfile", "extensions", "-days", str(days), "-out", f"{name}.crt")
-        with open(self.path(f"{name}.pem"), "w") as whole:
-            for part in ("crt", "key"):
-                with open(self.path(f"{name}.{part}")) as file:
-                    whole.write(file.read())
-        os.chmod(self.path(f"{name}.pem"), 0o600)
-
-    def pem(self, name):
-        return self.path(f"{name}.pem")
+def openssl(*arguments):
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, cwd=HOME)
+    assert done.returncode == 0, (arguments, done.stderr)
+    return done.stdout
 
 
-MADE = Certificates()
+def path(name):
+    return os.path.join(HOME, name)
+
+
+def authority(name):
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
+            "-subj", f"/O=Tests/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+
+
+def issue(name, subject, by="ca", days="30", extensions="subjectAltName=DNS:localhost,IP:127.0.0.1"):
+    """Makes `name.pem`: a certificate and its key."""
+    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-subj", subject, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    more = []
+    if extensions:
+        with open(path(f"{name}.ext"), "w") as f:
+            f.write(extensions + "\n")
+        more = ["-extfile", f"{name}.ext"]
+    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial",
+            "-days", days, "-out", f"{name}.crt", *more)
+    join(f"{name}.pem", f"{name}.crt", f"{name}.key")
+
+
+def join(name, *parts):
+    with open(path(name), "wb") as out:
+        for part in parts:
+            with open(path(part), "rb") as f:
+                out.write(f.read())
+    os.chmod(path(name), 0o600)
+
+
+def revoke(name):
+    """Makes `crl.pem`, which has this certificate."""
+    with open(path("ca.cnf"), "w") as f:
+        f.write("[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ndefault_md=sha256\ndefault_crl_days=30\n"
+                "crlnumber=crlnumber\ncertificate=ca.pem\nprivate_key=ca.key\n")
+    open(path("index.txt"), "w").close()
+    with open(path("crlnumber"), "w") as f:
+        f.write("01\n")
+    openssl("ca", "-config", "ca.cnf", "-revoke", f"{name}.crt")
+    openssl("ca", "-config", "ca.cnf", "-gencrl", "-out", "crl.pem")
+
+
+def make_all():
+    authority("ca")
+    authority("other")
+    issue("server", "/O=Tests/CN=server")
+    issue("server2", "/O=Tests/CN=server two")
+    issue("anna", "/C=DE/O=Tests, Inc./OU=Clients/CN=anna", extensions="extendedKeyUsage=clientAuth")
+    issue("nobody", "/O=Tests/CN=nobody", extensions="extendedKeyUsage=clientAuth")
+    issue("foreign", "/C=DE/O=Tests, Inc./OU=Clients/CN=anna", by="other", extensions="extendedKeyUsage=clientAuth")
+    issue("expired", "/O=Tests/CN=expired", days="-1")
+    issue("unnamed", "/O=Tests/CN=unnamed", extensions="keyUsage=digitalSignature")
+    issue("version1", "/O=Tests/CN=version one", extensions=None)
+    join("mixed.pem", "server.crt", "anna.key")
+    join("keyless.pem", "server.crt")
+    join("open.pem", "server.crt", "server.key")
+    os.chmod(path("open.pem"), 0o644)
+    openssl("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", "server.key", "-passout", "pass:pencil", "-out", "locked.key")
+    join("locked.pem", "server.crt", "locked.key")
+    openssl("ec", "-in", "server.key", "-aes128", "-passout", "pass:pencil", "-out", "oldlocked.key")
+    join("oldlocked.pem", "server.crt", "oldlocked.key")
+    revoke("nobody")
+
+
+SUBJECT = "CN=anna,OU=Clients,O=Tests\\, Inc.,C=DE"
 
 
 class Secure(Fernd):
-    """A server with a certificate; a start is waited for at its port, for it may speak nothing but TLS."""
+    """A server whose own client speaks TLS, with a certificate if one is named."""
 
-    def __init__(self, mode, *options, certificate="server"):
-        super().__init__("--tlsMode", mode, "--tlsCertificateKeyFile", MADE.pem(certificate), *options)
+    def __init__(self, *options, mode="requireTLS", certificate="server.pem", shows=None, **more):
+        super().__init__("--tlsMode", mode, "--tlsCertificateKeyFile", path(certificate), *options, **more)
+        self.shows = shows
 
-    def client(self, **options):
-        # Shown only where the server asks for it.
-        return tls(self, "client", **options)
-
-
-def tls(server, certificate=None, authority="ca", **options):
-    named = {"tlsCertificateKeyFile": MADE.pem(certificate)} if certificate else {}
-    return pymongo.MongoClient("127.0.0.1", server.port, directConnection=True, tls=True, tlsCAFile=MADE.pem(authority),
-                               **{"serverSelectionTimeoutMS": 5000, **named, **options})
+    def client(self, shows=None, plain=False, **options):
+        if not plain:
+            options = {"tls": True, "tlsCAFile": path("ca.pem"), **options}
+            if shows := shows or self.shows:
+                options["tlsCertificateKeyFile"] = path(shows)
+        return super().client(**options)
 
 
-def plain(server, **options):
-    return pymongo.MongoClient("127.0.0.1", server.port, directConnection=True, **{"serverSelectionTimeoutMS": 1500, **options})
-
-
-def works(client):
-    with client:
+def works(server, **options):
+    with server.client(**{"serverSelectionTimeoutMS": 700, **options}) as client:
         try:
             return client.admin.command("ping")["ok"] == 1
-        except (PyMongoError, OSError):
+        except PyMongoError:
             return False
 
 
-def each_mode_takes_what_it_says():
-    for mode, by_plain in (("allowTLS", True), ("preferTLS", True), ("requireTLS", False)):
-        with Secure(mode) as server:
-            assert works(tls(server)), mode
-            assert works(plain(server)) == by_plain, mode
-            assert not works(tls(server, authority="other", serverSelectionTimeoutMS=1500)), "a client that trusts another authority"
-            counts = tls(server).admin.command("serverStatus")["transportSecurity"]
-            assert counts["1.3"] > 0 and counts["1.2"] == 0, counts
-    with Fernd() as server:
-        assert not works(tls(server, serverSelectionTimeoutMS=1500))
-        assert works(plain(server))
+def fails(code, action):
+    try:
+        action()
+    except OperationFailure as error:
+        assert error.code == code, error
+        return str(error)
+    raise AssertionError(f"it was done, and should have failed with {code}")
 
 
-def what_is_written_is_read_in_any_size_and_number():
-    with Secure("requireTLS") as server:
-        for compressor in ("", "zstd", "snappy", "zlib"):
-            with tls(server, compressors=compressor) as client:
-                client.d.c.drop()
-                client.d.c.insert_many([{"_id": i, "x": "x" * 50_000} for i in range(320)])
-                client.d.c.insert_one({"_id": "large", "x": os.urandom(15 << 20)})
-                # Of sixteen megabytes each.
-                assert sum(len(one["x"]) for one in client.d.c.find(batch_size=100_000)) == 320 * 50_000 + (15 << 20)
-        clients = [tls(server) for _ in range(100)]
-
-        def count(client):
-            assert all(client.d.c.find_one({"_id": at})["_id"] == at for at in range(20))
-
-        threads = [threading.Thread(target=count, args=(client,)) for client in clients]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for client in clients:
-            client.close()
-
-
-def certificates_of_clients_are_asked_for_and_log_in():
-    with Secure("requireTLS", "--tlsCAFile", MADE.pem("ca"), "--auth") as server:
-        assert not works(pymongo.MongoClient("127.0.0.1", server.port, tls=True, tlsCAFile=MADE.pem("ca"), serverSelectionTimeoutMS=1500))
-        assert not works(tls(server, "stranger", serverSelectionTimeoutMS=1500)), "of another authority"
-        with tls(server, "client") as nobody:
-            nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
-        with tls(server, "client", username="root", password="pencil") as root:
-            root["$external"].command("createUser", "CN=app,OU=Apps,O=Fern", roles=[{"role": "readWrite", "db": "d"}])
-        for named in ({}, {"username": "CN=app,OU=Apps,O=Fern"}):
-            with tls(server, "client", authMechanism="MONGODB-X509", **named) as app:
-                app.d.c.insert_one({})
-                users = app.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
-                assert users == [{"user": "CN=app,OU=Apps,O=Fern", "db": "$external"}], users
-        for certificate, named in (("client", {"username": "CN=other,OU=Apps,O=Fern"}), ("server", {})):
-            with tls(server, certificate, authMechanism="MONGODB-X509", **named) as other:
-                try:
-                    other.admin.command("ping")
-                    raise AssertionError("it logged in")
-                except OperationFailure as error:
-                    assert error.code == 18, error
-
-
-def who_shows_no_good_certificate_is_nobody_where_that_is_let_pass():
-    options = ("--tlsCAFile", MADE.pem("ca"), "--tlsAllowInvalidCertificates", "--tlsAllowConnectionsWithoutCertificates", "--auth")
-    with Secure("requireTLS", *options) as server:
-        with tls(server) as nobody:
-            nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
-        with tls(server, username="root", password="pencil") as root:
-            root["$external"].command("createUser", "CN=app,OU=Apps,O=Fern", roles=[])
-        assert works(tls(server)) and works(tls(server, "stranger"))
-        with tls(server, "stranger", authMechanism="MONGODB-X509") as stranger:
-            try:
-                stranger.admin.command("ping")
-                raise AssertionError("a certificate of a stranger's authority logged in")
-            except OperationFailure as error:
-                assert error.code == 18, error
-        assert works(tls(server, "client", authMechanism="MONGODB-X509"))
-
-
-def mistakes_get_one_line_that_says_what_to_do():
-    readable = MADE.path("readable.pem")
-    with open(MADE.pem("server")) as good, open(readable, "w") as file:
-        file.write(good.read())
-    os.chmod(readable, 0o644)
-    own = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile"]
-    rows = [
-        (["--tlsMode", "requireTLS"], "tlsCertificateKeyFile"),
-        ([*own, "/no/such/file"], "/no/such/file"),
-        ([*own, readable], "chmod 600"),
-        ([*own, MADE.path("server.crt")], "key"),
-        ([*own, MADE.pem("nameless")], "subjectAltName"),
-        ([*own, MADE.pem("server"), "--tlsCAFile", "/no/such/ca"], "/no/such/ca"),
-        ([*own, MADE.pem("expired")], "expired"),
-        (["--tlsMode", "nosuch"], "tlsMode"),
-        ([*own, MADE.pem("server"), "--tlsFIPSMode"], "tlsFIPSMode"),
-        ([*own, MADE.pem("server"), "--tlsDisabledProtocols", "TLS1_2,TLS1_3"], "tlsDisabledProtocols"),
-    ]
-    for options, word in rows:
-        server = Fernd(*options)
+def refused(*options):
+    """What a server says that does not start: one line."""
+    server = Fernd(*options)
+    try:
         done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
-        lines = done.stderr.strip().splitlines()
-        assert done.returncode == 2 and len(lines) == 1 and word in lines[0], (options, done.stderr)
+        assert done.returncode == 2, (options, done)
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+    finally:
         server.remove()
 
 
-def a_new_certificate_is_taken_under_load_and_a_bad_one_is_not():
-    own = MADE.path("current.pem")
+def each_mode_takes_who_it_is_to_take():
+    for mode, plain, secure in (("allowTLS", True, True), ("preferTLS", True, True), ("requireTLS", False, True)):
+        with Secure(mode=mode) as server:
+            assert works(server, plain=True) == plain, mode
+            assert works(server) == secure, mode
+            # A socket of this machine's files is always plain.
+            with pymongo.MongoClient(f"/tmp/mongodb-{server.port}.sock".replace("/", "%2F")) as client:
+                assert client.admin.command("ping")["ok"] == 1
+            assert ("speaks without TLS" in server.tail(100_000)) == (not plain), mode
+    with Fernd() as server:
+        with Secure.client.__get__(server_like(server))(serverSelectionTimeoutMS=700) as client:
+            try:
+                client.admin.command("ping")
+                raise AssertionError("TLS is off")
+            except PyMongoError:
+                pass
+        assert "tlsMode is disabled" in server.tail(100_000)
 
-    def put(name):
-        with open(MADE.pem(name)) as good, open(own, "w") as file:
-            file.write(good.read())
-        os.chmod(own, 0o600)
 
-    def shown(server):
-        context = ssl.create_default_context(cafile=MADE.pem("ca"))
-        with socket.create_connection(("127.0.0.1", server.port), 10) as s, context.wrap_socket(s, server_hostname="127.0.0.1") as secure:
-            return dict(part[0] for part in secure.getpeercert()["subject"])["commonName"]
+def server_like(server):
+    """The same server, asked by a client with TLS."""
+    other = Secure.__new__(Secure)
+    other.__dict__.update(server.__dict__)
+    other.shows = None
+    return other
 
-    put("server")
-    server = Secure("requireTLS")
-    server.options = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", own]
+
+def files_that_are_not_good_are_refused_in_a_line():
+    tls = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile")
+    for certificate, words in (
+        ("expired.pem", ("has expired on", "CN=expired")), ("unnamed.pem", ("subjectAltName",)),
+        ("version1.pem", ("version 1",)), ("mixed.pem", ("not the one",)), ("keyless.pem", ("no private key",)),
+        ("server.csr", ("permissions" if os.stat(path("server.csr")).st_mode & 0o007 else "no certificate",)),
+        ("open.pem", ("chmod 600",)), ("none.pem", ("No such file",)),
+        ("locked.pem", ("tlsCertificateKeyFilePassword",)), ("oldlocked.pem", ("Proc-Type",)),
+    ):
+        line = refused(*tls, path(certificate))
+        assert "tlsCertificateKeyFile" in line and path(certificate) in line, line
+        assert all(word in line for word in words), line
+    wrong = refused(*tls, path("locked.pem"), "--tlsCertificateKeyFilePassword", "wrong")
+    assert "password is another" in wrong and "pencil" not in wrong, wrong
+    assert "no certificate" in refused(*tls, path("server.pem"), "--tlsCAFile", path("crl.pem"))
+    assert "tlsCAFile" in refused(*tls, path("server.pem"), "--tlsCRLFile", path("crl.pem"))
+    assert "no list" in refused(*tls, path("server.pem"), "--tlsCAFile", path("ca.pem"), "--tlsCRLFile", path("ca.pem"))
+    assert "tlsCertificateKeyFile" in refused("--tlsMode", "requireTLS")
+    assert "tlsMode" in refused("--tlsCertificateKeyFile", path("server.pem"))
+    assert "tlsClusterFile" in refused("--tlsClusterFile", path("server.pem"))
+    with Secure("--tlsCertificateKeyFilePassword", "pencil", certificate="locked.pem") as server:
+        assert works(server)
+        with server.client() as client:
+            shown = client.admin.command("getCmdLineOpts")
+            assert "pencil" not in str(shown) and "<password>" in str(shown), shown
+        assert "pencil" not in server.tail(1_000_000)
+
+
+def old_names_work_and_are_warned_of():
+    server = Fernd("--sslMode", "requireSSL", "--sslPEMKeyFile", path("server.pem"))
+    server.__class__, server.shows = Secure, None
     with server:
-        failures, ending = [], threading.Event()
+        with server.client() as client:
+            warnings = client.admin.command("getLog", "startupWarnings")["log"]
+            assert sum("deprecated" in line for line in warnings) == 2, warnings
 
-        def load():
-            while not ending.is_set():
+
+def certificates_of_clients_are_looked_at():
+    ca = ("--tlsCAFile", path("ca.pem"))
+    with Secure(*ca, shows="anna.pem") as server:
+        assert works(server)
+        assert not works(server, shows="foreign.pem") and not works(server, shows="expired.pem")
+        server.shows = None
+        assert not works(server), "without a certificate"
+        log = server.tail(1_000_000)
+        for word in ("UnknownIssuer", "Expired", "peer sent no certificates"):
+            assert word in log, (word, [line for line in log.splitlines() if "TLS" in line])
+    with Secure(*ca, "--tlsAllowConnectionsWithoutCertificates") as server:
+        assert works(server) and works(server, shows="anna.pem") and not works(server, shows="foreign.pem")
+    with Secure(*ca, "--tlsAllowInvalidCertificates", shows="foreign.pem") as server:
+        assert works(server) and works(server, shows="anna.pem")
+    with Secure(*ca, "--tlsCRLFile", path("crl.pem"), shows="anna.pem") as server:
+        assert works(server) and not works(server, shows="nobody.pem")
+
+
+def versions_can_be_switched_off():
+    for disabled, dead, alive in (("TLS1_2", ssl.TLSVersion.TLSv1_2, "1.3"), ("TLS1_0,TLS1_3", ssl.TLSVersion.TLSv1_3, "1.2")):
+        with Secure("--tlsDisabledProtocols", disabled) as server:
+            context = ssl.create_default_context(cafile=path("ca.pem"))
+            context.minimum_version = context.maximum_version = dead
+            with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
                 try:
-                    with tls(server) as client:
-                        for _ in range(20):
-                            client.d.c.insert_one({})
-                except PyMongoError as error:
-                    failures.append(error)
+                    context.wrap_socket(plain, server_hostname="localhost").recv(1)
+                    raise AssertionError(f"{dead} is spoken")
+                except ssl.SSLError:
+                    pass
+            with server.client() as client:
+                status = client.admin.command("serverStatus")
+                counts = status["transportSecurity"]
+                assert counts[alive] > 0 and sum(counts.values()) == counts[alive], counts
+                assert status["security"]["SSLServerSubjectName"] == "CN=server,O=Tests", status["security"]
 
-        threads = [threading.Thread(target=load) for _ in range(4)]
+
+X509 = {"authMechanism": "MONGODB-X509"}
+
+
+def who_has_a_certificate_logs_in_by_it():
+    options = ("--auth", "--tlsCAFile", path("ca.pem"), "--tlsAllowConnectionsWithoutCertificates")
+    with Secure(*options) as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(username="root", password="pencil") as root:
+            root["$external"].command("createUser", SUBJECT, roles=[{"role": "readWrite", "db": "d"}])
+            root.d.command("createUser", SUBJECT, pwd="pencil", roles=["read"])
+        for more in ({}, {"username": SUBJECT}):
+            with server.client(shows="anna.pem", **X509, **more) as anna:
+                anna.d.c.insert_one({})
+                users = anna.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+                assert users == [{"user": SUBJECT, "db": "$external"}], users
+                fails(13, lambda: anna.e.c.find_one())
+        # Another name than the certificate's, no user of the certificate's name, no certificate.
+        for shows, more in (("anna.pem", {"username": "CN=root"}), ("nobody.pem", {}), (None, {"username": SUBJECT})):
+            with server.client(shows=shows, **X509, **more) as one:
+                fails(18, lambda: one.d.c.find_one())
+        with server.client(shows="anna.pem") as anna:
+            login = {"authenticate": 1, "mechanism": "MONGODB-X509"}
+            fails(17, lambda: anna.d.command(login))
+            fails(334, lambda: anna["$external"].command({**login, "mechanism": "PLAIN"}))
+            reply = anna["$external"].command({**login, "user": SUBJECT})
+            assert (reply["dbname"], reply["user"]) == ("$external", SUBJECT), reply
+        # The whole of the login is in the first answer.
+        with server.client(shows="anna.pem") as anna:
+            hello = anna.admin.command({"hello": 1, "speculativeAuthenticate": {
+                "authenticate": 1, "mechanism": "MONGODB-X509", "db": "$external"}})
+            assert hello["speculativeAuthenticate"] == {"dbname": "$external", "user": SUBJECT}, hello
+        with server.client(shows="nobody.pem") as nobody:
+            hello = nobody.admin.command({"hello": 1, "speculativeAuthenticate": {
+                "authenticate": 1, "mechanism": "MONGODB-X509", "db": "$external"}})
+            assert "speculativeAuthenticate" not in hello, hello
+        # A password is none of a user who has none.
+        with server.client(username=SUBJECT, password="pencil", authSource="$external",
+                           authMechanism="SCRAM-SHA-256") as one:
+            fails(18, lambda: one.d.c.find_one())
+        with server.client(username="root", password="pencil") as root, server.client(shows="anna.pem", **X509) as anna:
+            assert anna.d.c.find_one() is not None
+            root["$external"].command("dropUser", SUBJECT)
+            fails(13, lambda: anna.d.c.find_one())
+    # A certificate that is only let pass is nobody's.
+    with Secure("--auth", "--tlsCAFile", path("ca.pem"), "--tlsAllowInvalidCertificates", shows="foreign.pem") as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(username="root", password="pencil") as root:
+            root["$external"].command("createUser", SUBJECT, roles=[{"role": "root", "db": "admin"}])
+        with server.client(**X509) as foreign:
+            fails(18, lambda: foreign.d.c.find_one())
+        with server.client(shows="anna.pem", **X509) as anna:
+            anna.d.c.find_one()
+    without = ("--setParameter", "authenticationMechanisms=SCRAM-SHA-256")
+    with Secure(*options, *without) as server:
+        with server.client(shows="anna.pem", **X509) as anna:
+            fails(334, lambda: anna.d.c.find_one())
+
+
+def shown_by(server):
+    """The serial number of the certificate that a new connection is shown."""
+    context = ssl.create_default_context(cafile=path("ca.pem"))
+    with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
+        with context.wrap_socket(plain, server_hostname="localhost") as stream:
+            return dict(part[0] for part in stream.getpeercert()["subject"])["commonName"]
+
+
+def files_are_exchanged_under_load():
+    shutil.copy(path("server.pem"), path("live.pem"))
+    with Secure(certificate="live.pem") as server, server.client() as client:
+        client.d.c.insert_many([{"_id": i, "filler": "x" * 1000} for i in range(100)])
+        ended, counts, errors = threading.Event(), [0] * 4, []
+
+        def load(at):
+            while not ended.is_set():
+                try:
+                    # A new connection each time, and some requests on it.
+                    with server.client(retryReads=False) as one:
+                        for i in range(10):
+                            assert one.d.c.find_one({"_id": i})["_id"] == i
+                            counts[at] += 1
+                except Exception as error:
+                    errors.append(error)
+
+        threads = [threading.Thread(target=load, args=(at,)) for at in range(4)]
         for thread in threads:
             thread.start()
-        with tls(server) as admin:
-            for name in ("renewed", "server") * 5:
-                put(name)
-                assert admin.admin.command("rotateCertificates", 1)["ok"] == 1
-                assert shown(server) == name
-            with open(own, "w") as file:
-                file.write("no certificate")
-            try:
-                admin.admin.command("rotateCertificates", 1)
-                raise AssertionError("a file without a certificate was taken")
-            except OperationFailure as error:
-                assert own in str(error), error
-            assert shown(server) == "server"
-        ending.set()
+        assert shown_by(server) == "server"
+        for round in range(10):
+            name = ("server2", "server")[round % 2]
+            # As a whole: no half file is ever read.
+            shutil.copy(path(f"{name}.pem"), path("new.pem"))
+            os.replace(path("new.pem"), path("live.pem"))
+            assert client.admin.command("rotateCertificates", 1, message="a test")["ok"] == 1
+            assert shown_by(server) == ("server two", "server")[round % 2]
+            shutil.copy(path("expired.pem"), path("new.pem"))
+            os.replace(path("new.pem"), path("live.pem"))
+            text = fails(140, lambda: client.admin.command("rotateCertificates"))
+            assert "live.pem" in text and "has expired" in text, text
+            assert shown_by(server) == ("server two", "server")[round % 2]
+            time.sleep(0.1)
+        ended.set()
         for thread in threads:
             thread.join()
-        assert not failures, failures[:3]
+        assert not errors and min(counts) > 0, (errors[:3], counts)
+        print(f"  {sum(counts)} requests")
+        subject = client.admin.command("serverStatus")["security"]["SSLServerSubjectName"]
+        assert subject == "CN=server,O=Tests", subject
+    with Fernd() as server, server.client() as client:
+        fails(20, lambda: client.admin.command("rotateCertificates"))
 
 
-def silent_and_half_handshakes_harm_nobody():
-    with Secure("requireTLS") as server:
-        sockets = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(200)]
-        for at, half in enumerate(sockets):
-            half.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(at % 50))
-        assert works(tls(server))
-        for half in sockets:
-            half.close()
-        garbage = socket.create_connection(("127.0.0.1", server.port), 10)
-        garbage.sendall(b"\x16\x03\x01\x02\x00\x01" + os.urandom(600))
-        assert works(tls(server))
-        garbage.close()
+def large_replies_and_many_small_ones():
+    with Secure() as server, server.client() as client:
+        large = {"_id": 1, "filler": os.urandom(16 * 1024 * 1024 - 100)}
+        client.d.c.insert_one(large)
+        for _ in range(5):
+            assert client.d.c.find_one({"_id": 1}) == large
+        client.d.s.insert_many([{"_id": i, "x": "y" * (i % 300)} for i in range(20_000)])
+        assert sum(1 for _ in client.d.s.find(batch_size=7)) == 20_000
+        for i in range(3000):
+            assert client.d.s.find_one({"_id": i})["_id"] == i
+        # Many at once on one connection, without waiting, and their answers taken late.
+        context = ssl.create_default_context(cafile=path("ca.pem"))
+        with socket.create_connection(("127.0.0.1", server.port), 60) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as stream:
+                body = bson.encode({"find": "s", "filter": {"_id": {"$lt": 300}}, "batchSize": 300, "$db": "d"})
+                message = struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body
+                sender = threading.Thread(target=lambda: stream.sendall(message * 200))
+                sender.start()
+                time.sleep(0.5)
+                reader = stream.makefile("rb")
+                for _ in range(200):
+                    length = struct.unpack("<i", reader.read(4))[0]
+                    reply = bson.decode(reader.read(length - 4)[17:])
+                    assert len(reply["cursor"]["firstBatch"]) == 300
+                sender.join()
 
 
-def a_set_of_several_is_refused_where_its_members_would_be_plain():
-    for mode, code in (("requireTLS", 72), ("preferTLS", 72)):
-        with Secure(mode, "--replSet", "rs") as server, tls(server) as client:
-            hosts = [{"_id": at, "host": f"127.0.0.1:{port}"} for at, port in enumerate([server.port, free_port()])]
-            try:
-                client.admin.command("replSetInitiate", {"_id": "rs", "members": hosts})
-                raise AssertionError("it was begun")
-            except OperationFailure as error:
-                assert error.code == code and "allowTLS" in str(error), error
+def two_hundred_connections():
+    with Secure() as server, server.client() as client:
+        client.d.c.insert_one({"_id": 1})
+        before = server.resident()
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(server.client(maxPoolSize=1)) for _ in range(200)]
+
+            def ask(one):
+                return [one.d.c.find_one({"_id": 1})["_id"] for _ in range(20)]
+
+            with concurrent.futures.ThreadPoolExecutor(50) as pool:
+                assert all(answers == [1] * 20 for answers in pool.map(ask, clients))
+            status = client.admin.command("serverStatus")
+            assert status["connections"]["current"] >= 200, status["connections"]
+            assert status["transportSecurity"]["1.3"] >= 200
+            connections = status["connections"]["current"]
+            print(f"  {(server.resident() - before) // connections} bytes a connection, {server.threads()} threads")
+            assert server.threads() < 100
+
+
+def compressors_and_tls():
+    for name in ("snappy", "zlib", "zstd"):
+        with Secure() as server, server.client(compressors=name) as client:
+            client.d.c.insert_many([{"_id": i, "filler": "x" * 10_000} for i in range(300)])
+            assert sum(len(found["filler"]) for found in client.d.c.find()) == 3_000_000
+
+
+def slow_and_wrong_clients_hold_nothing():
+    with Secure() as server, server.client() as client:
+        client.d.c.insert_one({"_id": 1})
+        context = ssl.create_default_context()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+        hello = outgoing.read()
+        with contextlib.ExitStack() as stack:
+            def connect():
+                return stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
+
+            slow = [connect() for _ in range(20)]
+            for at in range(200):
+                for one in slow:
+                    one.sendall(hello[at:at + 1])
+                if at % 10 == 0:
+                    assert client.d.c.find_one() is not None
+            # Bytes that are no TLS behind a beginning that is.
+            for _ in range(50):
+                one = connect()
+                one.sendall(hello[:60] + os.urandom(500))
+            assert client.d.c.find_one() is not None
+        status = client.admin.command("serverStatus")
+        assert status["asserts"]["user"] < 5
+
+
+def the_status_port_speaks_tls_too():
+    context = ssl.create_default_context(cafile=path("ca.pem"))
+
+    def ask(scheme, port):
+        url = f"{scheme}://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(url, timeout=10, context=context if scheme == "https" else None) as reply:
+            return reply.status, reply.headers.get("Strict-Transport-Security")
+
+    for mode in ("requireTLS", "allowTLS"):
+        port = free_port()
+        # Who asks the page shows no certificate, whatever clients have to show.
+        with Secure("--statusPort", str(port), "--tlsCAFile", path("ca.pem"), mode=mode, shows="anna.pem"):
+            status, told = ask("https", port)
+            assert status == 200 and (told is not None) == (mode == "requireTLS"), (status, told)
+            if mode == "allowTLS":
+                assert ask("http", port) == (200, None)
+            else:
+                try:
+                    ask("http", port)
+                    raise AssertionError("the status port answers plainly")
+                except (urllib.error.URLError, ConnectionError, OSError):
+                    pass
+
+
+def members_do_not_speak_plainly_where_they_are_to_speak_tls():
+    for mode in ("preferTLS", "requireTLS"):
+        one, two = Secure("--replSet", "s", mode=mode), Fernd("--replSet", "s")
+        with one, two, one.client() as client:
+            members = [{"_id": i, "host": f"127.0.0.1:{server.port}"} for i, server in enumerate((one, two))]
+            text = fails(72, lambda: client.admin.command("replSetInitiate", {"_id": "s", "members": members}))
+            assert "allowTLS" in text, text
+            # A set of one has no links.
+            client.admin.command("replSetInitiate", {"_id": "s", "members": members[:1]})
+            client.d.c.insert_one({})
+            if mode == "preferTLS":
+                with two.client() as other:
+                    found = lambda: other.admin.command("replSetInitiate", {"_id": "s", "members": members})
+                    try:
+                        found()
+                        raise AssertionError("a set was founded")
+                    except OperationFailure as error:
+                        assert "allowTLS" in str(error), error
+    tls = ("--tlsMode", "allowTLS", "--tlsCertificateKeyFile", path("server.pem"))
+    with ReplicaSet(*tls, members=2) as members:
+        server = members.members[0]
+        assert works(server_like(server))
+        assert server.stop() == 0
+        options = server.options
+        server.options = [word.replace("allowTLS", "requireTLS") for word in options]
+        done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "allowTLS" in done.stderr, done
+        server.options = options
+        server.start()
 
 
 TESTS = [
-    each_mode_takes_what_it_says,
-    what_is_written_is_read_in_any_size_and_number,
-    certificates_of_clients_are_asked_for_and_log_in,
-    who_shows_no_good_certificate_is_nobody_where_that_is_let_pass,
-    mistakes_get_one_line_that_says_what_to_do,
-    a_new_certificate_is_taken_under_load_and_a_bad_one_is_not,
-    silent_and_half_handshakes_harm_nobody,
-    a_set_of_several_is_refused_where_its_members_would_be_plain,
+    each_mode_takes_who_it_is_to_take,
+    files_that_are_not_good_are_refused_in_a_line,
+    old_names_work_and_are_warned_of,
+    certificates_of_clients_are_looked_at,
+    versions_can_be_switched_off,
+    who_has_a_certificate_logs_in_by_it,
+    files_are_exchanged_under_load,
+    large_replies_and_many_small_ones,
+    two_hundred_connections,
+    compressors_and_tls,
+    slow_and_wrong_clients_hold_nothing,
+    the_status_port_speaks_tls_too,
+    members_do_not_speak_plainly_where_they_are_to_speak_tls,
 ]
 
 
 if __name__ == "__main__":
-    run_tests("tls", TESTS)
+    try:
+        make_all()
+        run_tests("tls", TESTS)
+    finally:
+        shutil.rmtree(HOME, ignore_errors=True)

@@ -1,9 +1,9 @@
 //! One thread that speaks HTTP/1.1.
 //!
 //! What is always true: at most [`MAX_CONNECTIONS`] connections; one that sends no complete header
-//! for [`HEADER_TIME`] is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
+//! for [`HEADER_TIME`], or does not end its TLS handshake within it, is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
 
-use crate::site::Site;
+use crate::site::{Seen, Site};
 use crate::{ShowValues, StatusSource};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -17,9 +17,12 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tls::{Certificates, Mode};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
+use tokio_rustls::TlsAcceptor;
 
 /// Connections at once; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
@@ -36,6 +39,18 @@ const MAX_HEADER_BYTES: usize = 16 << 10;
 /// The wait after an accept that failed, for want of descriptors perhaps.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// What a TLS connection begins with; no request of HTTP does.
+const HANDSHAKE: u8 = 0x16;
+
+/// How the status port speaks TLS: who asks it is asked for no certificate.
+#[derive(Clone, Debug)]
+pub struct PageTls {
+    /// Who may, and who must.
+    pub mode: Mode,
+    /// What is shown.
+    pub certificates: Arc<Certificates>,
+}
+
 /// A running status port. Dropping it ends it.
 #[derive(Debug)]
 pub struct StatusPort {
@@ -45,7 +60,7 @@ pub struct StatusPort {
 
 impl StatusPort {
     /// Serves on sockets that listen already; `names` are the hosts that requests may name beside
-    /// addresses and `localhost`; `show_values` says who sees what clients sent.
+    /// addresses and `localhost`; `show_values` says who sees what clients sent; without `tls` all of it is plain.
     ///
     /// # Errors
     /// Where there is no thread or no event loop to be had.
@@ -55,6 +70,7 @@ impl StatusPort {
         names: Vec<String>,
         show_values: ShowValues,
         source: Arc<dyn StatusSource>,
+        tls: Option<PageTls>,
     ) -> io::Result<Self> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
@@ -67,7 +83,8 @@ impl StatusPort {
             tasks.block_on(&runtime, async move {
                 let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
                 for listener in listeners {
-                    spawn_local(accept(listener, Arc::clone(&room), Arc::clone(&site)));
+                    let (room, site) = (Arc::clone(&room), Arc::clone(&site));
+                    spawn_local(accept(listener, room, site, tls.clone()));
                 }
                 // An error means that the handle is gone, which asks for the same.
                 let _told_or_dropped = stopped.await;
@@ -88,15 +105,20 @@ impl Drop for StatusPort {
     }
 }
 
-async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
+async fn accept(
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    site: Arc<Site>,
+    tls: Option<PageTls>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let site = Arc::clone(&site);
+                let (site, tls) = (Arc::clone(&site), tls.clone());
                 spawn_local(async move {
-                    serve(stream, peer.ip(), site).await;
+                    serve(stream, peer.ip(), site, tls).await;
                     drop(place);
                 });
             }
@@ -105,9 +127,39 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
     }
 }
 
-async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>) {
+/// Serves a connection by what it begins with.
+async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>, tls: Option<PageTls>) {
+    let Some(PageTls { mode, certificates }) = tls else {
+        return answer_all(stream, peer, site, Seen::Plain).await;
+    };
+    let mut first = [0];
+    let begins = tokio::time::timeout(HEADER_TIME, stream.peek(&mut first)).await;
+    match (begins, first) {
+        (Ok(Ok(1)), [HANDSHAKE]) => {
+            let acceptor = TlsAcceptor::from(certificates.now().for_pages());
+            let accepted = tokio::time::timeout(HEADER_TIME, acceptor.accept(stream)).await;
+            // Who does not come to an end with it is not there to be told.
+            if let Ok(Ok(stream)) = accepted {
+                let seen = if mode == Mode::Require { Seen::TlsAlone } else { Seen::Tls };
+                answer_all(stream, peer, site, seen).await;
+            }
+        }
+        (Ok(Ok(1)), _) if mode != Mode::Require => {
+            answer_all(stream, peer, site, Seen::Plain).await
+        }
+        _ => {}
+    }
+}
+
+/// Answers the requests of a connection.
+async fn answer_all(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: IpAddr,
+    site: Arc<Site>,
+    seen: Seen,
+) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let response = site.answer(&request, peer);
+        let response = site.answer(&request, peer, seen);
         let is_guess = response.status() == StatusCode::UNAUTHORIZED
             && request.headers().contains_key(header::AUTHORIZATION);
         async move {

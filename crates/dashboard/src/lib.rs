@@ -9,7 +9,7 @@
 //!    somebody else's, whose name was pointed at this machine, is refused.
 //! 4. The page needs nothing from outside, and nobody else's page makes a browser ask for data.
 //! 5. Where the server asks for users nobody is answered with data who has not said a password, and nobody is asked for
-//!    one over a network that could read it.
+//!    one over a network that could read it. With TLS a password may come from anywhere.
 //! 6. What clients sent is shown only to those whom [`ShowValues`] names; others see names and counts.
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ mod json;
 mod redact;
 mod site;
 
-pub use http::StatusPort;
+pub use http::{PageTls, StatusPort};
 pub use redact::ShowValues;
 
 use bson::{Document, RawDocumentBuf};

@@ -54,7 +54,26 @@ impl Site {
 
     /// The answer to a request that came from `peer`. Waits for what the commands behind it wait
     /// for.
-    pub(crate) fn answer<B>(&self, request: &Request<B>, peer: IpAddr) -> Response<Full<Bytes>> {
+    pub(crate) fn answer<B>(
+        &self,
+        request: &Request<B>,
+        peer: IpAddr,
+        seen: Seen,
+    ) -> Response<Full<Bytes>> {
+        let mut response = self.answer_as(request, peer, seen);
+        if seen == Seen::TlsAlone {
+            let value = HeaderValue::from_static("max-age=31536000");
+            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, value);
+        }
+        response
+    }
+
+    fn answer_as<B>(
+        &self,
+        request: &Request<B>,
+        peer: IpAddr,
+        seen: Seen,
+    ) -> Response<Full<Bytes>> {
         if !self.is_for_us(request.uri(), request.headers()) {
             let text = "This name is not one of this server's: use an address or localhost.\n";
             return plain(StatusCode::MISDIRECTED_REQUEST, text);
@@ -68,7 +87,7 @@ impl Site {
         let is_local = is_local(peer, request.headers());
         let user;
         let source = if self.source.asks_for_users() {
-            user = match self.of_user(request.headers(), peer, is_local) {
+            user = match self.of_user(request.headers(), peer, is_local || seen != Seen::Plain) {
                 Ok(user) => user,
                 Err(refusal) => return *refusal,
             };
@@ -94,11 +113,11 @@ impl Site {
         &self,
         headers: &HeaderMap,
         peer: IpAddr,
-        is_local: bool,
+        is_private: bool,
     ) -> Result<Arc<dyn StatusSource>, Box<Response<Full<Bytes>>>> {
-        if !is_local {
-            let text = "This server asks for users, and a password would go in the clear: ask from its own machine, \
-                        or through a tunnel to it.\n";
+        if !is_private {
+            let text = "This server asks for users, and a password would go in the clear: ask by https, from its own \
+                        machine, or through a tunnel to it.\n";
             return Err(Box::new(plain(StatusCode::FORBIDDEN, text)));
         }
         let ask = || {
@@ -229,6 +248,17 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
         origin.split_once("://").is_none_or(|(_, name)| !name.eq_ignore_ascii_case(host))
     });
     by_another || from_another
+}
+
+/// Who else can read what is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// Whoever the bytes pass by.
+    Plain,
+    /// Nobody.
+    Tls,
+    /// Nobody, and no plain question is answered here.
+    TlsAlone,
 }
 
 /// Whether somebody on this machine asks: not a proxy on it for somebody elsewhere.
@@ -364,7 +394,7 @@ mod tests {
         let request = Request::builder().method(method).uri(path);
         let request =
             headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let response = site.answer(&request.body(()).unwrap(), peer);
+        let response = site.answer(&request.body(()).unwrap(), peer, Seen::Plain);
         let asked = echo.asked.lock().clone();
         (response, asked)
     }
@@ -429,13 +459,17 @@ mod tests {
         let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
         let paths = ["/", "/metrics", "/api/now", "/api/collections", "/api/history?step=1"];
         let proxy = ("x-forwarded-for", "192.0.2.7");
-        for (peer, headers, expected) in [
-            (HERE, &[][..], 401),
-            (HERE, &[("authorization", "Basic bW9uaXRvcjp3cm9uZw==")], 401),
-            (HERE, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")], 200),
-            (HERE, &[("authorization", "Basic b3RoZXI6cGVuY2ls")], 403),
-            (HERE, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw="), proxy], 403),
-            (elsewhere, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")], 403),
+        let right = &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")][..];
+        for (peer, seen, headers, expected) in [
+            (elsewhere, Seen::Tls, right, 200),
+            (elsewhere, Seen::TlsAlone, right, 200),
+            (elsewhere, Seen::Tls, &[], 401),
+            (HERE, Seen::Plain, &[][..], 401),
+            (HERE, Seen::Plain, &[("authorization", "Basic bW9uaXRvcjp3cm9uZw==")], 401),
+            (HERE, Seen::Plain, right, 200),
+            (HERE, Seen::Plain, &[("authorization", "Basic b3RoZXI6cGVuY2ls")], 403),
+            (HERE, Seen::Plain, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw="), proxy], 403),
+            (elsewhere, Seen::Plain, right, 403),
         ] {
             for path in paths {
                 let echo = Arc::new(Echo { asks_for_users: true, ..Echo::default() });
@@ -444,7 +478,9 @@ mod tests {
                 let request = Request::builder().uri(path).header("host", "localhost");
                 let request =
                     headers.iter().fold(request, |made, (name, value)| made.header(*name, *value));
-                let response = site.answer(&request.body(()).unwrap(), peer);
+                let response = site.answer(&request.body(()).unwrap(), peer, seen);
+                let is_told = response.headers().contains_key(header::STRICT_TRANSPORT_SECURITY);
+                assert_eq!(is_told, seen == Seen::TlsAlone);
                 assert_eq!(response.status(), expected, "{path} {headers:?}");
                 let is_asked = response.headers().contains_key(header::WWW_AUTHENTICATE);
                 assert_eq!(is_asked, expected == 401, "{path} {headers:?}");

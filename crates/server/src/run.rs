@@ -21,6 +21,7 @@ use crate::status::{self, Recorder};
 use crate::tls_files::TlsFiles;
 use crate::wiring::{self, Commands, Event, Program};
 use catalog::{Catalog, CatalogOptions};
+use dashboard::PageTls;
 use engine::Engine;
 use net::{Listener, NetOptions, NetStats, Server, TlsPort};
 use os::{Os, Signal};
@@ -158,7 +159,11 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         .transpose();
     let recorder = recorder.map_err(|error| StartError::new(ExitCode::Abrupt, error))?;
     let by_tcp = startup::port_of(&listeners).is_some();
-    let status = status::serve(&os, status_sockets, &settings, by_tcp, &service);
+    let page_tls = tls.as_ref().map(|tls| PageTls {
+        mode: settings.tls.mode,
+        certificates: Arc::clone(tls.certificates()),
+    });
+    let status = status::serve(&os, status_sockets, &settings, by_tcp, &service, page_tls);
     let options = NetOptions {
         max_connections,
         quiet,

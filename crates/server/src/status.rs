@@ -9,7 +9,7 @@ use crate::wiring::run_locally;
 use auth::{Action, ActionSet, Privilege, Resource, Secret, UserName, keyed_digest};
 use bson::{Document, RawDocumentBuf};
 use commands::Sampler;
-use dashboard::{Access, ShowValues, StatusPort, StatusSource};
+use dashboard::{Access, PageTls, ShowValues, StatusPort, StatusSource};
 use dispatch::ConnectionInfo;
 use history::History;
 use net::{Endpoint, Listener};
@@ -82,6 +82,7 @@ pub(crate) fn serve(
     settings: &Settings,
     by_tcp: bool,
     service: &Arc<commands::Service>,
+    tls: Option<PageTls>,
 ) -> Option<StatusPort> {
     if listeners.is_empty() {
         return None;
@@ -101,7 +102,7 @@ pub(crate) fn serve(
         ShowValues::Local if !by_tcp => ShowValues::Never,
         values => values,
     };
-    match StatusPort::start(os, listeners, names, values, Arc::new(source)) {
+    match StatusPort::start(os, listeners, names, values, Arc::new(source), tls) {
         Ok(started) => {
             tracing::info!(target: "NETWORK", id = 5123303, port, "Status page");
             Some(started)

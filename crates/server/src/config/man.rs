@@ -44,8 +44,8 @@ The configuration of the Debian package's service.
 \fI/var/lib/fernd\fR
 Its data directory.
 .SH SECURITY
-Without \fB\-\-auth\fR whoever can connect can read and write everything, and without \fB\-\-tlsMode\fR
-what is sent can be read on its way. Listen then only where all clients are trusted.
+Without \fB\-\-auth\fR whoever can connect can read and write everything, and without \fB\-\-tlsMode\fR everything
+goes in the clear. Listen only where all clients are trusted, or with both.
 .SH SEE ALSO
 \fBfern\fR(1)
 ";
