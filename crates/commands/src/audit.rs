@@ -135,9 +135,10 @@ fn with(mut param: Document, body: &Document, names: &[&str]) -> Document {
 
 /// A side of a connection.
 fn side(text: &str) -> Document {
-    match text.parse::<SocketAddr>() {
-        Ok(at) => doc! { "ip": at.ip().to_string(), "port": i32::from(at.port()) },
-        Err(_) => doc! { "unix": text },
+    if let Ok(at) = text.parse::<SocketAddr>() {
+        doc! { "ip": at.ip().to_string(), "port": i32::from(at.port()) }
+    } else {
+        doc! { "unix": text }
     }
 }
 

@@ -145,7 +145,7 @@ async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>, tls: Option<Pag
             }
         }
         (Ok(Ok(1)), _) if mode != Mode::Require => {
-            answer_all(stream, peer, site, Seen::Plain).await
+            answer_all(stream, peer, site, Seen::Plain).await;
         }
         _ => {}
     }

@@ -39,6 +39,5 @@ fn idle_connections_over_tls_cost_little() {
     eventually("all are parked", || running.stats.active() == 0);
     let each = os::resident_bytes().saturating_sub(before) / COUNT as u64;
     assert!(each < 24 * 1024, "an idle connection costs {each} bytes");
-    println!("an idle connection costs {each} bytes");
     drop((first, clients));
 }

@@ -147,12 +147,11 @@ fn what_stays_half_is_closed_in_time_and_what_is_whole_is_not() {
     // Half a hello, a hello and nothing more, and half a record after the handshake.
     let mut hello = Vec::new();
     session(&client).write_tls(&mut hello).unwrap();
-    let mut silent = Vec::new();
-    for length in [9, 40, hello.len()] {
+    let silent = [9, 40, hello.len()].map(|length| {
         let mut stream = socket(running.address);
         stream.write_all(&hello[..length]).unwrap();
-        silent.push(stream);
-    }
+        stream
+    });
     let mut half = connect(&client, running.address);
     assert!(ok(&call(&mut half, &ping()).unwrap()));
     let mut record = Vec::new();
@@ -161,6 +160,7 @@ fn what_stays_half_is_closed_in_time_and_what_is_whole_is_not() {
     half.sock.write_all(&record[..20]).unwrap();
     eventually("four are closed", || running.stats.open() == 1);
     assert_eq!(running.stats.partial_closed(), 4);
+    drop(silent);
     assert!(ok(&call(&mut idle, &ping()).unwrap()), "one without anything half stays");
 }
 

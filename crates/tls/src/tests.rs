@@ -5,6 +5,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use rustls::HandshakeKind::{Full, Resumed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -436,7 +437,6 @@ fn a_resumed_connection_is_who_it_was_and_what_is_exchanged_ends_that() {
                 pair.client().unwrap();
                 kinds.push(pair.client.handshake_kind().unwrap());
             }
-            use rustls::HandshakeKind::{Full, Resumed};
             assert_eq!(kinds, [Full, Resumed, Full], "{version:?}");
         }
     }
