@@ -174,8 +174,8 @@ impl Engine {
         self.wait_visible(seen)
     }
 
-    /// Has `call` made once readers see this state: now, where they do; never, where it is overwritten. Before
-    /// anybody who waits for this state goes on, on the thread that finds out: it must not wait.
+    /// Has `call` made once readers see this state: now, where they do; never, where it is overwritten. On the
+    /// thread that finds out, so it must not wait.
     pub fn when_visible(&self, seen: Seen, call: impl FnOnce() + Send + 'static) {
         let call: WhenVisible = Box::new(call);
         self.environment().snapshots.when_visible(seen.timestamp, seen.era, call);

@@ -532,12 +532,19 @@ impl Txn {
             let shared = Arc::clone(&touched.collection.shared);
             engine.when_visible(seen, move || shared.arrivals.tell());
         }
-        if changes_accounts(&self.touched) {
+        let changes_accounts = changes_accounts(&self.touched);
+        if changes_accounts {
+            // Also where nobody learns any more that it became visible.
             let catalog = Arc::clone(&self.catalog);
             engine.when_visible(seen, move || catalog.accounts_changed());
         }
-        if is_waited_for || self.ahead.is_none() || !self.names.is_empty() {
+        let is_waited_for = is_waited_for || changes_accounts || !self.names.is_empty();
+        if is_waited_for || self.ahead.is_none() {
             engine.wait_visible(seen).map_err(from_engine)?;
+            if changes_accounts {
+                // Whoever waits may go on before the calls are made.
+                self.catalog.accounts_changed();
+            }
             self.catalog.publish_names(&self.names, seen.timestamp());
             self.catalog.names_changed(self.names.changed.iter().map(|(name, _)| name));
         }

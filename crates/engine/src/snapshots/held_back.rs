@@ -145,20 +145,19 @@ impl HeldBack {
             return false;
         }
         let mut waiters = self.waiters.lock();
-        if !waiters.calls.is_empty() {
-            let later = waiters.calls.split_off(&(now.saturating_add(1), 0));
-            let calls = std::mem::replace(&mut waiters.calls, later);
-            drop(waiters);
-            // Before whoever waits goes on: what a call tells is told when a commit is acknowledged.
-            for call in calls.into_values() {
-                call();
-            }
-            waiters = self.waiters.lock();
-        }
         while let Some(first) = waiters.list.first_entry()
             && first.key().0 <= now
         {
             first.remove().tell(CommitState::Visible);
+        }
+        if waiters.calls.is_empty() {
+            return true;
+        }
+        let later = waiters.calls.split_off(&(now.saturating_add(1), 0));
+        let calls = std::mem::replace(&mut waiters.calls, later);
+        drop(waiters);
+        for call in calls.into_values() {
+            call();
         }
         true
     }
