@@ -7,9 +7,12 @@
 use crate::scram::{Credentials, Mechanism};
 use crate::secret::{Secret, keyed_digest};
 use crate::user::UserName;
+use zeroize::Zeroizing;
 
 /// How often the hash is taken: a key is long and random, and more would only cost the members.
 const ITERATIONS: u32 = 15_000;
+/// What a server may ask a member for that connects to it: it has proven nothing yet.
+const MOST_ITERATIONS: u32 = 10 * ITERATIONS;
 
 /// The keys of a key file.
 #[derive(Debug)]
@@ -21,6 +24,13 @@ pub struct ClusterKey {
 impl ClusterKey {
     /// By which mechanism members log in.
     pub const MECHANISM: Mechanism = Mechanism::Sha256;
+
+    /// The hash of a key under another server's salt, in milliseconds; none where it asks for more work than members do.
+    pub fn salted(password: &str, salt: &[u8], iterations: u32) -> Option<Zeroizing<Vec<u8>>> {
+        let is_usual = iterations <= MOST_ITERATIONS;
+        is_usual
+            .then(|| Zeroizing::new(Self::MECHANISM.salted(password.as_bytes(), salt, iterations)))
+    }
 
     /// The keys of a file, of which there is one at least. `salt` is random, as long as the mechanism's salts are.
     /// Takes milliseconds a key.
@@ -87,6 +97,12 @@ mod tests {
             let (proof, expected) = client.proof(&reply, password).expect("fine");
             server.finish(&proof).is_ok_and(|last| expected.is(&last))
         })
+    }
+
+    #[test]
+    fn another_server_cannot_keep_a_member_busy() {
+        assert!(ClusterKey::salted("a key", &[7; 28], super::ITERATIONS).is_some());
+        assert!(ClusterKey::salted("a key", &[7; 28], super::MOST_ITERATIONS + 1).is_none());
     }
 
     #[test]

@@ -146,23 +146,27 @@ fn payload_of(answer: &RawDocumentBuf) -> Result<&[u8], NotIn> {
 }
 
 impl Login {
-    /// What a key and a salt come to: milliseconds the first time.
-    fn salted(&self, number: usize, salt: &[u8], iterations: u32) -> Arc<Zeroizing<Vec<u8>>> {
+    /// What a key and a salt come to: milliseconds the first time; nothing where the other server asks for too much.
+    fn salted(
+        &self,
+        number: usize,
+        salt: &[u8],
+        iterations: u32,
+    ) -> Option<Arc<Zeroizing<Vec<u8>>>> {
         let mut kept = self.kept.lock();
         let known = |one: &&Kept| {
             (one.key, one.salt.as_slice(), one.iterations) == (number, salt, iterations)
         };
         if let Some(known) = kept.iter().find(known) {
-            return Arc::clone(&known.salted);
+            return Some(Arc::clone(&known.salted));
         }
         let password = self.key.passwords().nth(number).unwrap_or_default();
-        let salted = ClusterKey::MECHANISM.salted(password.as_bytes(), salt, iterations);
-        let salted = Arc::new(Zeroizing::new(salted));
+        let salted = Arc::new(ClusterKey::salted(password, salt, iterations)?);
         if kept.len() == MOST_KEPT {
             kept.pop_front();
         }
         let (salt, one) = (salt.to_vec(), Arc::clone(&salted));
         kept.push_back(Kept { key: number, salt, iterations, salted: one });
-        salted
+        Some(salted)
     }
 }

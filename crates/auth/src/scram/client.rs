@@ -39,16 +39,16 @@ impl Client {
     ) -> Result<(Vec<u8>, Expected), Refused> {
         let mechanism = self.mechanism;
         self.proof_by(server_first, |salt, iterations| {
-            Arc::new(Zeroizing::new(mechanism.salted(prepared.as_bytes(), salt, iterations)))
+            Some(Arc::new(Zeroizing::new(mechanism.salted(prepared.as_bytes(), salt, iterations))))
         })
     }
 
     /// As [`Client::proof`], for who keeps what the hash is taken for so often: `salted` is given the salt and how often
-    /// it is taken, and gives what [`Mechanism::salted`] did.
+    /// it is taken, and gives what [`Mechanism::salted`] did, or nothing where that is too much.
     pub fn proof_by(
         self,
         server_first: &[u8],
-        salted: impl FnOnce(&[u8], u32) -> Arc<Zeroizing<Vec<u8>>>,
+        salted: impl FnOnce(&[u8], u32) -> Option<Arc<Zeroizing<Vec<u8>>>>,
     ) -> Result<(Vec<u8>, Expected), Refused> {
         let server_first = text(server_first)?;
         let mut attributes = server_first.split(',');
@@ -60,7 +60,7 @@ impl Client {
             return Err(Refused);
         }
         let mechanism = self.mechanism;
-        let salted = salted(&salt, iterations);
+        let salted = salted(&salt, iterations).ok_or(Refused)?;
         let client_key = Zeroizing::new(mechanism.hmac(&salted, b"Client Key"));
         let server_key = mechanism.hmac(&salted, b"Server Key");
         let without_proof = format!("c={},r={nonce}", base64(b"n,,"));
