@@ -14,7 +14,7 @@
 use auth::scram::{Mechanism, Server};
 use auth::{ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName};
 use os::Os;
-use os::sync::Mutex;
+use os::sync::{Mutex, MutexGuard};
 use session::UserDigest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,8 +69,8 @@ pub struct Security {
     pub(crate) generation: AtomicU64,
     /// What is stored, as of a generation.
     pub(crate) tables: Mutex<Option<Arc<Tables>>>,
-    /// One at a time changes users and roles.
-    pub changing: Mutex<()>,
+    /// One at a time changes users and roles: [`Security::try_change`].
+    changing: Mutex<()>,
 }
 
 impl Security {
@@ -106,6 +106,12 @@ impl Security {
     /// Whether logins are on the way to being enforced.
     pub fn mode(&self) -> AuthMode {
         self.mode
+    }
+
+    /// The turn to change users and roles, where nobody has it. Who has it may wait for a majority, so whoever wants it
+    /// asks again and looks meanwhile whether it is to go on.
+    pub fn try_change(&self) -> Option<MutexGuard<'_, ()>> {
+        self.changing.try_lock()
     }
 
     /// Users or roles have changed: everybody is looked up again. Called after the commit, before it is acknowledged.

@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use crate::security::asks;
-use crate::security::stored::check_reach;
+use crate::security::stored::{check_reach, turn};
 use auth::{RoleDocument, RoleName, UserDocument};
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
@@ -58,7 +58,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\"",
         ));
     }
-    let _one_at_a_time = context.service.security.changing.lock();
+    let _one_at_a_time = turn(context)?;
     let catalog = &context.service.catalog;
     let mut parts = Vec::new();
     for (source, target, name_field) in

@@ -483,6 +483,16 @@ pub(crate) fn revoke_privileges(asked: &Asked<'_>, required: &mut Required) {
     on_privileges(asked, "privileges", RevokeRole, required);
 }
 
+/// The values of a list, or the one that stands in its place. What cannot be read of a list is passed on as a null.
+fn each<'a>(value: RawBsonRef<'a>, mut one: impl FnMut(RawBsonRef<'a>)) {
+    match value {
+        RawBsonRef::Array(list) => {
+            list.into_iter().for_each(|value| one(value.unwrap_or(RawBsonRef::Null)));
+        }
+        value => one(value),
+    }
+}
+
 /// One sees oneself; others by right.
 pub(crate) fn users_info(asked: &Asked<'_>, required: &mut Required) {
     let one = |value: RawBsonRef<'_>, required: &mut Required| {
@@ -503,15 +513,9 @@ pub(crate) fn users_info(asked: &Asked<'_>, required: &mut Required) {
         Some(RawBsonRef::Document(document)) if field(document, "forAllDBs").is_some() => {
             required.cluster(&[ViewUser]);
         }
-        Some(RawBsonRef::Array(list)) => {
-            for value in list {
-                match value {
-                    Ok(value) => one(value, required),
-                    Err(_) => required.internal(),
-                }
-            }
+        Some(value @ (RawBsonRef::Array(_) | RawBsonRef::String(_) | RawBsonRef::Document(_))) => {
+            each(value, |value| one(value, required));
         }
-        Some(value @ (RawBsonRef::String(_) | RawBsonRef::Document(_))) => one(value, required),
         _ => required.database(asked.database, &[ViewUser]),
     }
 }
@@ -527,15 +531,9 @@ pub(crate) fn roles_info(asked: &Asked<'_>, required: &mut Required) {
         _ => required.internal(),
     };
     match asked.first() {
-        Some(RawBsonRef::Array(list)) => {
-            for value in list {
-                match value {
-                    Ok(value) => one(value, required),
-                    Err(_) => required.internal(),
-                }
-            }
+        Some(value @ (RawBsonRef::Array(_) | RawBsonRef::String(_) | RawBsonRef::Document(_))) => {
+            each(value, |value| one(value, required));
         }
-        Some(value @ (RawBsonRef::String(_) | RawBsonRef::Document(_))) => one(value, required),
         _ => required.database(asked.database, &[ViewRole]),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::asks;
 use super::stored::{
-    Of, change, check_changeable, check_database, check_name, check_roles, documents_of,
-    parse_privileges, parse_restrictions, parse_roles, stored_privileges,
+    Of, RoleFields, change, check_changeable, check_database, check_name, check_parents,
+    check_roles, documents_of, put_restrictions, stored_privileges,
 };
 use crate::command::Command;
 use crate::context::Context;
@@ -11,7 +11,7 @@ use crate::needs::Needs;
 use auth::{RoleDocument, RoleName};
 use bson::doc;
 use dispatch::fields::{Field, missing};
-use errors::{Code, Error, Result};
+use errors::{Error, Result};
 
 pub(crate) const CREATE_ROLE: Command =
     Command::new("createRole", "Makes a role.", Needs::Computed(asks::create_role), run)
@@ -24,15 +24,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if database == "$external" {
         return Err(Error::bad_value("Cannot create roles in the $external database"));
     }
-    let (mut privileges, mut roles, mut restrictions) = (None, None, None);
-    for field in &fields[1..] {
-        match field.name {
-            "privileges" => privileges = Some(parse_privileges(field, database)?),
-            "roles" => roles = Some(parse_roles(field, database)?),
-            "authenticationRestrictions" => restrictions = Some(parse_restrictions(field)?),
-            _ => return Err(field.unknown()),
-        }
-    }
+    let given = RoleFields::parse(fields, database)?;
+    let RoleFields { privileges, roles, restrictions } = given;
     let privileges = privileges.ok_or_else(|| missing("createRole", "privileges"))?;
     let roles = roles.ok_or_else(|| missing("createRole", "roles"))?;
     check_changeable(&name)?;
@@ -44,9 +37,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "privileges": stored_privileges(&privileges),
         "roles": documents_of(&roles),
     };
-    if let Some(restrictions) = restrictions {
-        document.insert("authenticationRestrictions", restrictions);
-    }
+    put_restrictions(&mut document, restrictions.as_ref());
     RoleDocument::parse(&document)?;
     change(context, |change| {
         check_roles(&roles, &change.tables)?;
@@ -55,24 +46,4 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
         change.put(Of::Roles, &document)
     })
-}
-
-/// A role outside `admin` inherits from its own database's only.
-pub(super) fn check_parents(name: &RoleName, parents: &[RoleName]) -> Result<()> {
-    if parents.contains(name) {
-        return Err(Error::new(
-            Code::INVALID_ROLE_MODIFICATION,
-            format!("Cannot grant role {name} to itself."),
-        ));
-    }
-    match parents.iter().find(|parent| name.db != "admin" && parent.db != name.db) {
-        Some(_) => Err(Error::new(
-            Code::INVALID_ROLE_MODIFICATION,
-            format!(
-                "Roles on the '{}' database cannot be granted roles from other databases",
-                name.db
-            ),
-        )),
-        None => Ok(()),
-    }
 }

@@ -2,14 +2,14 @@
 
 use super::asks;
 use super::stored::{
-    Of, Password, change, check_database, check_name, check_roles, documents_of, new_user_id,
-    parse_restrictions, parse_roles,
+    Of, UserFields, change, check_database, check_name, check_roles, documents_of, new_user_id,
+    put_restrictions,
 };
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{UserDocument, UserName};
-use bson::{Document, doc};
+use bson::doc;
 use dispatch::fields::{Field, missing};
 use errors::{Error, Result};
 
@@ -21,19 +21,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();
     let name = UserName::new(check_name("User", &fields[0])?, database);
     check_database("users", database)?;
-    let (mut password, mut roles) = (Password::default(), None);
-    let (mut custom, mut restrictions) = (None, None);
-    for field in &fields[1..] {
-        if password.take(field)? {
-            continue;
-        }
-        match field.name {
-            "customData" => custom = Some(Document::try_from(field.document()?)?),
-            "roles" => roles = Some(parse_roles(field, database)?),
-            "authenticationRestrictions" => restrictions = Some(parse_restrictions(field)?),
-            _ => return Err(field.unknown()),
-        }
-    }
+    let given = UserFields::parse(fields, database)?;
+    let UserFields { password, custom, roles, restrictions } = given;
     let roles = roles.ok_or_else(|| missing("createUser", "roles"))?;
     let credentials = if database == "$external" {
         if password.given.is_some() {
@@ -61,9 +50,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         document.insert("customData", custom);
     }
     document.insert("roles", documents_of(&roles));
-    if let Some(restrictions) = restrictions {
-        document.insert("authenticationRestrictions", restrictions);
-    }
+    put_restrictions(&mut document, restrictions.as_ref());
     // What is stored is what can be read again.
     UserDocument::parse(&document)?;
     change(context, |change| {

@@ -2,14 +2,15 @@
 
 use super::asks;
 use super::stored::{
-    Of, change, check_changeable, merge, no_role, parse_privileges, stored_privileges, take_away,
+    Of, change, check_changeable, given_list, merge, no_role, parse_privileges, stored_privileges,
+    take_away,
 };
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{RoleDocument, RoleName};
-use dispatch::fields::{Field, missing};
-use errors::{Error, Result};
+use dispatch::fields::Field;
+use errors::Result;
 
 pub(crate) const GRANT_PRIVILEGES: Command = Command::new(
     "grantPrivilegesToRole",
@@ -37,20 +38,7 @@ fn revoke(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 fn edit(context: &mut Context<'_>, fields: &[Field<'_>], grants: bool) -> Result<()> {
     let name = RoleName::new(fields[0].str()?, context.database());
-    let mut privileges = None;
-    for field in &fields[1..] {
-        match field.name {
-            "privileges" => privileges = Some(parse_privileges(field, context.database())?),
-            _ => return Err(field.unknown()),
-        }
-    }
-    let privileges = privileges.ok_or_else(|| missing(context.command.name, "privileges"))?;
-    if privileges.is_empty() {
-        return Err(Error::bad_value(format!(
-            "{} command requires a non-empty \"privileges\" array",
-            context.command.name
-        )));
-    }
+    let privileges = given_list(context, fields, "privileges", parse_privileges)?;
     check_changeable(&name)?;
     change(context, |change| {
         let mut document = change.get(Of::Roles, &name.id())?.ok_or_else(|| no_role(&name))?;

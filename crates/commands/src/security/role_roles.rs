@@ -1,17 +1,17 @@
 //! `grantRolesToRole` and `revokeRolesFromRole`.
 
 use super::asks;
-use super::create_role::check_parents;
 use super::stored::{
-    Of, change, check_changeable, check_roles, documents_of, no_role, parse_roles,
+    Of, change, check_changeable, check_parents, check_roles, documents_of, given_list, no_role,
+    parse_roles,
 };
 use super::update_role::check_cycle;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::RoleName;
-use dispatch::fields::{Field, missing};
-use errors::{Error, Result};
+use dispatch::fields::Field;
+use errors::Result;
 
 pub(crate) const GRANT_ROLES_TO_ROLE: Command = Command::new(
     "grantRolesToRole",
@@ -39,20 +39,7 @@ fn revoke(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 fn edit(context: &mut Context<'_>, fields: &[Field<'_>], grants: bool) -> Result<()> {
     let name = RoleName::new(fields[0].str()?, context.database());
-    let mut roles = None;
-    for field in &fields[1..] {
-        match field.name {
-            "roles" => roles = Some(parse_roles(field, context.database())?),
-            _ => return Err(field.unknown()),
-        }
-    }
-    let roles = roles.ok_or_else(|| missing(context.command.name, "roles"))?;
-    if roles.is_empty() {
-        return Err(Error::bad_value(format!(
-            "{} command requires a non-empty \"roles\" array",
-            context.command.name
-        )));
-    }
+    let roles = given_list(context, fields, "roles", parse_roles)?;
     check_changeable(&name)?;
     if grants {
         check_parents(&name, &roles)?;

@@ -9,12 +9,14 @@ use auth::{Privilege, Restrictions, RoleName, UserName, exists};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
-use dispatch::fields::Field;
+use dispatch::fields::{Field, missing};
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
+use os::sync::MutexGuard;
 use serverstate::security::Tables;
 use serverstate::versions::AUTH_SCHEMA_VERSION;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most roles, privileges and mechanisms that one document names.
 const MOST_LISTED: usize = 10_000;
@@ -41,7 +43,7 @@ pub(super) fn change<T>(
     mut carry_out: impl FnMut(&mut Change) -> Result<T>,
 ) -> Result<T> {
     let service = context.service;
-    let _one_at_a_time = service.security.changing.lock();
+    let _one_at_a_time = turn(context)?;
     let names = ["system.users", "system.roles", "system.version"];
     let mut namespaces = Vec::new();
     for name in names {
@@ -78,6 +80,20 @@ pub(super) fn change<T>(
                 service.security.changed();
                 return other;
             }
+        }
+    }
+}
+
+/// How often who wants to change users looks whether it may.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits for whoever changes users and roles just then.
+pub(crate) fn turn<'a>(context: &Context<'a>) -> Result<MutexGuard<'a, ()>> {
+    loop {
+        context.check_interrupt()?;
+        match context.service.security.try_change() {
+            Some(turn) => return Ok(turn),
+            None => context.service.wait(LOOK),
         }
     }
 }
@@ -224,7 +240,7 @@ pub(super) fn parse_roles(field: &Field<'_>, database: &str) -> Result<Vec<RoleN
                         _ => return Err(part.unknown()),
                     }
                 }
-                let missing = |name| dispatch::fields::missing("roles", name);
+                let missing = |name| missing("roles", name);
                 RoleName::new(
                     role.ok_or_else(|| missing("role"))?,
                     db.ok_or_else(|| missing("db"))?,
@@ -255,22 +271,47 @@ pub(super) fn check_roles(roles: &[RoleName], tables: &Tables) -> Result<()> {
     Ok(())
 }
 
-/// Fails where a role outside `admin` would reach beyond its own database.
+/// A role outside `admin` inherits from its own database's only.
+pub(super) fn check_parents(name: &RoleName, parents: &[RoleName]) -> Result<()> {
+    if parents.contains(name) {
+        return Err(Error::new(
+            Code::INVALID_ROLE_MODIFICATION,
+            format!("Cannot grant role {name} to itself."),
+        ));
+    }
+    match parents.iter().find(|parent| name.db != "admin" && parent.db != name.db) {
+        Some(_) => Err(Error::new(
+            Code::INVALID_ROLE_MODIFICATION,
+            format!(
+                "Roles on the '{}' database cannot be granted roles from other databases",
+                name.db
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Fails where a privilege of a role outside `admin` is about more than its own database.
+fn check_privilege(database: &str, privilege: &Privilege) -> Result<()> {
+    if database == "admin" || privilege.resource.is_within(database) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::INVALID_ROLE_MODIFICATION,
+        format!(
+            "Roles on the '{database}' database cannot be granted privileges that target other databases or the cluster"
+        ),
+    ))
+}
+
+/// Fails where a role would reach beyond what it may.
 pub(crate) fn check_reach(
     name: &RoleName,
     privileges: &[Privilege],
     parents: &[RoleName],
 ) -> Result<()> {
-    let is_within = name.db == "admin"
-        || privileges.iter().all(|privilege| privilege.resource.is_within(&name.db))
-            && parents.iter().all(|parent| parent.db == name.db);
-    if is_within {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::INVALID_ROLE_MODIFICATION,
-        format!("Roles on the '{}' database cannot reach other databases or the cluster", name.db),
-    ))
+    privileges.iter().try_for_each(|privilege| check_privilege(&name.db, privilege))?;
+    check_parents(name, parents)
 }
 
 /// The privileges of a list, which in a role outside `admin` are about its own database.
@@ -278,14 +319,7 @@ pub(super) fn parse_privileges(field: &Field<'_>, database: &str) -> Result<Vec<
     let mut privileges: Vec<Privilege> = Vec::new();
     for document in field.documents()? {
         let privilege = Privilege::parse(&Document::try_from(document)?)?;
-        if database != "admin" && !privilege.resource.is_within(database) {
-            return Err(Error::new(
-                Code::INVALID_ROLE_MODIFICATION,
-                format!(
-                    "Roles on the '{database}' database cannot be granted privileges that target other databases or the cluster"
-                ),
-            ));
-        }
+        check_privilege(database, &privilege)?;
         if privileges.len() == MOST_LISTED {
             return Err(Error::bad_value("too many privileges"));
         }
@@ -308,6 +342,97 @@ pub(super) fn take_away(privileges: &mut Vec<Privilege>, gone: &Privilege) {
         known.actions = known.actions.without(gone.actions);
     }
     privileges.retain(|privilege| !privilege.actions.is_empty());
+}
+
+/// The list that a command gives or takes away, which must not be empty.
+pub(super) fn given_list<T>(
+    context: &Context<'_>,
+    fields: &[Field<'_>],
+    name: &'static str,
+    parse: impl Fn(&Field<'_>, &str) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    let command = context.command.name;
+    let mut given = None;
+    for field in &fields[1..] {
+        if field.name != name {
+            return Err(field.unknown());
+        }
+        given = Some(parse(field, context.database())?);
+    }
+    let given = given.ok_or_else(|| missing(command, name))?;
+    if given.is_empty() {
+        return Err(Error::bad_value(format!(
+            "{command} command requires a non-empty \"{name}\" array"
+        )));
+    }
+    Ok(given)
+}
+
+/// What a command says of a role, as far as it says it.
+#[derive(Default)]
+pub(super) struct RoleFields {
+    pub(super) privileges: Option<Vec<Privilege>>,
+    pub(super) roles: Option<Vec<RoleName>>,
+    pub(super) restrictions: Option<Bson>,
+}
+
+impl RoleFields {
+    pub(super) fn parse(fields: &[Field<'_>], database: &str) -> Result<Self> {
+        let mut given = Self::default();
+        for field in &fields[1..] {
+            match field.name {
+                "privileges" => given.privileges = Some(parse_privileges(field, database)?),
+                "roles" => given.roles = Some(parse_roles(field, database)?),
+                "authenticationRestrictions" => {
+                    given.restrictions = Some(parse_restrictions(field)?);
+                }
+                _ => return Err(field.unknown()),
+            }
+        }
+        Ok(given)
+    }
+}
+
+/// What a command says of a user, as far as it says it.
+#[derive(Default)]
+pub(super) struct UserFields<'a> {
+    pub(super) password: Password<'a>,
+    pub(super) custom: Option<Document>,
+    pub(super) roles: Option<Vec<RoleName>>,
+    pub(super) restrictions: Option<Bson>,
+}
+
+impl<'a> UserFields<'a> {
+    pub(super) fn parse(fields: &[Field<'a>], database: &str) -> Result<Self> {
+        let mut given = Self::default();
+        for field in &fields[1..] {
+            if given.password.take(field)? {
+                continue;
+            }
+            match field.name {
+                "customData" => given.custom = Some(Document::try_from(field.document()?)?),
+                "roles" => given.roles = Some(parse_roles(field, database)?),
+                "authenticationRestrictions" => {
+                    given.restrictions = Some(parse_restrictions(field)?);
+                }
+                _ => return Err(field.unknown()),
+            }
+        }
+        Ok(given)
+    }
+}
+
+/// Puts restrictions into a stored user or role; an empty list takes those away that are there.
+pub(super) fn put_restrictions(document: &mut Document, restrictions: Option<&Bson>) {
+    match restrictions {
+        Some(Bson::Array(none)) if none.is_empty() => {
+            document.remove("authenticationRestrictions");
+        }
+        Some(restrictions) => {
+            document.insert("authenticationRestrictions", restrictions.clone());
+        }
+        None => {}
+    }
 }
 
 /// Privileges as they are stored.

@@ -1,16 +1,14 @@
 //! `updateRole`.
 
 use super::asks;
-use super::create_role::check_parents;
 use super::stored::{
-    Of, change, check_changeable, check_roles, documents_of, no_role, parse_privileges,
-    parse_restrictions, parse_roles, stored_privileges,
+    Of, RoleFields, change, check_changeable, check_parents, check_roles, documents_of, no_role,
+    put_restrictions, stored_privileges,
 };
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{RoleDocument, RoleName, closes_cycle};
-use bson::Bson;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
@@ -21,15 +19,8 @@ pub(crate) const UPDATE_ROLE: Command =
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();
     let name = RoleName::new(fields[0].str()?, database);
-    let (mut privileges, mut roles, mut restrictions) = (None, None, None);
-    for field in &fields[1..] {
-        match field.name {
-            "privileges" => privileges = Some(parse_privileges(field, database)?),
-            "roles" => roles = Some(parse_roles(field, database)?),
-            "authenticationRestrictions" => restrictions = Some(parse_restrictions(field)?),
-            _ => return Err(field.unknown()),
-        }
-    }
+    let given = RoleFields::parse(fields, database)?;
+    let RoleFields { privileges, roles, restrictions } = given;
     if privileges.is_none() && roles.is_none() && restrictions.is_none() {
         return Err(Error::bad_value("Must specify at least one field to update in updateRole"));
     }
@@ -45,15 +36,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             check_cycle(&name, roles, change)?;
             document.insert("roles", documents_of(roles));
         }
-        match &restrictions {
-            Some(Bson::Array(none)) if none.is_empty() => {
-                document.remove("authenticationRestrictions");
-            }
-            Some(restrictions) => {
-                document.insert("authenticationRestrictions", restrictions.clone());
-            }
-            None => {}
-        }
+        put_restrictions(&mut document, restrictions.as_ref());
         RoleDocument::parse(&document)?;
         change.put(Of::Roles, &document)
     })

@@ -2,14 +2,13 @@
 
 use super::asks;
 use super::stored::{
-    Of, Password, change, check_name, check_roles, documents_of, no_user, parse_restrictions,
-    parse_roles,
+    Of, UserFields, change, check_name, check_roles, documents_of, no_user, put_restrictions,
 };
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{UserDocument, UserName};
-use bson::{Bson, Document};
+use bson::Document;
 use dispatch::fields::Field;
 use errors::{Error, Result};
 
@@ -20,19 +19,8 @@ pub(crate) const UPDATE_USER: Command =
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();
     let name = UserName::new(check_name("User", &fields[0])?, database);
-    let (mut password, mut roles) = (Password::default(), None);
-    let (mut custom, mut restrictions) = (None, None);
-    for field in &fields[1..] {
-        if password.take(field)? {
-            continue;
-        }
-        match field.name {
-            "customData" => custom = Some(Document::try_from(field.document()?)?),
-            "roles" => roles = Some(parse_roles(field, database)?),
-            "authenticationRestrictions" => restrictions = Some(parse_restrictions(field)?),
-            _ => return Err(field.unknown()),
-        }
-    }
+    let given = UserFields::parse(fields, database)?;
+    let UserFields { password, custom, roles, restrictions } = given;
     let changes_mechanisms = password.mechanisms.is_some();
     if password.given.is_none()
         && custom.is_none()
@@ -76,15 +64,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             check_roles(roles, &change.tables)?;
             document.insert("roles", documents_of(roles));
         }
-        match &restrictions {
-            Some(Bson::Array(none)) if none.is_empty() => {
-                document.remove("authenticationRestrictions");
-            }
-            Some(restrictions) => {
-                document.insert("authenticationRestrictions", restrictions.clone());
-            }
-            None => {}
-        }
+        put_restrictions(&mut document, restrictions.as_ref());
         UserDocument::parse(&document)?;
         change.put(Of::Users, &document)
     })

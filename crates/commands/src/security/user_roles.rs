@@ -1,13 +1,13 @@
 //! `grantRolesToUser` and `revokeRolesFromUser`.
 
 use super::asks;
-use super::stored::{Of, change, check_roles, documents_of, no_user, parse_roles};
+use super::stored::{Of, change, check_roles, documents_of, given_list, no_user, parse_roles};
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{RoleName, UserName};
-use dispatch::fields::{Field, missing};
-use errors::{Error, Result};
+use dispatch::fields::Field;
+use errors::Result;
 
 pub(crate) const GRANT_ROLES_TO_USER: Command = Command::new(
     "grantRolesToUser",
@@ -45,20 +45,7 @@ fn edit(
     how: impl Fn(&mut Vec<RoleName>, &[RoleName]),
 ) -> Result<()> {
     let name = UserName::new(fields[0].str()?, context.database());
-    let mut roles = None;
-    for field in &fields[1..] {
-        match field.name {
-            "roles" => roles = Some(parse_roles(field, context.database())?),
-            _ => return Err(field.unknown()),
-        }
-    }
-    let roles = roles.ok_or_else(|| missing(context.command.name, "roles"))?;
-    if roles.is_empty() {
-        return Err(Error::bad_value(format!(
-            "{} command requires a non-empty \"roles\" array",
-            context.command.name
-        )));
-    }
+    let roles = given_list(context, fields, "roles", parse_roles)?;
     change(context, |change| {
         check_roles(&roles, &change.tables)?;
         let mut document = change.get(Of::Users, &name.id())?.ok_or_else(|| no_user(&name))?;
