@@ -129,6 +129,20 @@ def a_filter_leaves_out_what_it_does_not_match():
             assert (last["atype"], last["result"], last["param"]["args"]["filter"]) == ("authCheck", 0, {"_id": 4711}), last
 
 
+def each_log_is_rotated_by_its_name():
+    with tempfile.TemporaryDirectory() as folder:
+        log, audit = os.path.join(folder, "log"), os.path.join(folder, "audit")
+        with Fernd("--auditDestination", "file", "--auditPath", audit, "--logpath", log) as server, client(server) as nobody:
+            def files():
+                return [sum(name.startswith(what) for name in os.listdir(folder)) for what in ("log", "audit")]
+
+            assert files() == [1, 1]
+            for which, expected in (("server", [2, 1]), ("audit", [2, 2])):
+                nobody.admin.command("logRotate", which)
+                assert files() == expected, (which, os.listdir(folder))
+            assert refused(lambda: nobody.admin.command("logRotate", "nosuch")) == 4
+
+
 def bson_can_be_read_back():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "audit.bson")
@@ -192,6 +206,7 @@ TESTS = [
     each_kind_is_told_once_with_who_and_what,
     what_fails_is_told_with_its_code,
     a_filter_leaves_out_what_it_does_not_match,
+    each_log_is_rotated_by_its_name,
     bson_can_be_read_back,
     where_it_cannot_be_told_nothing_is_done,
     what_cannot_be_honoured_is_refused,

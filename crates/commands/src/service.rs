@@ -245,8 +245,9 @@ impl Service {
         (command, body): (&Command, &RawDocument),
         result: Code,
     ) -> Result<()> {
-        let is_asked = matches!(command.needs, Needs::Nobody) || request.waited_until.is_some();
-        if result == Code(0) && is_asked {
+        // Nobody is asked, or was when the request came first.
+        let is_free = matches!(command.needs, Needs::Nobody) || request.waited_until.is_some();
+        if result == Code(0) && is_free {
             return Ok(());
         }
         audit::checked(self, connection, request.database, (command.name, body), result)

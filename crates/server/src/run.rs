@@ -376,7 +376,8 @@ fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (D
             Ok(Event::StartAgain) => return (Duration::ZERO, End::StartsAgain),
             Ok(Event::Fail(why)) => return (Duration::ZERO, End::Failed(why)),
             Ok(Event::RotateLog) => {
-                if let Err(error) = service.host.rotate_log() {
+                let audit = || service.host.audit().map_or(Ok(()), |audit| audit.rotate());
+                if let Err(error) = service.host.rotate_log().and_then(|()| audit()) {
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }
             }
