@@ -10,7 +10,7 @@ import urllib.request
 import pymongo
 from bson import Int64
 from pymongo.errors import OperationFailure
-from fernd import Fernd, free_port, run_tests
+from fernd import Fernd, fails, free_port, run_tests
 
 
 def uri(server, user=None, password="pencil", database="admin", more=""):
@@ -20,15 +20,6 @@ def uri(server, user=None, password="pencil", database="admin", more=""):
 
 def client(server, *arguments, **named):
     return pymongo.MongoClient(uri(server, *arguments, **named))
-
-
-def fails(code, action):
-    try:
-        action()
-    except OperationFailure as error:
-        assert error.code == code, error
-        return error
-    raise AssertionError(f"it was done, and should have failed with {code}")
 
 
 def with_root(server):

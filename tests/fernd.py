@@ -302,6 +302,16 @@ def wait_until(there, otherwise, tails=lambda: "", wait=30):
         time.sleep(0.02)
 
 
+def fails(code, action):
+    """The error that an action fails with, which has this code."""
+    try:
+        action()
+    except pymongo.errors.OperationFailure as error:
+        assert error.code == code, error
+        return error
+    raise AssertionError(f"it was done, and should have failed with {code}")
+
+
 def validate(collection):
     """Full validate; raises where an index and the documents disagree."""
     report = collection.database.command("validate", collection.name, full=True)

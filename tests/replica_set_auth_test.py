@@ -1,12 +1,14 @@
 """A replica set whose members have a key file: who may join, who may log in, what the others learn of users."""
 
+import concurrent.futures
 import os
+import signal
 import tempfile
 import urllib.parse
 
 import pymongo
 from bson import Binary
-from fernd import ReplicaSet, host, raw, run_tests, wait_until
+from fernd import ReplicaSet, fails, host, raw, run_tests, wait_until
 from pymongo.errors import OperationFailure, PyMongoError
 
 KEY, OTHER_KEY = "bWVtYmVycyBzaGFyZSB0aGlz", "YW5vdGhlciBrZXkgYWx0b2dldGhlcg=="
@@ -43,15 +45,6 @@ class KeyedSet(ReplicaSet):
     def one(self, member, user="root", password="pencil", **options):
         """A client of one member alone."""
         return member.client(username=user, password=password, **{"authSource": "admin", **options})
-
-
-def fails(code, action):
-    try:
-        action()
-    except OperationFailure as error:
-        assert error.code == code, error
-        return str(error)
-    raise AssertionError(f"it was done, and should have failed with {code}")
 
 
 def a_set_begins_without_users_and_asks_everybody_afterwards():
@@ -122,7 +115,7 @@ def a_member_with_another_key_does_not_get_in():
         cluster.give_key(cluster.members[2], OTHER_KEY)
         cluster.members[2].start()
         with cluster.members[0].client() as nobody:
-            text = fails(74, lambda: nobody.admin.command("replSetInitiate", cluster.config()))
+            text = str(fails(74, lambda: nobody.admin.command("replSetInitiate", cluster.config())))
             assert "key files" in text and host(cluster.members[2]) in text, text
         cluster.members[2].stop()
         cluster.give_key(cluster.members[2], KEY)
@@ -144,6 +137,34 @@ def a_member_with_another_key_does_not_get_in():
             secondary.start()
             wait_until(lambda: cluster.one(secondary).test.command("count", "c", **SECONDARY_OK)["n"] == 1,
                        "a member with its key again does not follow", cluster.tails)
+
+
+def without_a_majority_no_user_is_made_and_nobody_waits_for_ever():
+    with KeyedSet() as cluster, cluster.client() as root:
+        root.test.c.insert_one({"_id": 1})
+        primary = cluster.wait_for_primary()
+        with cluster.one(primary) as one, cluster.one(primary) as other:
+            for client in (one, other):
+                client.admin.command("ping")
+            for member in cluster.others(primary):
+                os.kill(member.process.pid, signal.SIGSTOP)
+            try:
+                def make(client, name):
+                    # 50: its time is over; 11602, 10107: this member has noticed that it leads no more.
+                    try:
+                        client.admin.command("createUser", name, pwd="x", roles=[], maxTimeMS=700)
+                        return None
+                    except OperationFailure as error:
+                        return error.code
+
+                with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                    codes = list(pool.map(make, (one, other), ("a", "b")))
+                assert set(codes) <= {50, 189, 246, 10107, 11602}, codes
+            finally:
+                for member in cluster.others(primary):
+                    os.kill(member.process.pid, signal.SIGCONT)
+        cluster.wait_for_all()
+        assert root.admin.command("createUser", "c", pwd="x", roles=[])["ok"] == 1
 
 
 def what_members_ask_each_other_nobody_else_may():
@@ -233,6 +254,7 @@ TESTS = [
     users_and_writes_outlive_the_primary,
     what_is_taken_away_is_felt_on_every_member,
     a_member_with_another_key_does_not_get_in,
+    without_a_majority_no_user_is_made_and_nobody_waits_for_ever,
     what_members_ask_each_other_nobody_else_may,
     the_key_changes_one_member_after_another,
     an_emptied_member_gets_a_copy_with_its_key,

@@ -21,7 +21,7 @@ import urllib.request
 import bson
 import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
-from fernd import Fernd, ReplicaSet, free_port, run_tests
+from fernd import Fernd, ReplicaSet, fails, free_port, run_tests
 
 HOME = tempfile.mkdtemp(prefix="fernd-tls-")
 
@@ -121,15 +121,6 @@ def works(server, **options):
             return client.admin.command("ping")["ok"] == 1
         except PyMongoError:
             return False
-
-
-def fails(code, action):
-    try:
-        action()
-    except OperationFailure as error:
-        assert error.code == code, error
-        return str(error)
-    raise AssertionError(f"it was done, and should have failed with {code}")
 
 
 def refused(*options):
@@ -342,7 +333,7 @@ def files_are_exchanged_under_load():
             assert shown_by(server) == ("server two", "server")[round % 2]
             shutil.copy(path("expired.pem"), path("new.pem"))
             os.replace(path("new.pem"), path("live.pem"))
-            text = fails(140, lambda: client.admin.command("rotateCertificates"))
+            text = str(fails(140, lambda: client.admin.command("rotateCertificates")))
             assert "live.pem" in text and "has expired" in text, text
             assert shown_by(server) == ("server two", "server")[round % 2]
             time.sleep(0.1)
@@ -468,7 +459,7 @@ def members_do_not_speak_plainly_where_they_are_to_speak_tls():
         one, two = Secure("--replSet", "s", mode=mode), Fernd("--replSet", "s")
         with one, two, one.client() as client:
             members = [{"_id": i, "host": f"127.0.0.1:{server.port}"} for i, server in enumerate((one, two))]
-            text = fails(72, lambda: client.admin.command("replSetInitiate", {"_id": "s", "members": members}))
+            text = str(fails(72, lambda: client.admin.command("replSetInitiate", {"_id": "s", "members": members})))
             assert "allowTLS" in text, text
             # A set of one has no links.
             client.admin.command("replSetInitiate", {"_id": "s", "members": members[:1]})

@@ -190,11 +190,6 @@ fn by_a_user(people: &[RawDocumentBuf], rows: &Instructions) {
         "by a user: find by _id",
         |n| doc! { "find": "c", "filter": { "_id": n * 7 } },
     );
-    client.row(
-        rows,
-        "by a user: insert of one",
-        |n| doc! { "insert": "d", "documents": [person(n)] },
-    );
 }
 
 fn reads(client: &Client, rows: &Instructions) {
