@@ -14,6 +14,9 @@ use std::process::Command;
 /// Ports that stand in the manual, and are free ones here.
 const PORTS: [&str; 3] = ["27017", "27018", "27019"];
 
+/// What a page may take: the longest takes half a minute.
+const PAGE_SECONDS: &str = "300";
+
 /// Runs every page's examples.
 pub(crate) fn examples(build: Build) -> Result<()> {
     let programs = programs(build, PROGRAMS)?;
@@ -64,8 +67,9 @@ fn read(name: &str, blocks: &[String], path: &std::ffi::OsStr) -> Result<()> {
 
 fn bash(script: &str, directory: &Path, path: &std::ffi::OsStr) -> Result<bool> {
     let strict = format!("set -euo pipefail; shopt -s nullglob\n{script}");
-    let mut command = Command::new("bash");
-    command.args(["-c", &strict]).current_dir(directory).env("PATH", path);
+    // An example that waits for what never comes fails, and holds nobody up.
+    let mut command = Command::new("timeout");
+    command.args([PAGE_SECONDS, "bash", "-c", &strict]).current_dir(directory).env("PATH", path);
     Ok(command.status().context("bash is needed")?.success())
 }
 

@@ -28,7 +28,10 @@ const STEPS: &[Step] = &[
     ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
-    ("tls", || drivers::script(Build::WithTests, "tls_test.py", &[])),
+    ("tls", || {
+        tools::require(&[("openssl", "to make certificates")])?;
+        drivers::script(Build::WithTests, "tls_test.py", &[])
+    }),
     ("audit", || drivers::script(Build::WithTests, "audit_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
