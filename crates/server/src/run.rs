@@ -25,7 +25,7 @@ use dashboard::PageTls;
 use engine::Engine;
 use net::{Listener, NetOptions, NetStats, Server, TlsPort};
 use os::{Os, Signal};
-use serverstate::{Parts, SessionRecords};
+use serverstate::{AuditSink, Parts, SessionRecords};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -376,7 +376,7 @@ fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (D
             Ok(Event::StartAgain) => return (Duration::ZERO, End::StartsAgain),
             Ok(Event::Fail(why)) => return (Duration::ZERO, End::Failed(why)),
             Ok(Event::RotateLog) => {
-                let audit = || service.host.audit().map_or(Ok(()), |audit| audit.rotate());
+                let audit = || service.host.audit().map_or(Ok(()), AuditSink::rotate);
                 if let Err(error) = service.host.rotate_log().and_then(|()| audit()) {
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }

@@ -7,6 +7,7 @@ use auth::Action;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use serverstate::AuditSink;
 
 pub(crate) const LOG_ROTATE: Command =
     Command::new("logRotate", "Starts a new log file.", Needs::Cluster(&[Action::LogRotate]), run)
@@ -17,7 +18,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(field.unknown());
     }
     let host = &context.service.host;
-    let audit = || host.audit().map_or(Ok(()), |audit| audit.rotate());
+    let audit = || host.audit().map_or(Ok(()), AuditSink::rotate);
     let rotated = match fields[0].value {
         RawBsonRef::String("server") => host.rotate_log(),
         RawBsonRef::String("audit") => audit(),
