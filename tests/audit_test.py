@@ -1,5 +1,6 @@
 """The audit log of `fernd`: each kind of event once, filters, rotation, and that nothing is done untold."""
 
+import datetime
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ import tempfile
 
 import bson
 import pymongo
-from fernd import Fernd, run_tests
+from fernd import Fernd, run_tests, wait_until
 from pymongo.errors import OperationFailure, PyMongoError
 
 
@@ -63,7 +64,7 @@ def everything(root):
 
 
 # In the order of `everything`.
-TOLD = ["createCollection", "createIndex", "dropIndex", "renameCollection", "dropCollection", "dropDatabase", "createRole",
+TOLD = ["createCollection", "createIndex", "dropIndex", "renameCollection", "dropCollection", "createCollection", "dropDatabase", "createRole",
         "updateRole", "grantRolesToRole", "revokeRolesFromRole", "grantPrivilegesToRole", "revokePrivilegesFromRole",
         "createUser", "updateUser", "grantRolesToUser", "revokeRolesFromUser", "dropUser", "dropAllUsersFromDatabase",
         "dropRole", "dropAllRolesFromDatabase"]
@@ -104,6 +105,42 @@ def each_kind_is_told_once_with_who_and_what():
         failed = [event for event in rest if event["atype"] == "authenticate"]
         assert [event["result"] for event in failed] == [18] and failed[0]["param"]["user"] == "root", failed
         assert "MARKEDSECRET" not in json.dumps(told + rest)
+
+
+def what_is_made_without_a_word_of_it_is_told():
+    with Fernd("--auth", "--auditDestination", "file") as server:
+        with client(server) as nobody:
+            nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with client(server, "root") as root:
+            db = root.shop
+            before = len(events(server))
+
+            def told(action):
+                nonlocal before
+                action()
+                new = [event for event in events(server)[before:] if event["atype"] not in ("authenticate", "authCheck")]
+                before = len(events(server))
+                assert all(event["users"] == [{"user": "root", "db": "admin"}] for event in new), new
+                return [(event["atype"], event["param"].get("ns") or event["param"].get("new")) for event in new]
+
+            assert told(lambda: db.a.insert_one({"_id": 1})) == [("createCollection", "shop.a")]
+            assert told(lambda: db.a.insert_one({"_id": 2})) == []
+            assert told(lambda: db.b.update_one({"_id": 1}, {"$set": {"x": 1}}, upsert=True)) == [("createCollection", "shop.b")]
+            assert told(lambda: db.c.create_index("x")) == [("createCollection", "shop.c"), ("createIndex", "shop.c")]
+            assert told(lambda: db.a.aggregate([{"$merge": "d"}])) == [("createCollection", "shop.d")]
+            made = told(lambda: db.a.aggregate([{"$out": "e"}]))
+            assert [kind for kind, _ in made] == ["createCollection", "renameCollection"] and made[1][1] == "shop.e", made
+            entry = lambda o: {"op": "c", "ns": "shop.$cmd", "o": o}
+            apply = lambda *entries: root.admin.command("applyOps", list(entries))
+            assert told(lambda: apply(entry({"create": "f"}), entry({"drop": "a"}))) == [
+                ("createCollection", "shop.f"), ("dropCollection", "shop.a")]
+            # Documents that expire are not told of, as in MongoDB.
+            db.g.create_index("at", expireAfterSeconds=0)
+            db.g.insert_one({"at": datetime.datetime(2000, 1, 1)})
+            before = len(events(server))
+            root.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
+            wait_until(lambda: db.g.count_documents({}) == 0, "nothing expires")
+            assert told(lambda: None) == []
 
 
 def what_fails_is_told_with_its_code():
@@ -204,6 +241,7 @@ def what_cannot_be_honoured_is_refused():
 
 TESTS = [
     each_kind_is_told_once_with_who_and_what,
+    what_is_made_without_a_word_of_it_is_told,
     what_fails_is_told_with_its_code,
     a_filter_leaves_out_what_it_does_not_match,
     each_log_is_rotated_by_its_name,

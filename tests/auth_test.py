@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import json
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -188,6 +189,51 @@ def the_status_port_asks_for_users_too():
         assert get("/metrics", "old")[0] == 401
 
 
+def who_guesses_waits():
+    """At both ports, which count together."""
+    port = free_port()
+
+    def status(user, password):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
+        request.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with Fernd("--auth", "--statusPort", str(port)) as server, with_root(server) as root:
+        root.admin.command("createUser", "m1", pwd="pencil", roles=["clusterMonitor"])
+        root.admin.command("createUser", "m2", pwd="pencil", roles=["clusterMonitor"])
+        assert status("m1", "pencil") == 200
+        for _ in range(11):
+            assert status("m1", "wrong") == 401
+        began = time.monotonic()
+        with client(server, "m2") as late:
+            late.admin.command("ping")
+        assert time.monotonic() - began >= 0.1, "the clients' port counts what failed at the other one"
+        for _ in range(30):
+            with client(server, "m2", "wrong") as wrong:
+                fails(18, lambda: wrong.admin.command("ping"))
+        assert status("m2", "pencil") == 401, "a guess comes too early, whatever it is"
+        assert status("m1", "pencil") == 200, "who is known is not asked again"
+        looked_at = server.tail(1 << 20).count("Failed to authenticate at the status port")
+        assert looked_at == 11, looked_at
+        time.sleep(1)
+        assert status("m2", "pencil") == 200, "whoever waits is looked at"
+        root.admin.command("setParameter", 1, authFailedDelayMs=700)
+        with Fernd("--auth", "--setParameter", "authFailedDelayMs=700") as other, with_root(other):
+            began = time.monotonic()
+            with client(other, "root", "wrong") as wrong:
+                fails(18, lambda: wrong.admin.command("ping"))
+            failed = time.monotonic() - began
+            began = time.monotonic()
+            with client(other, "root") as right:
+                right.admin.command("ping")
+            assert failed >= 0.7 > time.monotonic() - began, failed
+        fails(2, lambda: root.admin.command("setParameter", 1, authFailedDelayMs=5001))
+
+
 def in_transition_logins_work_and_nothing_is_enforced():
     with Fernd("--transitionToAuth") as server, client(server) as nobody:
         nobody.admin.command("createUser", "root", pwd="pencil", roles=["root"])
@@ -216,6 +262,7 @@ TESTS = [
     users_and_rights_outlive_a_restart,
     secrets_are_in_no_log,
     the_status_port_asks_for_users_too,
+    who_guesses_waits,
     in_transition_logins_work_and_nothing_is_enforced,
     what_does_not_go_together_is_refused,
 ]

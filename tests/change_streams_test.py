@@ -1,7 +1,8 @@
 """Change streams and the oplog tell all that happens, once, in order: also over kill -9.
 
 Clients write at random (inserts, updates, replacements, deletes, bulks, transactions, DDL) while streams
-of a collection, of a database and of the whole server are read, and resumed from tokens that were given
+of a collection, of a database and of the whole server are read (one collection has a primary key, so that
+updates move its documents), and resumed from tokens that were given
 at random. `--kills` times the server is killed and started again. At the end:
 
 - the events, replayed on an empty copy, give the same documents;
@@ -19,7 +20,7 @@ import time
 import bson
 import pymongo
 from bson import SON
-from fernd import Fernd
+from fernd import Fernd, validate
 from pymongo.errors import PyMongoError
 
 SET = ["--replSet", "rs0", "--replSetAutoInitiate"]
@@ -263,6 +264,7 @@ def main():
         with server.client() as client:
             hello = client.admin.command("ping")
             start = hello["operationTime"]
+            client[DATABASE].command(SON([("create", "c"), ("primaryKey", SON([("n", -1), ("t", 1), ("_id", 1)]))]))
         targets = ["collection", "database", "cluster", "database"]
         readers = [Reader(server, t, options.seed + i, start) for i, t in enumerate(targets)]
         writers = [Writer(i, server, options.seed) for i in range(options.writers)]
@@ -296,6 +298,12 @@ def main():
                 raise AssertionError(f"the stream of the {reader.target} failed: {reader.failed}")
             check_order(reader)
         expected = written(server)
+        with server.client() as client:
+            for name in COLLECTIONS:
+                validate(client[DATABASE][name])
+            options_of_c = client[DATABASE].c.options()
+        if "primaryKey" not in options_of_c:
+            raise AssertionError(f"the primary key is gone: {options_of_c}")
         database, cluster, again = readers[1], readers[2], readers[3]
         if database.events != again.events:
             raise AssertionError("two streams of the database differ")

@@ -183,9 +183,11 @@ class ReplicaSet:
     As a context it is started and (but with `initiated=False`) initiated, and ends with all members stopped.
     """
 
+    member_class = Fernd
+
     def __init__(self, *options, members=3, name="rs", initiated=True):
         self.name, self.initiated = name, initiated
-        self.members = [Fernd("--replSet", name, *options) for _ in range(members)]
+        self.members = [self.member_class("--replSet", name, *options) for _ in range(members)]
         for member in self.members:
             member.port = lasting_port()
 

@@ -1,7 +1,8 @@
 """kill -9 in the middle of a load, again and again.
 
-Three threads insert the iiBench schema with `j: true` (one updates and deletes as well), a fourth
-without, until the server is killed at a random moment. After each restart: every document
+Three threads insert the iiBench schema with `j: true` (two update and delete as well, one of them in a
+collection with a primary key, where updates move documents), a fourth without, until the server is
+killed at a random moment. After each restart: every document
 acknowledged with `j: true` is there as last acknowledged, none whose deletion was acknowledged is,
 and a full `validate` is clean.
 """
@@ -13,17 +14,21 @@ import threading
 import time
 
 import pymongo
-from bson import ObjectId
+from bson import SON
 from fernd import Fernd, validate
 from iibench import INDEXES, document
 from pymongo.errors import PyMongoError
 
 
+COLLECTIONS = ["load", "clustered"]
+
+
 class Loader(threading.Thread):
     """Inserts until the server goes away; knows exactly what was acknowledged."""
 
-    def __init__(self, server, seed, journal, rewrite=False):
+    def __init__(self, server, seed, journal, rewrite=False, name="load"):
         super().__init__()
+        self.name_of_collection = name
         self.server, self.rng, self.rewrite = server, random.Random(seed), rewrite
         self.concern = pymongo.WriteConcern(w=1, j=journal)
         self.kept, self.gone, self.unsure = {}, set(), set()
@@ -31,7 +36,7 @@ class Loader(threading.Thread):
     def run(self):
         try:
             with self.server.client(serverSelectionTimeoutMS=2000, retryWrites=False) as client:
-                bench = client.kill9.get_collection("load", write_concern=self.concern)
+                bench = client.kill9.get_collection(self.name_of_collection, write_concern=self.concern)
                 while True:
                     self.step(bench)
         except PyMongoError:
@@ -63,23 +68,30 @@ class Loader(threading.Thread):
 
 def check(server, loaders):
     with server.client() as client:
-        bench = client.kill9.load
-        report = validate(bench)
+        total = 0
+        for name in COLLECTIONS:
+            report = validate(client.kill9[name])
+            found = client.kill9[name].estimated_document_count()
+            assert found == report["nrecords"], f"count of {name} is not exact"
+            total += report["nrecords"]
         for loader in loaders:
-            keys = list(loader.kept)
-            for i in range(0, len(keys), 5000):
-                part = keys[i : i + 5000]
-                found = {d["_id"]: d["version"] for d in bench.find({"_id": {"$in": part}})}
-                for key in part:
-                    if key in loader.unsure:
-                        continue
-                    assert key in found, f"acknowledged document {key} is lost"
-                    assert found[key] == loader.kept[key], (
-                        f"{key}: version {found[key]}, acknowledged {loader.kept[key]}")
-            left = bench.count_documents({"_id": {"$in": list(loader.gone)}})
-            assert left == 0, f"{left} documents came back whose deletion was acknowledged"
-        assert bench.estimated_document_count() == report["nrecords"], "count is not exact"
-        return report["nrecords"]
+            check_loader(client.kill9[loader.name_of_collection], loader)
+        return total
+
+
+def check_loader(bench, loader):
+    keys = list(loader.kept)
+    for i in range(0, len(keys), 5000):
+        part = keys[i : i + 5000]
+        found = {d["_id"]: d["version"] for d in bench.find({"_id": {"$in": part}})}
+        for key in part:
+            if key in loader.unsure:
+                continue
+            assert key in found, f"acknowledged document {key} is lost"
+            assert found[key] == loader.kept[key], (
+                f"{key}: version {found[key]}, acknowledged {loader.kept[key]}")
+    left = bench.count_documents({"_id": {"$in": list(loader.gone)}})
+    assert left == 0, f"{left} documents came back whose deletion was acknowledged"
 
 
 def main():
@@ -96,10 +108,17 @@ def main():
     try:
         server.start()
         with server.client() as client:
-            for keys in INDEXES:
-                client.kill9.load.create_index(keys)
+            key = SON([("price", -1), ("_id", 1)])
+            client.kill9.command(SON([("create", "clustered"), ("primaryKey", key)]))
+            for name in COLLECTIONS:
+                for keys in INDEXES:
+                    client.kill9[name].create_index(keys)
         for round_ in range(a.rounds):
-            loaders = [Loader(server, rng.random(), True, rewrite=i == 0) for i in range(3)]
+            loaders = [
+                Loader(server, rng.random(), True, rewrite=True),
+                Loader(server, rng.random(), True, rewrite=True, name="clustered"),
+                Loader(server, rng.random(), True),
+            ]
             other = Loader(server, rng.random(), False)
             for t in [*loaders, other]:
                 t.start()

@@ -51,6 +51,20 @@ def capped(db):
     one(db)
 
 
+def partitioned(db):
+    db.command("create", "c", partitioned=True)
+    one(db)
+
+
+def divided(db):
+    partitioned(db)
+    db.command("addPartition", "c", newMax={"_id": 5})
+
+
+def partitions(db):
+    return db.command("getPartitionInfo", "c")["numPartitions"]
+
+
 def view(db):
     db.create_collection("c", viewOn="x", pipeline=[])
 
@@ -123,6 +137,10 @@ TABLE = [
     ("cloneCollectionAsCapped", one, command(
         ("cloneCollectionAsCapped", "c"), ("toCollection", "d"), ("size", 9999)),
      lambda d: ids(d, "d") == [1]),
+    ("addPartition", partitioned, command(("addPartition", "c"), ("newMax", {"_id": 5})),
+     lambda d: partitions(d) == 2 and ids(d) == [1]),
+    ("dropPartition", divided, command(("dropPartition", "c"), ("id", 0)),
+     lambda d: partitions(d) == 1 and not ids(d)),
     ("reIndex", indexed, command(
         ("reIndex", "c"), ("index", "a"), ("options", {"compression": "none"})),
      lambda d: d.c.index_information()["a"].get("compression") == "none"),

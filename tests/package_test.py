@@ -9,6 +9,7 @@ no root, on a system other than Debian or for a user other than root, the test s
 """
 
 import glob
+import json
 import os
 import re
 import shlex
@@ -149,6 +150,11 @@ def check_contents(machine):
         machine.path("etc/systemd/system/multi-user.target.wants/fernd.service"))
     pages = sorted(map(os.path.basename, glob.glob(machine.path("usr/share/man/man1/fern*.gz"))))
     assert "fernd.1.gz" in pages and "fern-check.1.gz" in pages, pages
+    for program, crate in (("fernd", "engine"), ("fern", "blockfile"), ("fern-client", "mongodb")):
+        with open(machine.path(f"usr/share/doc/fernd/{program}.cdx.json")) as f:
+            materials = json.load(f)
+        assert crate in [part["name"] for part in materials["components"]], (program, crate)
+        assert "path+file:///crates/" in json.dumps(materials), "places are from the root on"
     for program, word, full in (("fernd", "--cacheS", "--cacheSize"), ("fern", "insp", "inspect")):
         script = (f". /usr/share/bash-completion/completions/{program}; "
                   f"COMP_WORDS=({program} {word}); COMP_CWORD=1; "

@@ -7,7 +7,7 @@ import tempfile
 import urllib.parse
 
 import pymongo
-from bson import Binary
+from bson import Binary, Int64, Timestamp
 from fernd import ReplicaSet, fails, host, raw, run_tests, wait_until
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -128,7 +128,7 @@ def a_member_with_another_key_does_not_get_in():
             cluster.give_key(secondary, OTHER_KEY)
             secondary.start()
             root.test.c.insert_one({"_id": 1})
-            wait_until(lambda: "does not take this member's key" in secondary.tail(1 << 20),
+            wait_until(lambda: "authentication with this member's key file failed" in secondary.tail(1 << 20),
                        "the log says nothing of the key", cluster.tails)
             with cluster.one(secondary) as one:
                 assert one.test.command("count", "c", **SECONDARY_OK)["n"] == 0
@@ -249,6 +249,65 @@ def a_set_without_users_turns_them_on_one_member_after_another():
         plain.close()
 
 
+def what_is_shown(member, user):
+    """The salt that a member shows for a name, which may be nobody's."""
+    first = Binary(f"n,,n={user},r=abcdefgh".encode())
+    reply = raw(member, "admin", {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": first})
+    return bytes(reply["payload"]).decode().split(",")[1]
+
+
+def times_are_signed_and_believed_by_every_member():
+    with KeyedSet() as cluster, cluster.client(w="majority") as root:
+        root.test.c.insert_one({"_id": 1})
+        root.test.command("createUser", "u", pwd="pencil", roles=["readWrite"])
+
+        def told(member):
+            return raw(member, "admin", {"ping": 1}).get("$clusterTime")
+
+        for member in cluster.members:
+            wait_until(lambda: told(member), "a member signs no time", cluster.tails)
+            signature = told(member)["signature"]
+            assert signature["keyId"] > 0 and any(signature["hash"]), signature
+        # A driver carries times from one member to the others.
+        with cluster.client("u", authSource="test", readPreference="secondary", readConcernLevel="majority") as user:
+            with user.start_session(causal_consistency=True) as session:
+                for n in range(20):
+                    user.test.c.insert_one({"_id": f"s{n}"}, session=session)
+                    assert user.test.c.find_one({"_id": f"s{n}"}, session=session), n
+            newest = max((told(member) for member in cluster.members), key=lambda time: time["clusterTime"])
+            later = Timestamp(newest["clusterTime"].time + 1000, 1)
+            none = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
+            for forged, code in (({**newest, "clusterTime": later}, 204), ({"clusterTime": later, "signature": none}, 211)):
+                for member in cluster.members:
+                    with cluster.one(member, "u", authSource="test") as one, one.start_session() as session:
+                        session.advance_cluster_time(forged)
+                        fails(code, lambda: one.test.command("count", "c", session=session, **SECONDARY_OK))
+        # The set is another process tomorrow, and goes on.
+        primary = cluster.wait_for_primary()
+        primary.kill()
+        cluster.wait_for_primary(but=primary)
+        primary.start()
+        with cluster.client("u", authSource="test") as user, user.start_session() as session:
+            session.advance_cluster_time(newest)
+            assert user.test.c.count_documents({}, session=session) == 21
+
+
+def who_does_not_exist_looks_alike_on_every_member():
+    with KeyedSet() as cluster:
+        shown = lambda user: {what_is_shown(member, user) for member in cluster.members}
+        wait_until(lambda: len(shown("root")) == 1, "the members do not know the user yet", cluster.tails)
+        ghost = shown("ghost")
+        assert len(ghost) == 1 and ghost != shown("root") and ghost != shown("ghost2"), ghost
+        # Also after the key was changed, and after a start, as those of users are.
+        for member in cluster.members:
+            cluster.give_key(member, f"- {OTHER_KEY}\n- {KEY}\n")
+            assert member.stop() == 0
+            member.start()
+            wait_until(lambda: what_is_shown(member, "root"), "it does not come back", cluster.tails)
+            assert what_is_shown(member, "ghost") in ghost
+        cluster.wait_for_all()
+
+
 TESTS = [
     a_set_begins_without_users_and_asks_everybody_afterwards,
     users_and_writes_outlive_the_primary,
@@ -259,6 +318,8 @@ TESTS = [
     the_key_changes_one_member_after_another,
     an_emptied_member_gets_a_copy_with_its_key,
     a_set_without_users_turns_them_on_one_member_after_another,
+    times_are_signed_and_believed_by_every_member,
+    who_does_not_exist_looks_alike_on_every_member,
 ]
 
 

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 
+from bson import SON
 from fernd import ReplicaSet, raw, validate, wait_until
 from pymongo.errors import CollectionInvalid, DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -157,6 +158,8 @@ def a_round(seed, seconds, actions):
     with ReplicaSet("--cacheSize", "64M", "--checkpointPeriod", "2") as cluster:
         with cluster.client() as client:
             start = client.admin.command("ping")["operationTime"]
+            # Each coin moves the documents of both accounts.
+            client.test.create_collection("accounts", primaryKey=SON([("coins", 1), ("_id", 1)]))
             client.test.accounts.insert_many([{"_id": "from", "coins": 0}, {"_id": "to", "coins": 0}])
             client.test.create_collection("moves")
         follower = Follower(cluster, start)

@@ -439,6 +439,65 @@ def a_step_down_is_not_noticed():
         end(cluster, writers)
 
 
+def a_frozen_member_and_one_in_maintenance_do_not_lead():
+    with ReplicaSet() as cluster:
+        writers = begin(Writer(cluster, 0))
+        primary = cluster.wait_for_primary()
+        for command in ({"replSetFreeze": 60}, {"replSetMaintenance": True}):
+            assert code_of(raw(primary, "admin", command)) == (0, 95), "a primary is neither"
+        held = cluster.secondaries()[0]
+        for begins, ends in (({"replSetFreeze": 600}, {"replSetFreeze": 0}), ({"replSetMaintenance": True}, {"replSetMaintenance": False})):
+            assert raw(held, "admin", begins)["ok"] == 1
+            primary = cluster.wait_for_primary()
+            others = [member for member in cluster.members if member not in (primary, held)]
+            primary.kill()
+            assert cluster.wait_for_primary(but=primary) is others[0]
+            progress(writers)
+            primary.start()
+            wait_until(lambda: primary.hello().get("secondary"), "it does not come back")
+            reply = raw(held, "test", {"find": "a", **SECONDARY_OK})
+            assert code_of(reply) == ((0, 13436) if "replSetMaintenance" in begins else (1, None)), reply
+            if "replSetMaintenance" in begins:
+                for member in cluster.members:
+                    states = lambda: {m["name"]: m["stateStr"] for m in status_of(member)["members"]}
+                    wait_until(lambda: states()[host(held)] == "RECOVERING", "it is not known to be in maintenance", states)
+            # Whoever hands over hands to the other one, too.
+            leads = cluster.wait_for_primary()
+            assert raw(leads, "admin", {"replSetStepDown": 5})["ok"] == 1
+            assert cluster.wait_for_primary(but=leads) is not held
+            assert raw(held, "admin", ends)["ok"] == 1
+            cluster.wait_for_all()
+        assert code_of(raw(held, "admin", {"replSetMaintenance": False})) == (0, 96)
+        end(cluster, writers)
+
+
+def the_member_of_the_highest_priority_leads_where_it_can():
+    def change(configuration):
+        configuration["members"][2]["priority"] = 5
+
+    with ReplicaSet() as cluster:
+        preferred = cluster.members[2]
+        leads = lambda: preferred.hello().get("isWritablePrimary")
+        writers = begin(Writer(cluster, 0))
+        reconfigure(cluster, change)
+        wait_until(leads, "it does not take over", cluster.tails)
+        progress(writers)
+        preferred.kill()
+        cluster.wait_for_primary(but=preferred)
+        progress(writers)
+        preferred.start()
+        wait_until(leads, "it does not take over again", cluster.tails)
+        progress(writers)
+        # Who steps down stays out for as long as was said, also where it would be preferred.
+        clock = time.monotonic()
+        assert raw(preferred, "admin", {"replSetStepDown": 15})["ok"] == 1
+        while time.monotonic() - clock < 14:
+            assert not leads(), f"it leads {time.monotonic() - clock:.1f} s after it stepped down for 15"
+            time.sleep(0.5)
+        wait_until(leads, "it does not lead after its time", cluster.tails)
+        end(cluster, writers)
+
+
 def a_stopped_primary_is_not_missed():
     with ReplicaSet() as cluster:
         writers = begin(Writer(cluster, 0), Writer(cluster, 1))
@@ -723,7 +782,9 @@ SHORT_LOG = ("--oplogSize", "16", "--cacheSize", "64M")
 
 
 def oplog_begins(member):
-    first = raw(member, "local", {"find": "oplog.rs", "limit": 1, **SECONDARY_OK})["cursor"]["firstBatch"]
+    reply = raw(member, "local", {"find": "oplog.rs", "limit": 1, **SECONDARY_OK})
+    assert "cursor" in reply, reply
+    first = reply["cursor"]["firstBatch"]
     return first[0]["ts"] if first else None
 
 
@@ -961,6 +1022,8 @@ TESTS = [
     a_primary_that_dies_at_once_is_replaced,
     a_killed_secondary_comes_back,
     a_step_down_is_not_noticed,
+    the_member_of_the_highest_priority_leads_where_it_can,
+    a_frozen_member_and_one_in_maintenance_do_not_lead,
     a_stopped_primary_is_not_missed,
     all_are_stopped_and_started,
     a_member_that_was_away_while_the_others_were_started_again_catches_up,

@@ -21,47 +21,8 @@ import urllib.request
 import bson
 import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
+from certificates import HOME, authority, issue, join, openssl, path
 from fernd import Fernd, ReplicaSet, fails, free_port, run_tests
-
-HOME = tempfile.mkdtemp(prefix="fernd-tls-")
-
-
-def openssl(*arguments):
-    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, cwd=HOME)
-    assert done.returncode == 0, (arguments, done.stderr)
-    return done.stdout
-
-
-def path(name):
-    return os.path.join(HOME, name)
-
-
-def authority(name):
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
-            "-subj", f"/O=Tests/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
-
-
-def issue(name, subject, by="ca", days="30", extensions="subjectAltName=DNS:localhost,IP:127.0.0.1"):
-    """Makes `name.pem`: a certificate and its key."""
-    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-subj", subject, "-keyout", f"{name}.key", "-out", f"{name}.csr")
-    more = []
-    if extensions:
-        with open(path(f"{name}.ext"), "w") as f:
-            f.write(extensions + "\n")
-        more = ["-extfile", f"{name}.ext"]
-    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial",
-            "-days", days, "-out", f"{name}.crt", *more)
-    join(f"{name}.pem", f"{name}.crt", f"{name}.key")
-
-
-def join(name, *parts):
-    with open(path(name), "wb") as out:
-        for part in parts:
-            with open(path(part), "rb") as f:
-                out.write(f.read())
-    os.chmod(path(name), 0o600)
-
 
 def revoke(name):
     """Makes `crl.pem`, which has this certificate."""
@@ -181,7 +142,9 @@ def files_that_are_not_good_are_refused_in_a_line():
     assert "no list" in refused(*tls, path("server.pem"), "--tlsCAFile", path("ca.pem"), "--tlsCRLFile", path("ca.pem"))
     assert "tlsCertificateKeyFile" in refused("--tlsMode", "requireTLS")
     assert "tlsMode" in refused("--tlsCertificateKeyFile", path("server.pem"))
-    assert "tlsClusterFile" in refused("--tlsClusterFile", path("server.pem"))
+    assert "tlsMode" in refused("--tlsClusterFile", path("server.pem"))
+    line = refused(*tls, path("server.pem"), "--tlsClusterFile", path("keyless.pem"))
+    assert "tlsClusterFile" in line and "no private key" in line, line
     with Secure("--tlsCertificateKeyFilePassword", "pencil", certificate="locked.pem") as server:
         assert works(server)
         with server.client() as client:
@@ -454,24 +417,16 @@ def the_status_port_speaks_tls_too():
                     pass
 
 
-def members_do_not_speak_plainly_where_they_are_to_speak_tls():
+def members_need_an_authority_where_they_are_to_speak_tls():
     for mode in ("preferTLS", "requireTLS"):
         one, two = Secure("--replSet", "s", mode=mode), Fernd("--replSet", "s")
         with one, two, one.client() as client:
             members = [{"_id": i, "host": f"127.0.0.1:{server.port}"} for i, server in enumerate((one, two))]
             text = str(fails(72, lambda: client.admin.command("replSetInitiate", {"_id": "s", "members": members})))
-            assert "allowTLS" in text, text
+            assert "tlsCAFile" in text, text
             # A set of one has no links.
             client.admin.command("replSetInitiate", {"_id": "s", "members": members[:1]})
             client.d.c.insert_one({})
-            if mode == "preferTLS":
-                with two.client() as other:
-                    found = lambda: other.admin.command("replSetInitiate", {"_id": "s", "members": members})
-                    try:
-                        found()
-                        raise AssertionError("a set was founded")
-                    except OperationFailure as error:
-                        assert "allowTLS" in str(error), error
     tls = ("--tlsMode", "allowTLS", "--tlsCertificateKeyFile", path("server.pem"))
     with ReplicaSet(*tls, members=2) as members:
         server = members.members[0]
@@ -480,7 +435,7 @@ def members_do_not_speak_plainly_where_they_are_to_speak_tls():
         options = server.options
         server.options = [word.replace("allowTLS", "requireTLS") for word in options]
         done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and "allowTLS" in done.stderr, done
+        assert done.returncode == 2 and "tlsCAFile" in done.stderr, done
         server.options = options
         server.start()
 
@@ -498,7 +453,7 @@ TESTS = [
     compressors_and_tls,
     slow_and_wrong_clients_hold_nothing,
     the_status_port_speaks_tls_too,
-    members_do_not_speak_plainly_where_they_are_to_speak_tls,
+    members_need_an_authority_where_they_are_to_speak_tls,
 ]
 
 

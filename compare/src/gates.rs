@@ -33,7 +33,14 @@ pub struct Options {
     /// Engines to run, ours first.
     #[arg(long, value_delimiter = ',', default_value = "fern,rocksdb,wiredtiger,lmdb")]
     engines: Vec<String>,
+    /// Another build of this program: its engine takes part as `before`, and every slice of ours is
+    /// shown beside it.
+    #[arg(long)]
+    before: Option<PathBuf>,
 }
+
+/// The engine of another build of this program.
+const BEFORE: &str = "before";
 
 /// A disk of spinning plates: seeks and megabytes a second.
 const SEEK_LIMITED: &str = "throttle 200 100";
@@ -81,16 +88,35 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(name: &str, directory: &Path, cache_mb: u64, direct: bool) -> Result<Self> {
+    fn start(
+        options: &Options,
+        name: &str,
+        directory: &Path,
+        cache_mb: u64,
+        direct: bool,
+    ) -> Result<Self> {
         let directory = directory.join(name);
         let _ = std::fs::remove_dir_all(&directory);
-        Self::reopen(name, &directory, cache_mb, direct).map(|(worker, _)| worker)
+        let program = match &options.before {
+            Some(program) if name == BEFORE => program.clone(),
+            _ => std::env::current_exe()?,
+        };
+        Self::reopen(&program, name, &directory, cache_mb, direct).map(|(worker, _)| worker)
     }
 
     /// Starts over what is there; returns the milliseconds the engine took to open.
-    fn reopen(name: &str, directory: &Path, cache_mb: u64, direct: bool) -> Result<(Self, f64)> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["worker", name]).arg(directory).arg(format!("--cache-mb={cache_mb}"));
+    fn reopen(
+        program: &Path,
+        name: &str,
+        directory: &Path,
+        cache_mb: u64,
+        direct: bool,
+    ) -> Result<(Self, f64)> {
+        let mut command = Command::new(program);
+        command
+            .args(["worker", if name == BEFORE { "fern" } else { name }])
+            .arg(directory)
+            .arg(format!("--cache-mb={cache_mb}"));
         if direct {
             command.arg("--direct");
         }
@@ -291,8 +317,9 @@ fn rounds(
 }
 
 fn start(options: &Options, cache_mb: u64, direct: bool) -> Result<Vec<Worker>> {
-    let start = |name: &String| Worker::start(name, &options.directory, cache_mb, direct);
-    options.engines.iter().map(start).collect()
+    let before = options.before.as_ref().map(|_| BEFORE);
+    let engines = options.engines.iter().map(String::as_str).chain(before);
+    engines.map(|name| Worker::start(options, name, &options.directory, cache_mb, direct)).collect()
 }
 
 /// Data that fits: reads, scans and updates by one, two and four threads.
@@ -336,7 +363,7 @@ fn side_by_side(
     results: &mut Results,
 ) -> Result<()> {
     let directory = options.directory.join("beside");
-    let mut other = Worker::start("fern", &directory, scale.roomy_mb, false)?;
+    let mut other = Worker::start(options, "fern", &directory, scale.roomy_mb, false)?;
     other.ask(&format!("load {} 600", scale.roomy_rows))?;
     for settle in ["settle", "fullscan 1", "rmw 1 1"] {
         other.ask(settle)?;
@@ -427,7 +454,8 @@ fn recovery(
     std::thread::sleep(Duration::from_secs(4));
     drop(fern);
     let directory = options.directory.join("fern");
-    let (mut fern, opened_ms) = Worker::reopen("fern", &directory, scale.tight_mb, true)?;
+    let (mut fern, opened_ms) =
+        Worker::reopen(&std::env::current_exe()?, "fern", &directory, scale.tight_mb, true)?;
     let counted = fern.ask("count")?;
     eprintln!("  fern        recovery {opened_ms:.0} ms, {} rows", counted["rows"]);
     let value = json!({ "opened_ms": opened_ms, "rows": counted["rows"] });

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod fern;
+#[cfg(feature = "peers")]
 mod peers;
 
 /// What a worker is told to open.
@@ -68,6 +69,7 @@ pub const ROW_AT: usize = 12;
 pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
     match name {
         "fern" => fern::open(directory, settings),
+        #[cfg(feature = "peers")]
         "rocksdb" | "wiredtiger" | "lmdb" => peers::open(name, directory, settings),
         _ => bail!("no engine `{name}`"),
     }

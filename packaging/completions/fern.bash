@@ -16,6 +16,9 @@ _fern() {
             ",$1")
                 cmd="fern"
                 ;;
+            fern,backup)
+                cmd="fern__subcmd__backup"
+                ;;
             fern,bench)
                 cmd="fern__subcmd__bench"
                 ;;
@@ -28,8 +31,14 @@ _fern() {
             fern,inspect)
                 cmd="fern__subcmd__inspect"
                 ;;
+            fern,rotate-master)
+                cmd="fern__subcmd__rotate__subcmd__master"
+                ;;
             fern,stats)
                 cmd="fern__subcmd__stats"
+                ;;
+            fern__subcmd__help,backup)
+                cmd="fern__subcmd__help__subcmd__backup"
                 ;;
             fern__subcmd__help,bench)
                 cmd="fern__subcmd__help__subcmd__bench"
@@ -42,6 +51,9 @@ _fern() {
                 ;;
             fern__subcmd__help,inspect)
                 cmd="fern__subcmd__help__subcmd__inspect"
+                ;;
+            fern__subcmd__help,rotate-master)
+                cmd="fern__subcmd__help__subcmd__rotate__subcmd__master"
                 ;;
             fern__subcmd__help,stats)
                 cmd="fern__subcmd__help__subcmd__stats"
@@ -104,12 +116,30 @@ _fern() {
 
     case "${cmd}" in
         fern)
-            opts="-h -V --help --version inspect check bench stats help"
+            opts="-h -V --help --version inspect check rotate-master bench backup stats help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__backup)
+            opts="-h --throttle --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -192,13 +222,17 @@ _fern() {
             return 0
             ;;
         fern__subcmd__check)
-            opts="-h --logDir --json --help"
+            opts="-h --logDir --encryptionKeyFile --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --logDir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionKeyFile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -210,8 +244,22 @@ _fern() {
             return 0
             ;;
         fern__subcmd__help)
-            opts="inspect check bench stats help"
+            opts="inspect check rotate-master bench backup stats help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__help__subcmd__backup)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -349,6 +397,20 @@ _fern() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        fern__subcmd__help__subcmd__rotate__subcmd__master)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         fern__subcmd__help__subcmd__stats)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -364,13 +426,17 @@ _fern() {
             return 0
             ;;
         fern__subcmd__inspect)
-            opts="-h --logDir --json --help superblock segments trees tree log help"
+            opts="-h --logDir --encryptionKeyFile --json --help superblock segments trees tree log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --logDir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionKeyFile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -542,6 +608,28 @@ _fern() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__rotate__subcmd__master)
+            opts="-h --encryptionKeyFile --newEncryptionKeyFile --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --encryptionKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --newEncryptionKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

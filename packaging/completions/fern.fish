@@ -28,10 +28,13 @@ complete -c fern -n "__fish_fern_needs_command" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_needs_command" -s V -l version -d 'Print version'
 complete -c fern -n "__fish_fern_needs_command" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
 complete -c fern -n "__fish_fern_needs_command" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_needs_command" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
 complete -c fern -n "__fish_fern_needs_command" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_needs_command" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
 complete -c fern -n "__fish_fern_needs_command" -f -a "stats" -d 'What a running server does, a second at a time'
 complete -c fern -n "__fish_fern_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l logDir -d 'Where the log is, if not in the data directory' -r -F
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l encryptionKeyFile -d 'The master key of an encrypted directory; without it only checksums are looked at' -r -F
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l json -d 'For programs'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
@@ -57,8 +60,12 @@ complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subco
 complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "log" -d 'The log\'s files and what is in it behind the checkpoint'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand check" -l logDir -d 'Where the log is, if not in the data directory' -r -F
+complete -c fern -n "__fish_fern_using_subcommand check" -l encryptionKeyFile -d 'The master key of an encrypted directory; without it only checksums are looked at' -r -F
 complete -c fern -n "__fish_fern_using_subcommand check" -l json -d 'For programs'
 complete -c fern -n "__fish_fern_using_subcommand check" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l encryptionKeyFile -d 'The master key that it has' -r -F
+complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l newEncryptionKeyFile -d 'The one that takes its place' -r -F
+complete -c fern -n "__fish_fern_using_subcommand rotate-master" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand bench" -l uri -d 'The server, as a connection string' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs -d 'A second server that gets the same work, in turns; ratios are printed' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs-pid -d 'The second server\'s process on this machine, where its status tells neither CPU nor memory' -r
@@ -76,15 +83,19 @@ complete -c fern -n "__fish_fern_using_subcommand bench" -l queries -d 'iibench:
 complete -c fern -n "__fish_fern_using_subcommand bench" -l slice -d 'Seconds of a turn with `--vs`' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l keep -d 'Leave the data on the server'
 complete -c fern -n "__fish_fern_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c fern -n "__fish_fern_using_subcommand backup" -l throttle -d 'Bytes a second that backups may copy from now on, as 10MB; 0 for as fast as it goes' -r
+complete -c fern -n "__fish_fern_using_subcommand backup" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand stats" -l back -d 'How far the pictures reach back, in seconds' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l seconds -d 'End after so many seconds' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l lines -d 'A line a second, as `mongostat` writes them; by itself where the output is no terminal'
 complete -c fern -n "__fish_fern_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check bench stats help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check bench stats help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check bench stats help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check bench stats help" -f -a "stats" -d 'What a running server does, a second at a time'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check bench stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "segments" -d 'Every segment: kind, place, size, tree'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "trees" -d 'A line for each tree'

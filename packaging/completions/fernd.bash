@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslOnNormalPorts --noscripting --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -38,6 +38,10 @@ _fernd() {
                     return 0
                     ;;
                 --dbpath)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --backupRoot)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -153,6 +157,22 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --enableEncryption)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionCipherMode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relaxPermChecks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --tlsMode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -165,7 +185,19 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --tlsClusterFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsClusterPassword)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --tlsCAFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsClusterCAFile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -205,6 +237,18 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --sslClusterFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslClusterPassword)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslClusterCAFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --sslCAFile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -234,6 +278,10 @@ _fernd() {
                     return 0
                     ;;
                 --noscripting)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --redactClientLogData)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

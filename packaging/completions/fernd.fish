@@ -1,5 +1,6 @@
 complete -c fernd -s f -l config -d 'configuration file: YAML, or key = value lines' -r
 complete -c fernd -l dbpath -d 'data directory (default: ./fern-data, made if missing)' -r
+complete -c fernd -l backupRoot -d 'backupStart writes into directories below this one; without it, nowhere' -r
 complete -c fernd -l port -d 'port to listen on (default: 27017)' -r
 complete -c fernd -l bind_ip -d 'addresses or names to listen at, with commas (default: localhost)' -r
 complete -c fernd -l bind_ip_all -d 'listen at every address' -r
@@ -20,7 +21,7 @@ complete -c fernd -l profile -d 'what every database\'s system.profile has: 0 or
 complete -c fernd -l fork -d 'go to the background; needs --logpath' -r
 complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
 complete -c fernd -l keyFile -d 'the key that the members of the replica set share, in a file; implies --auth' -r
-complete -c fernd -l clusterAuthMode -d 'how members log in to each other: keyFile' -r
+complete -c fernd -l clusterAuthMode -d 'how members log in to each other: keyFile, sendKeyFile, sendX509 or x509' -r
 complete -c fernd -l auth -d 'ask clients who they are, and let them do what they may' -r
 complete -c fernd -l noauth -d 'ask nobody who he is, which is the default' -r
 complete -c fernd -l transitionToAuth -d 'check who logs in, and let everybody do everything still' -r
@@ -28,19 +29,29 @@ complete -c fernd -l auditDestination -d 'tell who did what: file, console' -r
 complete -c fernd -l auditFormat -d 'JSON, which is the default, or BSON' -r
 complete -c fernd -l auditPath -d 'the file; auditLog.json in the data directory, if none is named' -r
 complete -c fernd -l auditFilter -d 'tell only what this query matches' -r
+complete -c fernd -l enableEncryption -d 'encrypt what is stored, from an empty data directory on' -r
+complete -c fernd -l encryptionKeyFile -d 'the master key: the base64 of 32 bytes, in a file' -r
+complete -c fernd -l encryptionCipherMode -d 'AES256-GCM, which is the default and the only one' -r
+complete -c fernd -l relaxPermChecks -d 'the group of a key file that belongs to root may read it' -r
 complete -c fernd -l tlsMode -d 'who speaks TLS: disabled, allowTLS, preferTLS or requireTLS (default: disabled)' -r
 complete -c fernd -l tlsCertificateKeyFile -d 'the server\'s certificate and its key, in one PEM file' -r
 complete -c fernd -l tlsCertificateKeyFilePassword -d 'what the key is encrypted with' -r
-complete -c fernd -l tlsCAFile -d 'certificates that those of clients have to come from; clients have to show one' -r
+complete -c fernd -l tlsClusterFile -d 'what is shown to other members, if not that of tlsCertificateKeyFile: a certificate and its key' -r
+complete -c fernd -l tlsClusterPassword -d 'what that key is encrypted with' -r
+complete -c fernd -l tlsCAFile -d 'certificates that those of clients and members have to come from; clients have to show one' -r
+complete -c fernd -l tlsClusterCAFile -d 'certificates that those of clients have to come from, if not those of tlsCAFile' -r
 complete -c fernd -l tlsCRLFile -d 'revoked certificates, as PEM' -r
 complete -c fernd -l tlsAllowConnectionsWithoutCertificates -d 'let in clients that show no certificate, too' -r
-complete -c fernd -l tlsAllowInvalidCertificates -d 'let in clients whose certificate is not good, as nobody' -r
-complete -c fernd -l tlsAllowInvalidHostnames -d 'taken for mongod\'s files; no connection is made by TLS from here' -r
+complete -c fernd -l tlsAllowInvalidCertificates -d 'let in clients whose certificate is not good, as nobody, and take any of a member' -r
+complete -c fernd -l tlsAllowInvalidHostnames -d 'take a member\'s certificate that is of another host' -r
 complete -c fernd -l tlsDisabledProtocols -d 'versions that are not spoken, with commas: TLS1_2 or TLS1_3' -r
 complete -c fernd -l tlsOnNormalPorts -d 'the same as tlsMode=requireTLS' -r
 complete -c fernd -l sslMode -d 'the old name of tlsMode' -r
 complete -c fernd -l sslPEMKeyFile -d 'the old name of tlsCertificateKeyFile' -r
 complete -c fernd -l sslPEMKeyPassword -d 'the old name of tlsCertificateKeyFilePassword' -r
+complete -c fernd -l sslClusterFile -d 'the old name of tlsClusterFile' -r
+complete -c fernd -l sslClusterPassword -d 'the old name of tlsClusterPassword' -r
+complete -c fernd -l sslClusterCAFile -d 'the old name of tlsClusterCAFile' -r
 complete -c fernd -l sslCAFile -d 'the old name of tlsCAFile' -r
 complete -c fernd -l sslCRLFile -d 'the old name of tlsCRLFile' -r
 complete -c fernd -l sslAllowConnectionsWithoutCertificates -d 'the old name of tlsAllowConnectionsWithoutCertificates' -r
@@ -49,6 +60,7 @@ complete -c fernd -l sslAllowInvalidHostnames -d 'the old name of tlsAllowInvali
 complete -c fernd -l sslDisabledProtocols -d 'the old name of tlsDisabledProtocols' -r
 complete -c fernd -l sslOnNormalPorts -d 'the old name of tlsOnNormalPorts' -r
 complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
+complete -c fernd -l redactClientLogData -d 'show ### in the log in place of what clients\' documents hold' -r
 complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -r
 complete -c fernd -l replSet -d 'be a member of the replica set of this name' -r
 complete -c fernd -l replset -d 'the same as replSet' -r

@@ -1,6 +1,6 @@
 //! The bars, and which figures have reached them.
 
-use super::{Results, Scale};
+use super::{BEFORE, Results, Scale};
 use std::fmt::Write;
 
 /// One line of the table.
@@ -115,7 +115,23 @@ pub fn judge(results: &Results, scale: &Scale) -> Vec<Line> {
         }
     }
     own(results, scale, &mut table);
+    another_build(results, &mut table);
     table.lines
+}
+
+/// Every slice of ours beside the same one of another build.
+fn another_build(results: &Results, table: &mut Table) {
+    for (engine, what) in results.slices.keys() {
+        if engine != BEFORE {
+            continue;
+        }
+        for (figure, unit) in [(RATE, "rate"), (CPU, "CPU us"), ("bytes_per_row", "bytes per row")]
+        {
+            let [ours, theirs] =
+                ["fern", BEFORE].map(|engine| results.figure(engine, what, figure));
+            table.line(&format!("{what}, {unit}"), ours, theirs, &Shown, BEFORE);
+        }
+    }
 }
 
 /// What is compared with ourselves or a fixed figure; peers beside it to tell noise from fault.

@@ -3,8 +3,8 @@
 use super::{ROW_AT, Session, Settings, Store};
 use anyhow::{Context, Result};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Txn,
-    TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange,
+    OnConflict, TxnOptions,
 };
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ struct Fern {
 
 struct FernSession {
     of: Arc<Fern>,
-    txn: Option<Txn>,
+    txn: Option<EngineTxn>,
 }
 
 pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
@@ -37,7 +37,7 @@ pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
         for _ in 0..4 {
             ids.push(txn.create_dictionary(DictionaryOptions::default())?);
         }
-        txn.commit(Durability::Synced)?;
+        txn.commit(Durability::Synced)?.durable()?;
     }
     let tables = ids.as_slice().try_into().context("four tables")?;
     let fern = Arc::new(Fern {
@@ -144,7 +144,7 @@ impl Session for FernSession {
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.txn.take().context("begin comes first")?.commit(Durability::Buffered)?;
+        self.txn.take().context("begin comes first")?.commit(Durability::Buffered)?.durable()?;
         Ok(())
     }
 

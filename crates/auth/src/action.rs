@@ -24,6 +24,7 @@ macro_rules! actions {
 actions! {
     AddPartition "addPartition"
     AddShard "addShard"
+    AdvanceClusterTime "advanceClusterTime"
     AllCollectionStats "allCollectionStats"
     Analyze "analyze"
     AnalyzeShardKey "analyzeShardKey"

@@ -9,10 +9,11 @@ use crate::secret::{Secret, keyed_digest};
 use crate::user::UserName;
 use zeroize::Zeroizing;
 
-/// How often the hash is taken: a key is long and random, and more would only cost the members.
+/// PBKDF2 iterations: a key is long and random, so more would only slow logins down.
 const ITERATIONS: u32 = 15_000;
-/// What a server may ask a member for that connects to it: it has proven nothing yet.
-const MOST_ITERATIONS: u32 = 10 * ITERATIONS;
+/// The most iterations that a peer may demand: it has not authenticated yet, and could burn this
+/// member's CPU.
+const MAX_PEER_ITERATIONS: u32 = 10 * ITERATIONS;
 
 /// The keys of a key file.
 #[derive(Debug)]
@@ -25,9 +26,10 @@ impl ClusterKey {
     /// By which mechanism members log in.
     pub const MECHANISM: Mechanism = Mechanism::Sha256;
 
-    /// The hash of a key under another server's salt, in milliseconds; none where it asks for more work than members do.
+    /// The salted password of a key for another server's salt. Takes milliseconds of CPU; `None`
+    /// where that server asks for more iterations than `MAX_PEER_ITERATIONS`.
     pub fn salted(password: &str, salt: &[u8], iterations: u32) -> Option<Zeroizing<Vec<u8>>> {
-        let is_usual = iterations <= MOST_ITERATIONS;
+        let is_usual = iterations <= MAX_PEER_ITERATIONS;
         is_usual
             .then(|| Zeroizing::new(Self::MECHANISM.salted(password.as_bytes(), salt, iterations)))
     }
@@ -95,14 +97,14 @@ mod tests {
             let (server, reply) =
                 Server::start(ClusterKey::MECHANISM, first, credentials, b"another nonce");
             let (proof, expected) = client.proof(&reply, password).expect("fine");
-            server.finish(&proof).is_ok_and(|last| expected.is(&last))
+            server.finish(&proof).is_ok_and(|last| expected.matches(&last))
         })
     }
 
     #[test]
     fn another_server_cannot_keep_a_member_busy() {
         assert!(ClusterKey::salted("a key", &[7; 28], super::ITERATIONS).is_some());
-        assert!(ClusterKey::salted("a key", &[7; 28], super::MOST_ITERATIONS + 1).is_none());
+        assert!(ClusterKey::salted("a key", &[7; 28], super::MAX_PEER_ITERATIONS + 1).is_none());
     }
 
     #[test]

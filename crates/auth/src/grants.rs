@@ -44,11 +44,25 @@ impl Grants {
         grants
     }
 
+    /// Whether all these actions may be done with a target.
+    pub fn allow(&self, target: Target<'_>, actions: ActionSet) -> bool {
+        // Who may do it everywhere is not looked for by name.
+        let everywhere = match target {
+            Target::Database(db) if !is_internal(db) => self.any.union(self.any_normal),
+            Target::Collection(db, name) if !is_internal(db) && !name.starts_with(SYSTEM) => {
+                self.any.union(self.any_normal)
+            }
+            _ => self.any,
+        };
+        everywhere.contains_all(actions) || self.actions_on(target).contains_all(actions)
+    }
+
     /// All that may be done with a target.
     pub fn actions_on(&self, target: Target<'_>) -> ActionSet {
         match target {
             Target::Any => self.any,
             Target::Cluster => self.any.union(self.cluster),
+            Target::AnyNormal => self.any.union(self.any_normal),
             Target::Database(db) => self.any.union(self.normal(db)),
             Target::Collection(db, name) => {
                 let mut actions = self.any;
@@ -66,11 +80,6 @@ impl Grants {
                 actions
             }
         }
-    }
-
-    /// Whether all these actions may be done with a target.
-    pub fn allow(&self, target: Target<'_>, actions: ActionSet) -> bool {
-        self.actions_on(target).contains_all(actions)
     }
 
     /// Whether any action may be done with the database, or with something in it: who holds one may know that it is
@@ -132,7 +141,9 @@ mod tests {
         let normal = |name: &str| !name.starts_with("system.");
         let open = |db: &str| db != "local" && db != "config";
         match (resource, target) {
-            (Resource::Any, _) | (Resource::Cluster, Target::Cluster) => true,
+            (Resource::Any, _)
+            | (Resource::Cluster, Target::Cluster)
+            | (Resource::AnyNormal, Target::AnyNormal) => true,
             (Resource::AnyNormal, Target::Database(db)) => open(db),
             (Resource::AnyNormal, Target::Collection(db, name)) => open(db) && normal(name),
             (Resource::Database(of), Target::Database(db)) => of == db,
@@ -163,7 +174,7 @@ mod tests {
     }
 
     fn targets() -> Vec<Target<'static>> {
-        let mut all = vec![Target::Cluster, Target::Any];
+        let mut all = vec![Target::Cluster, Target::Any, Target::AnyNormal];
         for db in DATABASES {
             all.push(Target::Database(db));
             all.extend(COLLECTIONS.map(|name| Target::Collection(db, name)));

@@ -1,6 +1,6 @@
 //! Who a client is and what it may do, without I/O: SCRAM on both sides, credentials as they are stored,
 //! actions, resources, privileges, the built-in roles, the inheritance of roles, restrictions by address,
-//! key files and what members log in with.
+//! key files and what members log in with, signatures of the cluster's times.
 //!
 //! Always true:
 //! 1. Nothing here asks the time, chance or a file: nonces, salts and bytes are handed in.
@@ -10,10 +10,13 @@
 
 mod action;
 mod builtin;
+mod cluster_auth;
 mod cluster_key;
+mod cluster_time;
 mod document;
 mod grants;
 pub mod key_file;
+pub mod old_users;
 mod resource;
 mod restriction;
 mod role;
@@ -24,7 +27,9 @@ mod user;
 
 pub use action::{Action, ActionSet};
 pub use builtin::{BUILT_IN, BuiltIn, On, built_in, privileges_of};
+pub use cluster_auth::ClusterAuth;
 pub use cluster_key::ClusterKey;
+pub use cluster_time::{TimeFlaw, TimeKeys, TimeSignature};
 pub use grants::Grants;
 pub use resource::{Privilege, Resource, Target};
 pub use restriction::{Address, Network, Restriction, Restrictions, all_met};

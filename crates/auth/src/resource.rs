@@ -37,8 +37,23 @@ pub enum Target<'a> {
     Database(&'a str),
     /// One collection.
     Collection(&'a str, &'a str),
+    /// Every collection that a resource of the same name covers.
+    AnyNormal,
     /// Everything: only who holds `anyResource` covers it.
     Any,
+}
+
+impl Target<'_> {
+    /// The resource that covers this and nothing more.
+    pub fn to_resource(self) -> Resource {
+        match self {
+            Target::Cluster => Resource::Cluster,
+            Target::Database(db) => Resource::Database(db.to_owned()),
+            Target::Collection(db, name) => Resource::Collection(db.to_owned(), name.to_owned()),
+            Target::AnyNormal => Resource::AnyNormal,
+            Target::Any => Resource::Any,
+        }
+    }
 }
 
 /// The prefix of collections that only a privilege naming them covers.

@@ -7,10 +7,11 @@
 //! | server first sent | [`Server::finish`] | known, or refused |
 //!
 //! Always true: a refusal does not tell which part was wrong; a user that does not exist takes the same steps with
-//! made-up credentials ([`Credentials::made_up`]).
+//! mock credentials ([`Credentials::mock_for_unknown_user`]).
 
 mod client;
 mod credentials;
+pub mod hashing;
 mod message;
 mod server;
 
@@ -63,6 +64,7 @@ impl Mechanism {
     }
 
     fn hash(self, bytes: &[u8]) -> Vec<u8> {
+        hashing::count(1);
         match self {
             Self::Sha1 => Sha1::digest(bytes).to_vec(),
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
@@ -71,6 +73,7 @@ impl Mechanism {
 
     fn hmac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
         const ANY_LENGTH: &str = "HMAC takes keys of any length";
+        hashing::count(2);
         match self {
             Self::Sha1 => {
                 let mut mac = Hmac::<Sha1>::new_from_slice(key).expect(ANY_LENGTH);
@@ -87,6 +90,7 @@ impl Mechanism {
 
     /// The hash of a prepared password, taken so often: milliseconds.
     pub fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+        hashing::count(2 * u64::from(iterations));
         let mut out = vec![0; self.hash_bytes()];
         match self {
             Self::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut out),

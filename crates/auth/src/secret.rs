@@ -22,7 +22,7 @@ impl Secret {
     }
 
     /// Whether these are the bytes; takes as long for any that are as many.
-    pub fn is(&self, other: &[u8]) -> bool {
+    pub fn constant_time_eq(&self, other: &[u8]) -> bool {
         self.0.ct_eq(other).into()
     }
 }
@@ -60,7 +60,11 @@ mod tests {
     fn a_secret_shows_nothing_and_compares() {
         let secret = Secret::new(b"pencil".to_vec());
         assert_eq!(format!("{secret:?}"), "<secret>");
-        assert!(secret.is(b"pencil"));
-        assert!(!secret.is(b"pencils") && !secret.is(b"pencim") && !secret.is(b""));
+        assert!(secret.constant_time_eq(b"pencil"));
+        assert!(
+            !secret.constant_time_eq(b"pencils")
+                && !secret.constant_time_eq(b"pencim")
+                && !secret.constant_time_eq(b"")
+        );
     }
 }

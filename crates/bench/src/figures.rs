@@ -95,7 +95,9 @@ pub(crate) struct PhaseFigures {
 /// How even the rate was, from whole seconds after the warm-up that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Steadiness {
+    /// Units per second in the median second.
     pub(crate) median_second: Option<f64>,
+    /// Units per second in the slowest one.
     pub(crate) worst_second: Option<f64>,
     /// The same of the seconds that the hypervisor left alone; absent where those are not the most.
     pub(crate) undisturbed_median_second: Option<f64>,
@@ -109,8 +111,8 @@ pub(crate) struct Steadiness {
 
 /// Rates of seconds that were too short to tell one are left out.
 const SHORTEST_S: f64 = 0.5;
-/// Seconds out of which the hypervisor took a larger share than this are not the server's.
-const DISTURBED: f64 = 0.05;
+/// Seconds with a larger share of steal time say nothing of the server and are left out.
+const MAX_STEAL_SHARE: f64 = 0.05;
 
 impl Steadiness {
     pub(crate) fn of(seconds: &[Second], warm_up_s: f64) -> Self {
@@ -137,7 +139,7 @@ impl Steadiness {
             units += second.units;
             time += second.length_s;
         }
-        let own = whole.iter().filter(|s| s.stolen <= DISTURBED).map(|s| s.units_per_s);
+        let own = whole.iter().filter(|s| s.stolen <= MAX_STEAL_SHARE).map(|s| s.units_per_s);
         let undisturbed = Some(median_and_worst(own.collect()));
         let undisturbed = undisturbed.filter(|(count, ..)| *count * 2 > whole.len());
         let (_, median, worst) = median_and_worst(rates);

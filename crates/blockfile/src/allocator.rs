@@ -27,9 +27,9 @@ impl Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// All of it: writing there needs no more.
-    Whole,
+    Allocated,
     /// None: it was punched.
-    Nothing,
+    Punched,
     /// Parts of it, or nobody knows. Whoever writes there may find the disk full, unless it is
     /// allocated first.
     Unknown,
@@ -68,7 +68,7 @@ const MIN_PUNCH_UNITS: u64 = 16;
 
 impl Free {
     fn worth_a_punch(&self) -> u64 {
-        let punched = self.backing == Backing::Nothing;
+        let punched = self.backing == Backing::Punched;
         if punched || self.units < MIN_PUNCH_UNITS { 0 } else { self.units }
     }
 }
@@ -173,7 +173,7 @@ impl Allocator {
 
     /// Gives an extent back.
     pub(crate) fn give_back(&mut self, extent: Extent) {
-        self.give_back_as(extent, Backing::Whole);
+        self.give_back_as(extent, Backing::Allocated);
     }
 
     fn give_back_as(&mut self, extent: Extent, mut backing: Backing) {
@@ -214,7 +214,7 @@ impl Allocator {
     }
 
     pub(crate) fn give_back_punched(&mut self, extent: Extent) {
-        self.give_back_as(extent, Backing::Nothing);
+        self.give_back_as(extent, Backing::Punched);
     }
 
     fn insert(&mut self, extent: Extent, backing: Backing) {
@@ -286,7 +286,7 @@ mod tests {
         space.give_back_punched(punch);
         assert_eq!((space.take_unpunched(), space.unpunched_units()), (None, 0));
         let again = space.take_free(3).unwrap();
-        assert_eq!((again.extent.unit, again.backing), (0, Backing::Nothing));
+        assert_eq!((again.extent.unit, again.backing), (0, Backing::Punched));
         space.give_back(again.extent);
         let whole = space.take_free(18).unwrap();
         assert_eq!(whole.backing, Backing::Unknown, "the first three have space");

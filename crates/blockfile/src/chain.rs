@@ -19,8 +19,11 @@
 //!
 //! On disk: `docs/formats/superblock.md`, section "chains".
 
+use crypt::KeyRing;
+
 use crate::allocator::Extent;
 use crate::blob::BlobPointer;
+use crate::encrypted_root::decrypt_root;
 use crate::error::Result;
 use crate::inner::Inner;
 
@@ -156,11 +159,13 @@ impl Inner {
         }
     }
 
-    /// Reads a chain from its newest blob on: the whole first, then the changes in their order.
+    /// Reads a chain from its newest blob on: the whole first, then the changes in their order. With
+    /// keys it is of an encrypted root.
     pub(crate) fn read_chain(
         &self,
         newest: BlobPointer,
         generation: u64,
+        keys: Option<&KeyRing>,
     ) -> Result<(Chain, Vec<Vec<u8>>)> {
         let mut chain = Chain::default();
         let mut parts = Vec::new();
@@ -178,7 +183,11 @@ impl Inner {
                 chain.changes += 1;
                 chain.changes_bytes += pointer.bytes;
             }
-            parts.push(bytes.to_vec());
+            parts.push(match keys {
+                None => bytes.to_vec(),
+                Some(keys) => decrypt_root(keys, (&link.encode(), generation), bytes)
+                    .map_err(|what| self.corruption(pointer.unit, what))?,
+            });
             next = link;
         }
         if !parts.is_empty() {

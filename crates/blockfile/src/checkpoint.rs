@@ -15,6 +15,7 @@ use crate::UNIT;
 use crate::allocator::Extent;
 use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD, chunk_units};
 use crate::chain::{Link, Written};
+use crate::encrypted_root::encrypt_root;
 use crate::error::{Error, Result};
 use crate::file::BlockFile;
 use crate::inner::Inner;
@@ -115,6 +116,7 @@ impl BlockFile {
             next_segment: mark.next_id,
             table: table.pointer,
             root: root.pointer,
+            encrypted: inner.options.keys.is_some(),
         })?;
         let bytes =
             CheckpointWritten { table_bytes: table.pointer.bytes, root_bytes: root.pointer.bytes };
@@ -156,6 +158,15 @@ impl Inner {
         let (link, bytes) = match root {
             Root::Whole(bytes) => (Link::WHOLE, bytes),
             Root::Change(bytes) => (self.state.lock().roots.link(), bytes),
+        };
+        let encrypted;
+        let bytes = match &self.options.keys {
+            None => bytes,
+            Some(keys) => {
+                encrypted =
+                    encrypt_root(keys, &*self.os.entropy, (&link.encode(), generation), bytes);
+                &encrypted
+            }
         };
         match self.write_link(link, generation, bytes) {
             Ok(root) => Ok((table, root)),

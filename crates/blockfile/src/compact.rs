@@ -70,7 +70,7 @@ impl BlockFile {
                 misses += 1;
                 continue;
             };
-            let target = match self.0.back(target, 0) {
+            let target = match self.0.allocate_backing(target, 0) {
                 Err(Error::NoSpace { .. }) => break,
                 backed => backed?,
             };

@@ -12,7 +12,12 @@ use crate::superblock::{SUPERBLOCK_BYTES, SlotError, Superblock, VERSION};
 
 /// Makes an empty file under another name and renames it, so that a file of the right name always
 /// has a superblock.
-pub(crate) fn create_where_missing(os: &Os, dir: &Path, path: &Path) -> Result<()> {
+pub(crate) fn create_where_missing(
+    os: &Os,
+    dir: &Path,
+    path: &Path,
+    encrypted: bool,
+) -> Result<()> {
     let failed = |what| move |e| io_error(path, what, 0, e);
     if os.vfs.exists(path).map_err(failed("look for"))? {
         return Ok(());
@@ -32,6 +37,7 @@ pub(crate) fn create_where_missing(os: &Os, dir: &Path, path: &Path) -> Result<(
         next_segment: 1,
         table: BlobPointer::NONE,
         root: BlobPointer::NONE,
+        encrypted,
     };
     let mut bytes = vec![0; 2 * SUPERBLOCK_BYTES];
     let at = Superblock::slot_offset(1) as usize;
@@ -40,6 +46,19 @@ pub(crate) fn create_where_missing(os: &Os, dir: &Path, path: &Path) -> Result<(
     file.sync_all().map_err(failed("sync"))?;
     os.vfs.rename(&unfinished, path).map_err(failed("rename"))?;
     os.vfs.sync_dir(dir).map_err(failed("sync the directory of"))
+}
+
+/// Whether the data file at a path is encrypted; `None` where there is none. Changes nothing.
+///
+/// # Errors
+/// It has no valid superblock, and what the disk says.
+pub fn is_encrypted(os: &Os, path: &Path) -> Result<Option<bool>> {
+    let file = match os.vfs.open(path, OpenOptions::read_only()) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(io_error(path, "open", 0, e)),
+    };
+    Ok(Some(newest_superblock(&*file, path)?.encrypted))
 }
 
 pub(crate) fn newest_superblock(file: &dyn File, path: &Path) -> Result<Superblock> {

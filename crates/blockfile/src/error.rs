@@ -54,6 +54,18 @@ pub enum Error {
         /// The newest this program knows.
         known: u32,
     },
+    /// Keys are there and the file is plain, or the other way round. Nothing was written.
+    #[error(
+        "the data file {} is {}",
+        file.display(),
+        if *is_encrypted { "encrypted, and no key was given" } else { "not encrypted, and a key was given" }
+    )]
+    Keys {
+        /// Which file.
+        file: PathBuf,
+        /// Whether the file is.
+        is_encrypted: bool,
+    },
     /// An earlier failed sync stopped writing; the process must restart and recover.
     #[error("the data file is stopped: {cause}")]
     Stopped {
@@ -69,6 +81,7 @@ impl Error {
             Self::Io { file, .. }
             | Self::NoSpace { file, .. }
             | Self::Corruption { file, .. }
+            | Self::Keys { file, .. }
             | Self::Version { file, .. } => Some(file),
             Self::Stopped { .. } => None,
         }

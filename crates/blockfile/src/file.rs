@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crypt::KeyRing;
 use os::sync::{Mutex, RwLock};
 use os::{OpenOptions, Os};
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// And one byte for so many that were written since the last checkpoint: they change nodes.
     pub reserve_one_in: u64,
+    /// With them what is written is encrypted, and nothing else is read.
+    pub keys: Option<Arc<KeyRing>>,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             grow_bytes: 64 << 20,
             reserve_bytes: 1 << 20,
             reserve_one_in: 32,
+            keys: None,
         }
     }
 }
@@ -122,7 +126,8 @@ pub struct Space {
 pub struct BlockFile(pub(crate) Arc<Inner>);
 
 impl BlockFile {
-    /// Opens the data file of a directory, or makes an empty one. The image is `None` until the
+    /// Opens the data file of a directory, or makes an empty one. A file that is encrypted needs its keys,
+    /// one that is not must not have any. The image is `None` until the
     /// first checkpoint has completed. Reads the superblocks, the table and the root blob.
     pub fn open(
         os: &Os,
@@ -131,10 +136,13 @@ impl BlockFile {
         metrics: Metrics,
     ) -> Result<(Self, Option<CheckpointImage>)> {
         let path = dir.join(&options.name);
-        create_where_missing(os, dir, &path)?;
+        create_where_missing(os, dir, &path, options.keys.is_some())?;
         let open = OpenOptions::default().with_direct(options.direct);
         let file = os.vfs.open(&path, open).map_err(|e| io_error(&path, "open", 0, e))?;
         let superblock = newest_superblock(&*file, &path)?;
+        if superblock.encrypted != options.keys.is_some() {
+            return Err(Error::Keys { file: path, is_encrypted: superblock.encrypted });
+        }
         // When only the process died, what is read now may be in the kernel's memory alone; what
         // follows builds on it, so it must be on disk first. Where it was a failed sync that ended
         // the process, the kernel no longer knows that the superblock is not on disk: it is
@@ -222,7 +230,7 @@ impl BlockFile {
     ) -> Result<()> {
         let context = PageContext { dictionary, segment: id.0, page: page.page };
         let started = self.0.os.clock.monotonic();
-        match decode_page(context, stored, out) {
+        match decode_page(context, self.0.options.keys.as_deref(), stored, out) {
             Ok(_) => {
                 let took = self.0.os.clock.monotonic().saturating_sub(started);
                 let kind = self.0.table.read().get(id).map_or(0, |slot| slot.entry.kind);
@@ -326,6 +334,11 @@ impl BlockFile {
     pub fn syncs(&self) -> (u64, u64) {
         let times = self.0.metrics.sync_time.snapshot();
         (times.count, times.sum)
+    }
+
+    /// The keys that it is encrypted with, if it is.
+    pub fn keys(&self) -> Option<&Arc<KeyRing>> {
+        self.0.options.keys.as_ref()
     }
 
     /// The file's random identity.

@@ -19,8 +19,9 @@ use crate::superblock::{RESERVED_UNITS, Superblock};
 use crate::table::Table;
 use crate::translation::{Entry, SegmentId, fold_tables};
 
-/// Writes of this length go to the disk at once, so that a checkpoint's sync, and every other sync
-/// of the filesystem beside it, does not meet a minute's work.
+/// Writeback starts right after a write of at least this many bytes. Otherwise the kernel collects
+/// dirty pages for up to a minute, and the sync of a checkpoint, and every other sync of the same
+/// filesystem, waits for all of them.
 const WRITEBACK_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Inner {
@@ -44,10 +45,11 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn load(&self, superblock: &Superblock) -> Result<Option<CheckpointImage>> {
         let generation = superblock.generation;
-        let (tables, parts) = self.read_chain(superblock.table, generation)?;
+        let keys = self.options.keys.as_deref();
+        let (tables, parts) = self.read_chain(superblock.table, generation, None)?;
         let table = fold_tables(&parts);
         let table = table.map_err(|what| self.corruption(superblock.table.unit, what))?;
-        let (roots, mut parts) = self.read_chain(superblock.root, generation)?;
+        let (roots, mut parts) = self.read_chain(superblock.root, generation, keys)?;
         let changes = parts.split_off(parts.len().min(1));
         let root = parts.pop();
         let mut used = [tables.extents(), roots.extents()].concat();
@@ -67,15 +69,15 @@ impl Inner {
     /// Takes an extent, growing the file where no hole fits, as far as the filesystem keeps free what
     /// is to stay free. May touch the disk.
     pub(crate) fn allocate(&self, units: u64) -> Result<Extent> {
-        self.allocate_beside(units, self.keep_free.load(Ordering::Relaxed))
+        self.allocate_leaving_free(units, self.keep_free.load(Ordering::Relaxed))
     }
 
     /// The same where `keep_free` bytes of the filesystem are to stay free.
-    pub(crate) fn allocate_beside(&self, units: u64, keep_free: u64) -> Result<Extent> {
+    pub(crate) fn allocate_leaving_free(&self, units: u64, keep_free: u64) -> Result<Extent> {
         let mut state = self.state.lock();
         if let Some(hole) = state.space.take_free(units) {
             drop(state);
-            return self.back(hole, keep_free);
+            return self.allocate_backing(hole, keep_free);
         }
         let end = state.space.end();
         let needed = end.checked_add(units).filter(|end| *end < 1 << 40);
@@ -101,9 +103,9 @@ impl Inner {
 
     /// Sees to it that writing to a hole needs no space of the filesystem. Where that would take what
     /// is to stay free, or there is none, the hole goes back. Touches the disk.
-    pub(crate) fn back(&self, hole: Hole, keep_free: u64) -> Result<Extent> {
+    pub(crate) fn allocate_backing(&self, hole: Hole, keep_free: u64) -> Result<Extent> {
         let Hole { extent, backing } = hole;
-        if backing == Backing::Whole {
+        if backing == Backing::Allocated {
             return Ok(extent);
         }
         let (offset, len) = (extent.unit * UNIT, extent.units * UNIT);

@@ -15,6 +15,10 @@
 //!    checkpoint writes finds room in a reserve. A failed sync
 //!    stops the file: every later call that writes answers [`Error::Stopped`].
 //!
+//! 5. In a file that was made with keys every page and every root is encrypted, with a key that is derived
+//!    for its segment or blob alone; what is not is refused. Checksums are of the encrypted bytes. The
+//!    translation table is not encrypted: it has numbers and places of segments.
+//!
 //! Lock order: checkpoint → state → table.
 //!
 //! On disk: `docs/formats/{superblock,translation-table,page}.md`.
@@ -28,6 +32,7 @@ mod compact;
 mod compress;
 mod copying;
 mod create;
+mod encrypted_root;
 mod error;
 mod file;
 mod inner;
@@ -44,12 +49,13 @@ mod translation;
 pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
 pub use copying::FileParts;
+pub use create::is_encrypted;
 pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::{Metrics, PageStats};
 pub use page::{
-    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, decode_page, encode_page,
-    page_stored_len,
+    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, check_encrypted_page, decode_page,
+    encode_page, page_stored_len,
 };
 pub use pins::Pin;
 pub use segment::{PageRef, SegmentWriter};
@@ -60,6 +66,7 @@ pub mod format {
     pub use crate::allocator::Extent;
     pub use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD};
     pub use crate::chain::{LINK_BYTES, Link};
+    pub use crate::encrypted_root::{decrypt_root, encrypt_root};
     pub use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
     pub use crate::translation::{
         Change, Entry, decode_changes, decode_table, encode_changes, encode_table, fold_tables,

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! 0   u8   compression method (0 none, 1 lz4, 2 zlib, 3 zstd)
-//! 1   u8   flags, 0
-//! 2   u16  reserved, 0
+//! 1   u8   flags: bit 0, encrypted
+//! 2   u16  number of the data key; 0 where it is not encrypted
 //! 4   u32  stored length
 //! 8   u32  raw length
 //! 12  u64  checksum
-//! 20  …    stored bytes
+//! 20  …    stored bytes; encrypted: salt [16] · encrypted bytes · tag [16]
 //! ```
 //!
 //! The checksum is xxh3-64 of the stored bytes, seeded with the xxh3-64 of the page's address
 //! (dictionary, segment, page) and the first 12 header bytes. So a page that was flipped, torn,
 //! or read from where another page lives never decodes.
 //!
+//! A page is compressed, then encrypted. The key is derived from the segment's salt, the nonce is the
+//! page's number; address and header are bound to the tag. For the checksum of an encrypted page the
+//! dictionary counts as 0: which one it is is not known to who checks without a key.
+//!
 //! On disk: `docs/formats/page.md`.
 
+use crypt::{FreshKey, KeyNumber, KeyRing, Nonce, Purpose, SALT_BYTES, TAG_BYTES};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::compress::{Compression, METHOD_NONE, compress, decompress};
@@ -26,7 +31,9 @@ pub const PAGE_HEADER_BYTES: usize = 20;
 /// The longest raw page: above the longest document with its keys.
 pub const MAX_PAGE_BYTES: usize = 64 << 20;
 
-/// The address of a page, covered by its checksum.
+const ENCRYPTED: u8 = 1;
+
+/// The address of a page, covered by its checksum, or its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageContext {
     /// The dictionary it belongs to.
@@ -53,6 +60,15 @@ pub enum PageError {
     /// The checksum is right and the bytes do not decompress.
     #[error("page does not decompress")]
     Compression,
+    /// The checksum is right, and the tag is not: it was changed by somebody, or belongs elsewhere.
+    #[error("page does not decrypt")]
+    NotAuthentic,
+    /// It is encrypted, and there is no key.
+    #[error("page is encrypted, and there is no key for it")]
+    NoKey,
+    /// It is not encrypted, and there are keys, so that it has to be.
+    #[error("page is not encrypted, in a file that is")]
+    Plain,
 }
 
 impl PageError {
@@ -62,25 +78,47 @@ impl PageError {
             Self::Checksum => "page checksum differs",
             Self::Header => "page header is invalid",
             Self::Compression => "page does not decompress",
+            Self::NotAuthentic => "page does not decrypt",
+            Self::NoKey => "page is encrypted, and there is no key for it",
+            Self::Plain => "page is not encrypted, in a file that is",
         }
     }
 }
 
-/// Appends the page to `out`. What does not get shorter is stored as it is.
-pub fn encode_page(context: PageContext, method: Compression, raw: &[u8], out: &mut Vec<u8>) {
+/// Appends the page to `out`. What does not get shorter is stored as it is. With the key of its segment
+/// it is encrypted.
+pub fn encode_page(
+    context: PageContext,
+    method: Compression,
+    key: Option<&FreshKey>,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+) {
     assert!(raw.len() <= MAX_PAGE_BYTES, "a page is at most MAX_PAGE_BYTES");
     let start = out.len();
-    out.resize(start + PAGE_HEADER_BYTES, 0);
+    let body = start + PAGE_HEADER_BYTES + if key.is_some() { SALT_BYTES } else { 0 };
+    out.resize(body, 0);
     let method = if compress(method, raw, out) {
         method.method()
     } else {
         out.extend_from_slice(raw);
         METHOD_NONE
     };
-    let (header, stored) = out[start..].split_at_mut(PAGE_HEADER_BYTES);
+    let tag_bytes = if key.is_some() { TAG_BYTES } else { 0 };
+    let stored_len = out.len() - start - PAGE_HEADER_BYTES + tag_bytes;
+    let header = &mut out[start..start + PAGE_HEADER_BYTES];
     header[0] = method;
-    header[4..8].copy_from_slice(&(stored.len() as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&(stored_len as u32).to_le_bytes());
     header[8..12].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+    if let Some(key) = key {
+        header[1] = ENCRYPTED;
+        header[2..4].copy_from_slice(&key.number.0.to_le_bytes());
+        let bound = address(context, &header[..12]);
+        out[body - SALT_BYTES..body].copy_from_slice(&key.salt);
+        let tag = key.cipher.encrypt(nonce(context), &bound, &mut out[body..]);
+        out.extend_from_slice(&tag.expect("a page is shorter than what the cipher can encrypt"));
+    }
+    let (header, stored) = out[start..].split_at_mut(PAGE_HEADER_BYTES);
     let sum = checksum(context, &header[..12], stored);
     header[12..20].copy_from_slice(&sum.to_le_bytes());
     let length = page_stored_len(&out[start..]);
@@ -88,15 +126,51 @@ pub fn encode_page(context: PageContext, method: Compression, raw: &[u8], out: &
 }
 
 /// Replaces `out` with the raw bytes of the page that starts at `bytes[0]`; says how many bytes
-/// of `bytes` the page took. On an error `out` holds nothing meaningful.
+/// of `bytes` the page took. With keys it has to be encrypted. On an error `out` holds nothing meaningful.
 pub fn decode_page(
     context: PageContext,
+    keys: Option<&KeyRing>,
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<usize, PageError> {
+    let (header, stored) = checked(context, bytes)?;
+    let end = PAGE_HEADER_BYTES + stored.len();
+    let raw_len = u32_at(header, 8) as usize;
+    if raw_len > MAX_PAGE_BYTES {
+        return Err(PageError::Header);
+    }
+    let decrypted;
+    let compressed = match (header[1], keys) {
+        (0, None) if header[2..4] == [0; 2] => stored,
+        (0, None) => return Err(PageError::Header),
+        (0, Some(_)) => return Err(PageError::Plain),
+        (ENCRYPTED, None) => return Err(PageError::NoKey),
+        (ENCRYPTED, Some(keys)) => {
+            decrypted = decrypt(context, keys, header, stored)?;
+            &decrypted[..]
+        }
+        _ => return Err(PageError::Header),
+    };
+    out.clear();
+    out.resize(raw_len, 0);
+    if decompress(header[0], compressed, out) { Ok(end) } else { Err(PageError::Compression) }
+}
+
+/// How many bytes the page that starts at `bytes[0]` takes, by its checksum alone: of an encrypted page,
+/// for who has no key. The dictionary of the address does not count.
+pub fn check_encrypted_page(context: PageContext, bytes: &[u8]) -> Result<usize, PageError> {
+    let (header, stored) = checked(context, bytes)?;
+    let is_encrypted = header[1] == ENCRYPTED;
+    if is_encrypted { Ok(PAGE_HEADER_BYTES + stored.len()) } else { Err(PageError::Plain) }
+}
+
+/// Header and stored bytes, whose checksum is right.
+fn checked(
+    context: PageContext,
+    bytes: &[u8],
+) -> Result<(&[u8; PAGE_HEADER_BYTES], &[u8]), PageError> {
     let header = bytes.first_chunk::<PAGE_HEADER_BYTES>().ok_or(PageError::Short)?;
     let stored_len = u32_at(header, 4) as usize;
-    let raw_len = u32_at(header, 8) as usize;
     let end = PAGE_HEADER_BYTES.checked_add(stored_len).ok_or(PageError::Short)?;
     let stored = bytes.get(PAGE_HEADER_BYTES..end).ok_or(PageError::Short)?;
     let mut sum = [0; 8];
@@ -104,12 +178,30 @@ pub fn decode_page(
     if checksum(context, &header[..12], stored) != u64::from_le_bytes(sum) {
         return Err(PageError::Checksum);
     }
-    if raw_len > MAX_PAGE_BYTES || header[1..4] != [0; 3] {
-        return Err(PageError::Header);
-    }
-    out.clear();
-    out.resize(raw_len, 0);
-    if decompress(header[0], stored, out) { Ok(end) } else { Err(PageError::Compression) }
+    Ok((header, stored))
+}
+
+/// The compressed bytes of an encrypted page.
+fn decrypt(
+    context: PageContext,
+    keys: &KeyRing,
+    header: &[u8; PAGE_HEADER_BYTES],
+    stored: &[u8],
+) -> Result<Vec<u8>, PageError> {
+    let (salt, encrypted) = stored.split_first_chunk().ok_or(PageError::Header)?;
+    let number = KeyNumber(u16::from_le_bytes([header[2], header[3]]));
+    let cipher = keys.cipher(number, Purpose::DataFile, salt).map_err(|_| PageError::NoKey)?;
+    let mut bytes = encrypted.to_vec();
+    let bound = address(context, &header[..12]);
+    let plain = cipher.decrypt(nonce(context), &bound, &mut bytes);
+    let length = plain.map_err(|_| PageError::NotAuthentic)?.len();
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// A segment's key encrypts each page of it once.
+fn nonce(context: PageContext) -> Nonce {
+    Nonce::counted(u64::from(context.page), 0)
 }
 
 /// The whole length (header and stored bytes) of the page whose header starts at `bytes[0]`, not
@@ -120,12 +212,19 @@ pub fn page_stored_len(bytes: &[u8]) -> Option<usize> {
 }
 
 fn checksum(context: PageContext, header: &[u8], stored: &[u8]) -> u64 {
+    let dictionary = if header[1] == ENCRYPTED { 0 } else { context.dictionary };
+    let address = address(PageContext { dictionary, ..context }, header);
+    xxh3_64_with_seed(stored, xxh3_64(&address))
+}
+
+/// What says where a page belongs and what it is.
+fn address(context: PageContext, header: &[u8]) -> [u8; 32] {
     let mut address = [0; 32];
     address[..8].copy_from_slice(&context.dictionary.to_le_bytes());
     address[8..16].copy_from_slice(&context.segment.to_le_bytes());
     address[16..20].copy_from_slice(&context.page.to_le_bytes());
     address[20..].copy_from_slice(header);
-    xxh3_64_with_seed(stored, xxh3_64(&address))
+    address
 }
 
 fn u32_at(header: &[u8; PAGE_HEADER_BYTES], at: usize) -> u32 {
@@ -133,104 +232,4 @@ fn u32_at(header: &[u8; PAGE_HEADER_BYTES], at: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const HERE: PageContext = PageContext { dictionary: 3, segment: 70, page: 5 };
-    const METHODS: [Compression; 4] =
-        [Compression::None, Compression::Lz4, Compression::Zlib(6), Compression::Zstd(3)];
-
-    fn encoded(method: Compression, raw: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        encode_page(HERE, method, raw, &mut out);
-        out
-    }
-
-    #[test]
-    fn every_method_returns_the_bytes() {
-        let noise: Vec<u8> =
-            (0..4000_u32).map(|i| (i.wrapping_mul(2654435761) >> 24) as u8).collect();
-        for method in METHODS {
-            for raw in [&b""[..], b"x", &noise, &b"ab".repeat(9000)] {
-                let mut page = encoded(method, raw);
-                let len = page.len();
-                assert!(len <= raw.len() + PAGE_HEADER_BYTES);
-                assert_eq!(page_stored_len(&page), Some(len));
-                page.extend_from_slice(b"the next page");
-                let mut back = Vec::new();
-                assert_eq!(decode_page(HERE, &page, &mut back), Ok(len));
-                assert_eq!(back, raw);
-            }
-        }
-    }
-
-    #[test]
-    fn incompressible_page_is_stored_raw() {
-        let mut noise = vec![0; 1000];
-        let mut state = 1_u64;
-        for byte in &mut noise {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            *byte = (state >> 56) as u8;
-        }
-        for method in METHODS {
-            let page = encoded(method, &noise);
-            assert_eq!((page[0], page.len()), (METHOD_NONE, 1000 + PAGE_HEADER_BYTES));
-        }
-    }
-
-    #[test]
-    fn page_of_another_address_is_refused() {
-        let page = encoded(Compression::Lz4, &[1; 500]);
-        let others = [
-            PageContext { dictionary: 4, ..HERE },
-            PageContext { segment: 71, ..HERE },
-            PageContext { page: 6, ..HERE },
-        ];
-        for other in others {
-            let refused = decode_page(other, &page, &mut Vec::new());
-            assert_eq!(refused, Err(PageError::Checksum));
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_caught() {
-        let page = encoded(Compression::Zstd(3), &b"fern".repeat(30));
-        for bit in 0..page.len() * 8 {
-            let mut bad = page.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode_page(HERE, &bad, &mut Vec::new()).is_err(), "bit {bit}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _refused = decode_page(HERE, &bytes, &mut Vec::new());
-            let _length = page_stored_len(&bytes);
-        }
-
-        #[test]
-        fn arbitrary_stored_bytes_behind_a_right_checksum_never_panic(
-            method in 0_u8..5,
-            raw_len in 0_u32..2000,
-            stored in prop::collection::vec(any::<u8>(), 0..300),
-        ) {
-            let mut page = vec![method, 0, 0, 0];
-            page.extend_from_slice(&(stored.len() as u32).to_le_bytes());
-            page.extend_from_slice(&raw_len.to_le_bytes());
-            let sum = checksum(HERE, &page, &stored);
-            page.extend_from_slice(&sum.to_le_bytes());
-            page.extend_from_slice(&stored);
-            let _either = decode_page(HERE, &page, &mut Vec::new());
-        }
-
-        #[test]
-        fn any_bytes_come_back(raw in prop::collection::vec(any::<u8>(), 0..5000), m in 0_usize..4) {
-            let mut back = Vec::new();
-            decode_page(HERE, &encoded(METHODS[m], &raw), &mut back).unwrap();
-            prop_assert_eq!(back, raw);
-        }
-    }
-}
+mod tests;

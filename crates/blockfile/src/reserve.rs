@@ -86,11 +86,11 @@ impl Inner {
             end.and_then(|end| state.space.take_free_below(units, end))
         };
         let keep_free = self.keep_free.load(Ordering::Relaxed);
-        let low = low.and_then(|hole| self.back(hole, keep_free).ok());
+        let low = low.and_then(|hole| self.allocate_backing(hole, keep_free).ok());
         let found = match low.map_or_else(|| self.allocate(units), Ok) {
             Err(Error::NoSpace { .. }) => {
                 let kept = self.state.lock().reserve.take(units);
-                kept.map_or_else(|| self.allocate_beside(units, 0), Ok)?
+                kept.map_or_else(|| self.allocate_leaving_free(units, 0), Ok)?
             }
             other => other?,
         };
@@ -122,7 +122,7 @@ impl Inner {
             let keep_free = self.keep_free.load(Ordering::Relaxed);
             let longest = || {
                 let hole = self.state.lock().space.take_longest()?;
-                self.back(hole, keep_free).ok()
+                self.allocate_backing(hole, keep_free).ok()
             };
             // A failure that is none of space the next write will name.
             let Some(extent) = found.or_else(longest) else { return };
@@ -147,7 +147,7 @@ impl Inner {
             state.space.take_free_below(units, last)
         };
         // What it takes the old place gives back.
-        let Some(Ok(lower)) = lower.map(|hole| self.back(hole, 0)) else { return };
+        let Some(Ok(lower)) = lower.map(|hole| self.allocate_backing(hole, 0)) else { return };
         let mut state = self.state.lock();
         // A checkpoint may have taken some meanwhile: then there is a little more than before.
         for old in std::mem::replace(&mut state.reserve.extents, vec![lower]) {

@@ -3,6 +3,9 @@
 //! What is always true: until [`SegmentWriter::finish`] returns nobody else can see the segment,
 //! and a writer that is dropped earlier gives its extent back.
 
+use std::sync::Arc;
+
+use crypt::{FreshKey, KeyRing, Purpose};
 use os::AlignedBuf;
 
 use crate::UNIT;
@@ -42,13 +45,17 @@ pub struct SegmentWriter {
     pages: u32,
     scratch: Vec<u8>,
     for_checkpoint: bool,
+    /// Where the file is encrypted: of this segment alone, and never of another one with its number.
+    key: Option<FreshKey>,
 }
 
 impl SegmentWriter {
     pub(crate) fn new(file: BlockFile, id: SegmentId, kind: u8) -> Self {
         let (buf, scratch) = (AlignedBuf::new(), Vec::new());
         let (written, extent, pages, for_checkpoint) = (0, None, 0, false);
-        Self { file, id, kind, buf, written, extent, pages, scratch, for_checkpoint }
+        let fresh = |keys: &Arc<KeyRing>| keys.fresh(Purpose::DataFile, &*file.0.os.entropy);
+        let key = file.0.options.keys.as_ref().map(fresh);
+        Self { file, id, kind, buf, written, extent, pages, scratch, for_checkpoint, key }
     }
 
     /// A checkpoint cannot complete without this segment: it may use what is kept back for that.
@@ -78,7 +85,7 @@ impl SegmentWriter {
         self.len() == 0
     }
 
-    /// Appends raw bytes; says where they start. May write to the disk.
+    /// Appends raw bytes, which nothing encrypts; says where they start. May write to the disk.
     pub fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let offset = self.len();
         self.buf.extend_from_slice(bytes);
@@ -88,7 +95,7 @@ impl SegmentWriter {
         Ok(offset)
     }
 
-    /// Compresses, checksums and appends the next page. May write to the disk.
+    /// Compresses, encrypts where the file is encrypted, checksums and appends the next page. May write to the disk.
     pub fn append_page(
         &mut self,
         dictionary: u64,
@@ -100,7 +107,7 @@ impl SegmentWriter {
         let context = PageContext { dictionary, segment: self.id.0, page: self.pages };
         let clock = &self.file.0.os.clock;
         let started = clock.monotonic();
-        encode_page(context, compression, raw, &mut scratch);
+        encode_page(context, compression, self.key.as_ref(), raw, &mut scratch);
         let took = clock.monotonic().saturating_sub(started);
         self.file.0.metrics.encoded(self.kind, raw.len(), scratch.len(), took);
         let offset = self.append(&scratch)?;

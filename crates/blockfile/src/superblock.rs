@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! 0    [8]  magic "FERNDATA"
-//! 8    u32  format version, 2
+//! 8    u32  format version: 2, or 3 for a file that is encrypted
 //! 12   u32  unit, 4096
 //! 16   u128 file id, random, made with the file
 //! 32   u64  generation: 1 for an empty file, +1 per checkpoint; its parity says the slot
@@ -12,7 +12,8 @@
 //! 56   u64  next segment id
 //! 64   [28] translation table (blob pointer)
 //! 92   [28] root blob (blob pointer)
-//! 120  …    zeros
+//! 120  u16  cipher, in version 3 alone: 1, AES-256-GCM
+//! 122  …    zeros
 //! 504  u64  xxh3-64 of bytes 0..504
 //! 512  …    zeros to 4096
 //! ```
@@ -30,8 +31,11 @@ use crate::blob::BlobPointer;
 
 /// Bytes of one slot.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// The format this program writes.
-pub(crate) const VERSION: u32 = 2;
+/// The format of a plain file.
+const PLAIN_VERSION: u32 = 2;
+/// The format of an encrypted file, which older programs refuse, and the newest that is known.
+pub(crate) const VERSION: u32 = 3;
+const AES_256_GCM: u16 = 1;
 /// Units before the first extent.
 pub(crate) const RESERVED_UNITS: u64 = 2;
 
@@ -58,6 +62,8 @@ pub struct Superblock {
     pub table: BlobPointer,
     /// What the engine handed in.
     pub root: BlobPointer,
+    /// Pages and roots are encrypted.
+    pub encrypted: bool,
 }
 
 /// Why a slot does not count.
@@ -72,7 +78,8 @@ impl Superblock {
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut out = [0; SUPERBLOCK_BYTES];
         out[..8].copy_from_slice(MAGIC);
-        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.encrypted { VERSION } else { PLAIN_VERSION };
+        out[8..12].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&(UNIT as u32).to_le_bytes());
         out[16..32].copy_from_slice(&self.file_id.to_le_bytes());
         out[32..40].copy_from_slice(&self.generation.to_le_bytes());
@@ -81,6 +88,9 @@ impl Superblock {
         out[56..64].copy_from_slice(&self.next_segment.to_le_bytes());
         out[64..92].copy_from_slice(&self.table.encode());
         out[92..120].copy_from_slice(&self.root.encode());
+        if self.encrypted {
+            out[120..122].copy_from_slice(&AES_256_GCM.to_le_bytes());
+        }
         let sum = xxh3_64(&out[..SUM_AT]);
         out[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
         out
@@ -97,9 +107,12 @@ impl Superblock {
             return Err(SlotError::Invalid);
         }
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-        if version != VERSION {
-            return Err(SlotError::Version(version));
-        }
+        let cipher = u16::from_le_bytes([bytes[120], bytes[121]]);
+        let encrypted = match (version, cipher) {
+            (PLAIN_VERSION, _) => false,
+            (VERSION, AES_256_GCM) => true,
+            _ => return Err(SlotError::Version(version)),
+        };
         let unit = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
         let low = u128::from(u64_at(bytes, 16));
         let high = u128::from(u64_at(bytes, 24));
@@ -111,6 +124,7 @@ impl Superblock {
             next_segment: u64_at(bytes, 56),
             table: BlobPointer::decode(bytes[64..92].first_chunk().ok_or(SlotError::Invalid)?),
             root: BlobPointer::decode(bytes[92..120].first_chunk().ok_or(SlotError::Invalid)?),
+            encrypted,
         };
         // Counters that something could overflow are of no file that was ever written.
         let counts = [decoded.next_segment, decoded.generation];
@@ -147,12 +161,18 @@ mod tests {
             next_segment: 77,
             table: BlobPointer { unit: 5, units: 2, bytes: 5000, checksum: 42 },
             root: BlobPointer::NONE,
+            encrypted: false,
         }
     }
 
     #[test]
     fn fields_come_back() {
-        assert_eq!(Superblock::decode(&sample().encode()), Some(sample()));
+        for encrypted in [false, true] {
+            let expected = Superblock { encrypted, ..sample() };
+            let bytes = expected.encode();
+            assert_eq!(Superblock::decode(&bytes), Some(expected));
+            assert_eq!(bytes[8], if encrypted { 3 } else { 2 });
+        }
     }
 
     #[test]
@@ -177,11 +197,15 @@ mod tests {
 
     #[test]
     fn newer_version_is_told_apart_from_damage() {
-        let mut bytes = sample().encode();
-        bytes[8] = 3;
-        let sum = xxh3_64(&bytes[..SUM_AT]);
-        bytes[SUM_AT..512].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Superblock::decode_slot(&bytes), Err(SlotError::Version(3)));
+        // Also one with a cipher that is not known.
+        for (version, cipher) in [(4, 0), (4, 1), (3, 0), (3, 2)] {
+            let mut bytes = sample().encode();
+            (bytes[8], bytes[120]) = (version, cipher);
+            let sum = xxh3_64(&bytes[..SUM_AT]);
+            bytes[SUM_AT..512].copy_from_slice(&sum.to_le_bytes());
+            let found = Superblock::decode_slot(&bytes);
+            assert_eq!(found, Err(SlotError::Version(version.into())));
+        }
     }
 
     proptest! {

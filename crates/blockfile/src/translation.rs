@@ -111,7 +111,8 @@ pub fn decode_changes(bytes: &[u8]) -> Result<Vec<Change>, &'static str> {
     decode(CHANGES, bytes)
 }
 
-/// The table a chain comes to: the whole first, then changes in their order. No part is no table.
+/// The table of a chain: `parts[0]` is a full table, the others are changes, in the order in which
+/// they were written. An empty chain gives an empty table.
 pub fn fold_tables(parts: &[impl AsRef<[u8]>]) -> Result<BTreeMap<SegmentId, Entry>, &'static str> {
     let Some((whole, changes)) = parts.split_first() else { return Ok(BTreeMap::new()) };
     let mut table: BTreeMap<_, _> = decode_table(whole.as_ref())?.into_iter().collect();

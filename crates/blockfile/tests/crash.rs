@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, Root, SegmentId};
+use crypt::{KeyRing, KeysFile, MasterKey, NonceLog};
 use os::Os;
 use os::sim::Survival;
 use telemetry::Registry;
@@ -24,6 +26,18 @@ struct Model {
     /// `checkpoints[..completed]` were acknowledged.
     completed: usize,
     round: u64,
+    keys: Option<Arc<KeyRing>>,
+}
+
+/// Keys that no crash touches.
+fn encrypted(model: &mut Model) {
+    model.keys.get_or_insert_with(|| {
+        let os = os::sim::SimOs::new(77).os();
+        os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+        let master = MasterKey::parse(format!("{}=", "A".repeat(43)).as_bytes()).unwrap();
+        let keys = KeysFile::create(&os, Path::new(DIR), &master).unwrap().into_ring();
+        Arc::new(keys.watched_by(&NonceLog::default()))
+    });
 }
 
 /// Writes a whole segment, not yet durable.
@@ -33,9 +47,10 @@ fn write_segment(file: &BlockFile, kind: u8, bytes: &[u8]) -> Result<SegmentId, 
     writer.finish()
 }
 
-fn open(os: &Os) -> Result<(BlockFile, Option<usize>), Failure> {
+fn open(os: &Os, keys: Option<Arc<KeyRing>>) -> Result<(BlockFile, Option<usize>), Failure> {
     os.vfs.create_dir_all(Path::new(DIR))?;
-    let options = Options { grow_bytes: 16 << 10, reserve_bytes: 16 << 10, ..Options::default() };
+    let options =
+        Options { grow_bytes: 16 << 10, reserve_bytes: 16 << 10, keys, ..Options::default() };
     let metrics = Metrics::new(&Registry::new());
     let (file, image) = BlockFile::open(os, Path::new(DIR), options, metrics)?;
     let index = image.map(|image| {
@@ -121,7 +136,7 @@ fn work(file: &BlockFile, model: &mut Model, mut shelf: Shelf) -> Result<(), Fai
 
 /// The recovered checkpoint's segments, checked; everything else dropped.
 fn recover(os: &Os, model: &mut Model) -> Result<(BlockFile, Shelf), Failure> {
-    let (file, index) = open(os)?;
+    let (file, index) = open(os, model.keys.clone())?;
     let found = index.map_or(0, |index| index + 1);
     assert!(found >= model.completed, "checkpoint {found} found, {} completed", model.completed);
     assert!(found <= model.checkpoints.len());
@@ -164,6 +179,20 @@ fn no_crash_loses_a_completed_checkpoint() {
 }
 
 #[test]
+fn no_crash_loses_a_checkpoint_of_an_encrypted_file_or_uses_a_nonce_twice() {
+    let plan = CrashPlan { seeds: 0..1, step: 3, ..CrashPlan::default() };
+    let report = crash_everywhere(
+        &plan,
+        |os, model| {
+            encrypted(model);
+            workload(os, model)
+        },
+        verify,
+    );
+    assert!(report.crashes > 30, "{report:?}");
+}
+
+#[test]
 fn random_survival_with_many_seeds() {
     let plan = CrashPlan {
         seeds: 100..120,
@@ -177,7 +206,7 @@ fn random_survival_with_many_seeds() {
 #[test]
 fn space_of_freed_segments_comes_back() {
     let sim = os::sim::SimOs::new(1);
-    let (file, _) = open(&sim.os()).unwrap();
+    let (file, _) = open(&sim.os(), None).unwrap();
     let mut most = 0;
     for round in 0..50_u64 {
         let ids: Vec<_> =

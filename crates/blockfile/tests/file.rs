@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use blockfile::format::Superblock;
-use blockfile::{BlockFile, CheckpointImage, Compression, Error, Metrics, Options};
+use blockfile::{BlockFile, CheckpointImage, Compression, Error, Metrics, Options, Root};
 use os::sim::{Fault, Faults, SimOs, Survival};
 use os::{OpenOptions, Os};
 use proptest::prelude::*;
@@ -480,4 +480,74 @@ fn checkpoint_shown_after_a_failed_sync_is_on_disk_once_the_file_is_open() {
         let (_, kept) = try_open(&sim.reboot_with(Survival::Nothing)).unwrap();
         assert_eq!(kept, shown, "seed {seed}, call {call}");
     }
+}
+
+/// Keys of a data directory.
+fn keys() -> std::sync::Arc<crypt::KeyRing> {
+    let os = SimOs::new(77).os();
+    os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let master = crypt::MasterKey::parse(format!("{}=", "A".repeat(43)).as_bytes()).unwrap();
+    crypt::KeysFile::create(&os, Path::new(DIR), &master).unwrap().into_ring().into()
+}
+
+fn open_with(os: &Os, encrypted: bool) -> Result<(BlockFile, Option<CheckpointImage>), Error> {
+    os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let options = Options { keys: encrypted.then(keys), ..Options::default() };
+    BlockFile::open(os, Path::new(DIR), options, Metrics::new(&Registry::new()))
+}
+
+fn stored_bytes(os: &Os) -> Vec<u8> {
+    let file = os.vfs.open(Path::new(FILE), OpenOptions::read_only()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn encrypted_file_shows_nothing_and_opens_with_its_keys_alone() {
+    const MARKER: &[u8] = b"a name of somebody";
+    let marked = |bytes: &[u8]| bytes.windows(MARKER.len()).any(|part| part == MARKER);
+    for encrypted in [false, true] {
+        let sim = SimOs::new(1);
+        let (file, _) = open_with(&sim.os(), encrypted).unwrap();
+        let mut writer = file.start_segment(1);
+        let page = writer.append_page(7, Compression::None, MARKER).unwrap();
+        let id = writer.finish().unwrap();
+        file.checkpoint(&MARKER.repeat(100), 0).unwrap();
+        file.checkpoint(Root::Change(MARKER), 8).unwrap();
+        drop(file);
+        let before = stored_bytes(&sim.os());
+        assert_eq!(marked(&before), !encrypted);
+        // The other way is refused, and nothing is written.
+        let refused = open_with(&sim.os(), !encrypted).unwrap_err();
+        assert!(matches!(&refused, Error::Keys { is_encrypted, .. } if *is_encrypted == encrypted));
+        let line = refused.to_string();
+        assert!(
+            line.contains(if encrypted { "no key was given" } else { "not encrypted" }),
+            "{line}"
+        );
+        assert_eq!(stored_bytes(&sim.os()), before);
+        let (file, image) = open_with(&sim.os(), encrypted).unwrap();
+        let image = image.unwrap();
+        assert_eq!((image.root, image.changes), (MARKER.repeat(100), vec![MARKER.to_vec()]));
+        let mut raw = Vec::new();
+        file.read_page(7, id, page, &mut raw).unwrap();
+        assert_eq!(raw, MARKER);
+    }
+}
+
+#[test]
+fn keys_of_another_directory_open_nothing() {
+    let sim = SimOs::new(1);
+    let (file, _) = open_with(&sim.os(), true).unwrap();
+    file.checkpoint(b"root", 0).unwrap();
+    drop(file);
+    let os = SimOs::new(78).os();
+    os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let master = crypt::MasterKey::parse(format!("{}=", "A".repeat(43)).as_bytes()).unwrap();
+    let other = crypt::KeysFile::create(&os, Path::new(DIR), &master).unwrap().into_ring();
+    let options = Options { keys: Some(other.into()), ..Options::default() };
+    let metrics = Metrics::new(&Registry::new());
+    let refused = BlockFile::open(&sim.os(), Path::new(DIR), options, metrics).unwrap_err();
+    assert!(refused.to_string().contains("does not decrypt"), "{refused}");
 }

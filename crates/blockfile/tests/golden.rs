@@ -3,9 +3,12 @@
 
 use blockfile::format::{
     BlobPointer, Chunk, Entry, Extent, Link, Superblock, decode_changes, decode_table,
-    encode_changes, encode_table,
+    decrypt_root, encode_changes, encode_table, encrypt_root,
 };
 use blockfile::{Compression, PageContext, SegmentId, decode_page, encode_page};
+use crypt::{KeyRing, KeysFile, MasterKey, Purpose};
+use os::sim::SimOs;
+use std::path::Path;
 use testkit::{golden, golden_to_decode};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -20,8 +23,12 @@ fn superblock() {
         next_segment: 1001,
         table: BlobPointer { unit: 77, units: 3, bytes: 9000, checksum: 0xabcd },
         root: BlobPointer { unit: 80, units: 1, bytes: 5, checksum: 0xef01 },
+        encrypted: false,
     };
     let committed = golden(HERE, "superblock.bin", &expected.encode());
+    assert_eq!(Superblock::decode(&committed), Some(expected));
+    let expected = Superblock { encrypted: true, ..expected };
+    let committed = golden(HERE, "superblock-encrypted.bin", &expected.encode());
     assert_eq!(Superblock::decode(&committed), Some(expected));
 }
 
@@ -77,14 +84,45 @@ fn pages() {
     ];
     for (name, method) in cases {
         let mut encoded = Vec::new();
-        encode_page(context, method, &raw, &mut encoded);
+        encode_page(context, method, None, &raw, &mut encoded);
         let committed = match method {
             Compression::None => golden(HERE, name, &encoded),
             _ => golden_to_decode(HERE, name, &encoded),
         };
         assert_eq!(committed[0], method.to_bytes()[0]);
         let mut back = Vec::new();
-        assert_eq!(decode_page(context, &committed, &mut back), Ok(committed.len()));
+        assert_eq!(decode_page(context, None, &committed, &mut back), Ok(committed.len()));
         assert_eq!(back, raw);
     }
+}
+
+/// The keys of the golden file of `fern.keys`, whose master key is 32 sevens.
+fn keys(os: &os::Os) -> KeyRing {
+    let slot = include_bytes!("../../crypt/tests/golden/keys.v1.bin");
+    os.vfs.create_dir_all(Path::new("/d")).unwrap();
+    let file = os.vfs.open(Path::new("/d/fern.keys"), os::OpenOptions::create()).unwrap();
+    file.write_all_at(slot, 0).unwrap();
+    let master = MasterKey::parse(b"BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=").unwrap();
+    KeysFile::read(&*os.vfs, Path::new("/d"), &master).unwrap()
+}
+
+#[test]
+fn what_is_encrypted() {
+    let os = SimOs::new(3).os();
+    let keys = keys(&os);
+    let context = PageContext { dictionary: 7, segment: 300, page: 12 };
+    let raw = b"the fern unrolls its fronds; ".repeat(12);
+    let fresh = keys.fresh(Purpose::DataFile, &*os.entropy);
+    let mut encoded = Vec::new();
+    encode_page(context, Compression::None, Some(&fresh), &raw, &mut encoded);
+    let committed = golden(HERE, "page-encrypted.bin", &encoded);
+    let mut back = Vec::new();
+    assert_eq!(decode_page(context, Some(&keys), &committed, &mut back), Ok(committed.len()));
+    assert_eq!(back, raw);
+    let previous = BlobPointer { unit: 77, units: 3, bytes: 9000, checksum: 0xabcd };
+    let link = Link { previous, generation: 41 }.encode();
+    let place = (&link[..], 42);
+    let encoded = encrypt_root(&keys, &*os.entropy, place, &raw);
+    let committed = golden(HERE, "root-encrypted.bin", &encoded);
+    assert_eq!(decrypt_root(&keys, place, &committed), Ok(raw));
 }

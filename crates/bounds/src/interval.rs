@@ -26,12 +26,12 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intervals {
     list: Vec<Interval>,
-    /// The collation in them.
-    under: Option<Collation>,
+    /// The collation of the string bounds in the list.
+    collation: Option<Collation>,
 }
 
-fn order(a: &RawBson, b: &RawBson, under: Option<&Collation>) -> Ordering {
-    keystring::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
+fn order(a: &RawBson, b: &RawBson, collation: Option<&Collation>) -> Ordering {
+    keystring::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), collation)
 }
 
 impl Interval {
@@ -45,8 +45,8 @@ impl Interval {
         Self::new(value.clone(), true, value, true)
     }
 
-    fn is_point(&self, under: Option<&Collation>) -> bool {
-        self.low_inclusive && self.high_inclusive && order(&self.low, &self.high, under).is_eq()
+    fn is_point(&self, collation: Option<&Collation>) -> bool {
+        self.low_inclusive && self.high_inclusive && order(&self.low, &self.high, collation).is_eq()
     }
 
     /// Whether values on which collations differ may lie in it.
@@ -61,21 +61,21 @@ impl Interval {
         kind(&self.low) < binary && kind(&self.high) >= text
     }
 
-    fn is_empty(&self, under: Option<&Collation>) -> bool {
-        match order(&self.low, &self.high, under) {
+    fn is_empty(&self, collation: Option<&Collation>) -> bool {
+        match order(&self.low, &self.high, collation) {
             Ordering::Less => false,
             Ordering::Equal => !(self.low_inclusive && self.high_inclusive),
             Ordering::Greater => true,
         }
     }
 
-    fn intersect(&self, other: &Self, under: Option<&Collation>) -> Self {
-        let (low, low_inclusive) = match order(&self.low, &other.low, under) {
+    fn intersect(&self, other: &Self, collation: Option<&Collation>) -> Self {
+        let (low, low_inclusive) = match order(&self.low, &other.low, collation) {
             Ordering::Less => (&other.low, other.low_inclusive),
             Ordering::Greater => (&self.low, self.low_inclusive),
             Ordering::Equal => (&self.low, self.low_inclusive && other.low_inclusive),
         };
-        let (high, high_inclusive) = match order(&self.high, &other.high, under) {
+        let (high, high_inclusive) = match order(&self.high, &other.high, collation) {
             Ordering::Less => (&self.high, self.high_inclusive),
             Ordering::Greater => (&other.high, other.high_inclusive),
             Ordering::Equal => (&self.high, self.high_inclusive && other.high_inclusive),
@@ -84,8 +84,8 @@ impl Interval {
     }
 
     /// Whether `self` ends before `other` begins, with a gap or an open seam between them.
-    fn is_apart_before(&self, other: &Self, under: Option<&Collation>) -> bool {
-        match order(&self.high, &other.low, under) {
+    fn is_apart_before(&self, other: &Self, collation: Option<&Collation>) -> bool {
+        match order(&self.high, &other.low, collation) {
             Ordering::Less => true,
             Ordering::Equal => !self.high_inclusive && !other.low_inclusive,
             Ordering::Greater => false,
@@ -96,28 +96,28 @@ impl Interval {
 impl Intervals {
     /// Nothing.
     pub fn none() -> Self {
-        Self { list: Vec::new(), under: None }
+        Self { list: Vec::new(), collation: None }
     }
 
     /// Everything.
     pub fn all() -> Self {
         Self {
             list: vec![Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true)],
-            under: None,
+            collation: None,
         }
     }
 
     /// The union of any intervals, in a collation.
-    pub fn union(mut parts: Vec<Interval>, under: Option<&Collation>) -> Self {
-        parts.retain(|part| !part.is_empty(under));
+    pub fn union(mut parts: Vec<Interval>, collation: Option<&Collation>) -> Self {
+        parts.retain(|part| !part.is_empty(collation));
         parts.sort_by(|a, b| {
-            order(&a.low, &b.low, under).then(b.low_inclusive.cmp(&a.low_inclusive))
+            order(&a.low, &b.low, collation).then(b.low_inclusive.cmp(&a.low_inclusive))
         });
         let mut merged: Vec<Interval> = Vec::with_capacity(parts.len());
         for part in parts {
             match merged.last_mut() {
-                Some(last) if !last.is_apart_before(&part, under) => {
-                    match order(&part.high, &last.high, under) {
+                Some(last) if !last.is_apart_before(&part, collation) => {
+                    match order(&part.high, &last.high, collation) {
                         Ordering::Greater => {
                             last.high = part.high;
                             last.high_inclusive = part.high_inclusive;
@@ -129,7 +129,7 @@ impl Intervals {
                 _ => merged.push(part),
             }
         }
-        Self { list: merged, under: under.cloned() }
+        Self { list: merged, collation: collation.cloned() }
     }
 
     /// What lies in both.
@@ -137,18 +137,18 @@ impl Intervals {
     pub fn intersect(&self, other: &Self) -> Self {
         let (mut a, mut b) = (0, 0);
         let mut out = Vec::new();
-        let under = self.under.as_ref().or(other.under.as_ref());
+        let collation = self.collation.as_ref().or(other.collation.as_ref());
         while let (Some(left), Some(right)) = (self.list.get(a), other.list.get(b)) {
-            let both = left.intersect(right, under);
-            if !both.is_empty(under) {
+            let both = left.intersect(right, collation);
+            if !both.is_empty(collation) {
                 out.push(both);
             }
-            let left_ends_first = order(&left.high, &right.high, under)
+            let left_ends_first = order(&left.high, &right.high, collation)
                 .then(left.high_inclusive.cmp(&right.high_inclusive))
                 .is_lt();
             if left_ends_first { a += 1 } else { b += 1 }
         }
-        Self { list: out, under: under.cloned() }
+        Self { list: out, collation: collation.cloned() }
     }
 
     /// Everything else.
@@ -166,8 +166,8 @@ impl Intervals {
             (low, low_inclusive) = (interval.high.clone(), !interval.high_inclusive);
         }
         out.push(Interval::new(low, low_inclusive, RawBson::MaxKey, true));
-        out.retain(|interval| !interval.is_empty(self.under.as_ref()));
-        Self { list: out, under: self.under.clone() }
+        out.retain(|interval| !interval.is_empty(self.collation.as_ref()));
+        Self { list: out, collation: self.collation.clone() }
     }
 
     /// The intervals, ascending.
@@ -178,7 +178,7 @@ impl Intervals {
     /// One of the intervals alone.
     #[must_use]
     pub fn single(&self, at: usize) -> Self {
-        Self { list: self.list[at..=at].to_vec(), under: self.under.clone() }
+        Self { list: self.list[at..=at].to_vec(), collation: self.collation.clone() }
     }
 
     /// Whether nothing lies in it.
@@ -188,12 +188,12 @@ impl Intervals {
 
     /// Whether it is exactly one value.
     pub fn is_point(&self) -> bool {
-        matches!(&self.list[..], [only] if only.is_point(self.under.as_ref()))
+        matches!(&self.list[..], [only] if only.is_point(self.collation.as_ref()))
     }
 
     /// Whether it is a list of values.
     pub fn is_points(&self) -> bool {
-        self.list.iter().all(|interval| interval.is_point(self.under.as_ref()))
+        self.list.iter().all(|interval| interval.is_point(self.collation.as_ref()))
     }
 
     /// Whether values on which collations differ may lie in it.

@@ -43,8 +43,9 @@ pub fn path_predicates(conjuncts: &[Node], collations: Collations<'_>) -> Vec<Pa
     for (at, node) in conjuncts.iter().enumerate() {
         match node {
             Node::Leaf(leaf) => {
-                let place = Place { prefix: "", conjunct: at, element: None, depth: 0, collations };
-                of_leaf(leaf, place, &mut found);
+                let context =
+                    LeafContext { prefix: "", conjunct: at, element: None, depth: 0, collations };
+                of_leaf(leaf, context, &mut found);
             }
             Node::Not(inner) => {
                 if let Node::Leaf(leaf) = &**inner
@@ -70,7 +71,7 @@ pub fn path_predicates(conjuncts: &[Node], collations: Collations<'_>) -> Vec<Pa
 
 /// Where a leaf stands.
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct LeafContext<'p> {
     prefix: &'p str,
     conjunct: usize,
     element: Option<usize>,
@@ -78,8 +79,8 @@ struct Place<'p> {
     collations: Collations<'p>,
 }
 
-fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
-    let Place { prefix, conjunct, element, depth, collations } = place;
+fn of_leaf(leaf: &Leaf, context: LeafContext<'_>, found: &mut Vec<PathPredicate>) {
+    let LeafContext { prefix, conjunct, element, depth, collations } = context;
     if leaf.path.components().is_empty() || depth > MAX_DEPTH {
         return;
     }
@@ -91,7 +92,11 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
         for part in conjuncts(inner) {
             if let Node::Leaf(inner) = part {
                 let element = Some(conjunct);
-                of_leaf(inner, Place { prefix: &path, element, depth: depth + 1, ..place }, found);
+                of_leaf(
+                    inner,
+                    LeafContext { prefix: &path, element, depth: depth + 1, ..context },
+                    found,
+                );
             }
         }
         return;

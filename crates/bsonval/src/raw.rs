@@ -116,6 +116,12 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// The names of a document's fields, in order; of fields that a reader of values refuses, too.
+pub fn names(document: &RawDocument) -> impl Iterator<Item = Result<&[u8]>> {
+    let mut cuts = Cuts::new(document.as_bytes(), Source::Document(document));
+    std::iter::from_fn(move || cuts.next_name())
+}
+
 /// What the fields are cut from.
 #[derive(Clone, Copy)]
 enum Source<'a> {
@@ -150,6 +156,19 @@ impl<'a> Cuts<'a> {
         Some(Ok(element))
     }
 
+    /// The name of the next field. Of an array it needs no more than where it ends.
+    fn next_name(&mut self) -> Option<Result<&'a [u8]>> {
+        if let [0] = self.rest {
+            return None;
+        }
+        let Some((cut, rest)) = plain_cut(self.rest) else {
+            return self.next_checked().map(|element| Ok(element?.name));
+        };
+        self.rest = rest;
+        self.behind += 1;
+        Some(Ok(cut.name))
+    }
+
     /// The same for a field that is not plain, or damaged; for the end of a damaged document, too.
     #[cold]
     fn next_checked(&mut self) -> Option<Result<Element<'a>>> {
@@ -174,14 +193,20 @@ impl<'a> Cuts<'a> {
 /// plain, or anything is wrong with it.
 #[inline]
 fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    // The crate alone makes a value of an array.
+    if rest.first() == Some(&ARRAY) {
+        return None;
+    }
+    plain_cut(rest)
+}
+
+/// The same, of an array too, of which no value can be made.
+#[inline]
+fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (kind, after) = rest.split_first()?;
     let (end, is_ascii) = name_end(after)?;
     let (name, value) = after.split_at(end);
-    let size = match *kind {
-        // The crate alone makes a value of it.
-        ARRAY => return None,
-        kind => plain_size(kind, &value[1..])?,
-    };
+    let size = plain_size(*kind, &value[1..])?;
     if !is_ascii && std::str::from_utf8(name).is_err() {
         return None;
     }
@@ -223,6 +248,11 @@ fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
 /// of going over all.
 pub fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
+    field_by_bytes(document, name)
+}
+
+/// The same for who must find what is there whether or not an operation goes on: nothing is polled.
+pub fn field_by_bytes<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     match plain_field(document.as_bytes(), name.as_bytes()) {
         Some(found) => Ok(found),
         None => Ok(document.get(name)?),
@@ -694,6 +724,14 @@ mod tests {
                 let (ours, theirs) = (shown(document), shown_by_crate(document));
                 assert_eq!(ours, theirs, "{at} {bit}");
                 refused += usize::from(ours.iter().any(|one| one == "refused"));
+                let ours: Vec<_> = names(document).map(Result::ok).collect();
+                let their = |one: RawElement<'_>| one.key().as_str().as_bytes().to_owned();
+                let theirs = document.iter_elements().map(|one| one.ok().map(their));
+                assert!(
+                    ours.iter()
+                        .copied()
+                        .eq(theirs.collect::<Vec<_>>().iter().map(Option::as_deref))
+                );
             }
         }
         assert!(refused > 100, "{refused}");

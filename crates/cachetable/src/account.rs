@@ -1,8 +1,8 @@
 //! The one account of memory: who holds how much of the bound.
 //!
 //! Always true: a byte is counted before it is allocated and until it is freed, whoever frees it;
-//! the total is the sum of the parts. What is freed of [`Part::Compressed`] counts on in part, as
-//! [`Part::Holes`], for as long as the allocator cannot give it to anybody else.
+//! the total is the sum of the parts. What is freed of [`MemoryKind::Compressed`] counts on in part, as
+//! [`MemoryKind::Holes`], for as long as the allocator cannot give it to anybody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const MAX_HOLES_DIVISOR: u64 = 2;
 
 /// What memory is held for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum MemoryKind {
     /// Frames of pages, block indexes and filters: what eviction takes from.
     Frames,
     /// Pages kept compressed: taken from too.
@@ -57,58 +57,58 @@ pub enum Part {
     Scanned,
 }
 
-impl Part {
+impl MemoryKind {
     /// Every part, in the order of [`Parts`].
-    pub const ALL: [Part; 16] = [
-        Part::Frames,
-        Part::Compressed,
-        Part::Nodes,
-        Part::Filters,
-        Part::Memtables,
-        Part::WriteSets,
-        Part::Locks,
-        Part::Buffers,
-        Part::Recovery,
-        Part::Bypass,
-        Part::Lent,
-        Part::Catalog,
-        Part::Slots,
-        Part::Holes,
-        Part::Log,
-        Part::Scanned,
+    pub const ALL: [MemoryKind; 16] = [
+        MemoryKind::Frames,
+        MemoryKind::Compressed,
+        MemoryKind::Nodes,
+        MemoryKind::Filters,
+        MemoryKind::Memtables,
+        MemoryKind::WriteSets,
+        MemoryKind::Locks,
+        MemoryKind::Buffers,
+        MemoryKind::Recovery,
+        MemoryKind::Bypass,
+        MemoryKind::Lent,
+        MemoryKind::Catalog,
+        MemoryKind::Slots,
+        MemoryKind::Holes,
+        MemoryKind::Log,
+        MemoryKind::Scanned,
     ];
 
     /// As status pages name it.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Frames => "frames",
-            Part::Compressed => "compressed",
-            Part::Nodes => "nodes",
-            Part::Filters => "filters",
-            Part::Memtables => "memtables",
-            Part::WriteSets => "writeSets",
-            Part::Locks => "locks",
-            Part::Buffers => "buffers",
-            Part::Recovery => "recovery",
-            Part::Bypass => "bypass",
-            Part::Lent => "lent",
-            Part::Catalog => "catalog",
-            Part::Slots => "slots",
-            Part::Holes => "holes",
-            Part::Log => "log",
-            Part::Scanned => "scanned",
+            MemoryKind::Frames => "frames",
+            MemoryKind::Compressed => "compressed",
+            MemoryKind::Nodes => "nodes",
+            MemoryKind::Filters => "filters",
+            MemoryKind::Memtables => "memtables",
+            MemoryKind::WriteSets => "writeSets",
+            MemoryKind::Locks => "locks",
+            MemoryKind::Buffers => "buffers",
+            MemoryKind::Recovery => "recovery",
+            MemoryKind::Bypass => "bypass",
+            MemoryKind::Lent => "lent",
+            MemoryKind::Catalog => "catalog",
+            MemoryKind::Slots => "slots",
+            MemoryKind::Holes => "holes",
+            MemoryKind::Log => "log",
+            MemoryKind::Scanned => "scanned",
         }
     }
 }
 
 /// Bytes held by each part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Parts([u64; Part::ALL.len()]);
+pub struct Parts([u64; MemoryKind::ALL.len()]);
 
 impl Parts {
     /// What one part holds.
-    pub fn of(&self, part: Part) -> u64 {
-        self.0[part as usize]
+    pub fn of(&self, kind: MemoryKind) -> u64 {
+        self.0[kind as usize]
     }
 
     /// What all of them hold.
@@ -118,7 +118,7 @@ impl Parts {
 
     /// Each part's name and bytes.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Part::ALL.into_iter().map(|part| (part.name(), self.of(part)))
+        MemoryKind::ALL.into_iter().map(|kind| (kind.name(), self.of(kind)))
     }
 }
 
@@ -130,7 +130,7 @@ struct Line(AtomicU64);
 pub(crate) struct Account {
     capacity: AtomicU64,
     total: Line,
-    parts: [Line; Part::ALL.len()],
+    parts: [Line; MemoryKind::ALL.len()],
 }
 
 impl Account {
@@ -155,40 +155,40 @@ impl Account {
         self.total.0.load(Ordering::Relaxed).saturating_sub(self.capacity())
     }
 
-    pub(crate) fn held(&self, part: Part) -> u64 {
-        self.parts[part as usize].0.load(Ordering::Relaxed)
+    pub(crate) fn held(&self, kind: MemoryKind) -> u64 {
+        self.parts[kind as usize].0.load(Ordering::Relaxed)
     }
 
     pub(crate) fn parts(&self) -> Parts {
-        Parts(Part::ALL.map(|part| self.held(part)))
+        Parts(MemoryKind::ALL.map(|kind| self.held(kind)))
     }
 
     /// Says that a part now holds `bytes`, whatever it held before.
-    pub(crate) fn sample(&self, part: Part, bytes: u64) {
-        let before = self.parts[part as usize].0.swap(bytes, Ordering::Relaxed);
+    pub(crate) fn sample(&self, kind: MemoryKind, bytes: u64) {
+        let before = self.parts[kind as usize].0.swap(bytes, Ordering::Relaxed);
         // Wrapping: the sum is exact whatever the order of the swaps.
         self.total.0.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    fn add(&self, part: Part, bytes: u64) {
+    fn add(&self, kind: MemoryKind, bytes: u64) {
         self.total.0.fetch_add(bytes, Ordering::Relaxed);
-        self.added(part, bytes);
+        self.added(kind, bytes);
     }
 
     /// Behind the total.
-    fn added(&self, part: Part, bytes: u64) {
-        self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
-        if in_slabs(part, bytes) {
+    fn added(&self, kind: MemoryKind, bytes: u64) {
+        self.parts[kind as usize].0.fetch_add(bytes, Ordering::Relaxed);
+        if in_slabs(kind, bytes) {
             let filled = self.fit_holes(|holes| holes.saturating_sub(hole_bytes(bytes)));
             self.total.0.fetch_add(filled, Ordering::Relaxed);
         }
     }
 
-    fn sub(&self, part: Part, bytes: u64) {
-        let before = self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "{part:?} gives back {bytes} bytes and holds {before}");
+    fn sub(&self, kind: MemoryKind, bytes: u64) {
+        let before = self.parts[kind as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{kind:?} gives back {bytes} bytes and holds {before}");
         // In one step with what it leaves: nobody may take that in between.
-        let left = if in_slabs(part, bytes) {
+        let left = if in_slabs(kind, bytes) {
             self.fit_holes(|holes| holes + hole_bytes(bytes))
         } else {
             0
@@ -199,8 +199,8 @@ impl Account {
     /// A new page fills a hole where there is one, one that goes leaves one. Says by how much holes
     /// grew, wrapping. Pages that go at once may count one too many, until the next comes or goes.
     fn fit_holes(&self, change: impl Fn(u64) -> u64) -> u64 {
-        let most = self.held(Part::Compressed) / MAX_HOLES_DIVISOR;
-        let holes = &self.parts[Part::Holes as usize].0;
+        let most = self.held(MemoryKind::Compressed) / MAX_HOLES_DIVISOR;
+        let holes = &self.parts[MemoryKind::Holes as usize].0;
         let fit = |holes: u64| change(holes).min(most);
         let before =
             holes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |holes| Some(fit(holes)));
@@ -208,14 +208,14 @@ impl Account {
     }
 }
 
-fn in_slabs(part: Part, bytes: u64) -> bool {
-    part == Part::Compressed && bytes < SLAB_BYTES as u64
+fn in_slabs(kind: MemoryKind, bytes: u64) -> bool {
+    kind == MemoryKind::Compressed && bytes < SLAB_BYTES as u64
 }
 
 /// What a page of `bytes` leaves as a hole.
 fn hole_bytes(bytes: u64) -> u64 {
-    let (part, of) = HOLE_SHARE;
-    bytes / of * part
+    let (kind, of) = HOLE_SHARE;
+    bytes / of * kind
 }
 
 /// What `bytes` on the heap really take: the allocator has four sizes from one power of two to
@@ -228,24 +228,28 @@ pub(crate) fn footprint(bytes: usize) -> usize {
 /// Bytes of the bound that are taken; given back when dropped.
 pub struct Reservation {
     bytes: u64,
-    part: Part,
+    kind: MemoryKind,
     account: Arc<Account>,
 }
 
 impl Reservation {
     /// Takes `bytes`, over the bound or not.
-    pub(crate) fn new(part: Part, bytes: u64, account: &Arc<Account>) -> Self {
-        account.add(part, bytes);
-        Self { bytes, part, account: Arc::clone(account) }
+    pub(crate) fn new(kind: MemoryKind, bytes: u64, account: &Arc<Account>) -> Self {
+        account.add(kind, bytes);
+        Self { bytes, kind, account: Arc::clone(account) }
     }
 
     /// Takes `bytes`, only where they fit.
-    pub(crate) fn within_bound(part: Part, bytes: u64, account: &Arc<Account>) -> Option<Self> {
+    pub(crate) fn within_bound(
+        kind: MemoryKind,
+        bytes: u64,
+        account: &Arc<Account>,
+    ) -> Option<Self> {
         let capacity = account.capacity();
         let fits = |total: u64| total.checked_add(bytes).filter(|after| *after <= capacity);
         account.total.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        account.added(part, bytes);
-        Some(Self { bytes, part, account: Arc::clone(account) })
+        account.added(kind, bytes);
+        Some(Self { bytes, kind, account: Arc::clone(account) })
     }
 
     /// What it holds.
@@ -256,9 +260,9 @@ impl Reservation {
     /// Holds `bytes` from now on. Growing makes no room: see [`crate::CacheTable::resize`].
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes > self.bytes {
-            self.account.add(self.part, bytes - self.bytes);
+            self.account.add(self.kind, bytes - self.bytes);
         } else {
-            self.account.sub(self.part, self.bytes - bytes);
+            self.account.sub(self.kind, self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -266,7 +270,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.sub(self.part, self.bytes);
+        self.account.sub(self.kind, self.bytes);
     }
 }
 
@@ -277,18 +281,22 @@ mod tests {
     #[test]
     fn compressed_pages_that_go_leave_holes_until_others_come_or_all_are_gone() {
         let account = Account::new(1 << 20);
-        let page = |_| Reservation::new(Part::Compressed, 8000, &account);
+        let page = |_| Reservation::new(MemoryKind::Compressed, 8000, &account);
         let mut pages: Vec<_> = (0..100).map(page).collect();
-        assert_eq!((account.held(Part::Holes), account.parts().total()), (0, 800_000));
+        assert_eq!((account.held(MemoryKind::Holes), account.parts().total()), (0, 800_000));
         pages.truncate(70);
-        assert_eq!(account.held(Part::Holes), 150_000);
+        assert_eq!(account.held(MemoryKind::Holes), 150_000);
         assert_eq!(account.parts().total(), 710_000);
         pages.extend((0..10).map(page));
-        assert_eq!((pages.len(), account.held(Part::Holes)), (80, 100_000), "new pages fill holes");
+        assert_eq!(
+            (pages.len(), account.held(MemoryKind::Holes)),
+            (80, 100_000),
+            "new pages fill holes"
+        );
         pages.truncate(10);
-        assert_eq!(account.held(Part::Holes), 40_000, "ten pages lie in ten slabs at most");
+        assert_eq!(account.held(MemoryKind::Holes), 40_000, "ten pages lie in ten slabs at most");
         pages.clear();
-        let large = Reservation::new(Part::Compressed, 1 << 16, &account);
+        let large = Reservation::new(MemoryKind::Compressed, 1 << 16, &account);
         drop(large);
         assert_eq!(account.parts(), Parts::default());
         assert_eq!(account.total.0.load(Ordering::Relaxed), 0);

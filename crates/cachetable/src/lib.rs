@@ -6,11 +6,11 @@
 //! used.
 //!
 //! Always true:
-//! 1. Everything an engine holds is counted in one account of named [`Part`]s. A frame
+//! 1. Everything an engine holds is counted in one account of named [`MemoryKind`]s. A frame
 //!    is admitted only where the total stays within the capacity: a miss evicts before it
 //!    allocates. What cannot be evicted because it is pinned stays counted until it is dropped.
 //! 2. Frames are clean copies of immutable bytes: eviction never writes.
-//! 3. Where nothing can be evicted, a read goes on with a private buffer ([`Part::Bypass`]) that
+//! 3. Where nothing can be evicted, a read goes on with a private buffer ([`MemoryKind::Bypass`]) that
 //!    never enters the table; a [`Reservation`] is never refused.
 //!
 //! Lock order: the load of a large page or the writing of a large value, the queue of scanned pages,
@@ -24,13 +24,13 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Part, Parts, Reservation};
+pub use account::{MemoryKind, Parts, Reservation};
 pub use frame::Frame;
 pub use stats::{Amount, Evictions, Level, Misses, Stats};
 
 use account::Account;
 use os::sync::Mutex;
-use shard::{Once, Shard};
+use shard::{ScanEviction, Shard};
 use stats::Counters;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -56,47 +56,47 @@ pub struct FrameKey {
     pub page: u32,
 }
 
-/// How long an unused frame stays: rounds of the clock hand.
+/// Which frames stay longer unused, in rounds of the clock hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rank {
+pub enum EvictionPriority {
     /// Pages of entries.
     Page,
     /// Block indexes and filters: one of them saves a read of many pages' searches.
     Index,
 }
 
-impl Rank {
+impl EvictionPriority {
     fn rounds(self) -> u8 {
         match self {
-            Rank::Page => 1,
-            Rank::Index => 3,
+            EvictionPriority::Page => 1,
+            EvictionPriority::Index => 3,
         }
     }
 }
 
-/// Why a page enters the table.
+/// Why a page is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum Access {
     /// Somebody asked for it.
-    Wanted,
+    Demand,
     /// Somebody will ask for it.
-    Ahead,
+    Prefetch,
     /// A long scan passes by, or it was just written: it goes before everything else, unless
     /// somebody else uses it.
-    Once,
+    Scan,
 }
 
 /// What is known of a page before it is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
+pub struct PageInfo {
     /// Its decoded length in bytes.
     pub raw_len: usize,
     /// How long it stays.
-    pub rank: Rank,
-    /// Whose it is.
+    pub priority: EvictionPriority,
+    /// Which level of the tree it is of.
     pub level: Level,
-    /// Why it enters.
-    pub entry: Entry,
+    /// Why it is loaded.
+    pub access: Access,
 }
 
 /// Brings a page into memory.
@@ -120,13 +120,13 @@ pub struct CacheTable {
     account: Arc<Account>,
     counters: Counters,
     /// Pages scans left behind, oldest first; some are gone or were used again since.
-    once: Mutex<VecDeque<FrameKey>>,
+    scanned: Mutex<VecDeque<FrameKey>>,
     /// Held while a large page is read and decoded, which takes twice its size beside the frame.
     loading_large: Mutex<()>,
     /// Held while a large value is compressed and written, which takes twice its size beside it.
     writing_large: Mutex<()>,
     /// Pages stay compressed when their frames go.
-    compressing: AtomicBool,
+    keeps_compressed: AtomicBool,
     /// The shard the next eviction starts at.
     hand: AtomicUsize,
 }
@@ -138,17 +138,17 @@ impl CacheTable {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             account: Account::new(capacity),
             counters: Counters::default(),
-            once: Mutex::default(),
+            scanned: Mutex::default(),
             loading_large: Mutex::default(),
             writing_large: Mutex::default(),
-            compressing: AtomicBool::new(false),
+            keeps_compressed: AtomicBool::new(false),
             hand: AtomicUsize::new(0),
         }
     }
 
     /// Whether pages read from now on stay compressed when their frames go. At first they do not.
-    pub fn set_compressing(&self, compressing: bool) {
-        self.compressing.store(compressing, Ordering::Relaxed);
+    pub fn set_keeps_compressed(&self, compressing: bool) {
+        self.keeps_compressed.store(compressing, Ordering::Relaxed);
     }
 
     /// The frame of `key`, if it is in memory. Does no I/O.
@@ -172,7 +172,7 @@ impl CacheTable {
     pub fn load<L: Loader>(
         &self,
         key: FrameKey,
-        page: Page,
+        page: PageInfo,
         loader: &L,
     ) -> Result<Frame, L::Error> {
         let started = loader.now_us();
@@ -185,8 +185,9 @@ impl CacheTable {
         let kept = shard.compressed(key);
         let from_disk = kept.is_none();
         // The frame's room first: what passes must not keep the page out of the table.
-        let room = self.make_room(Part::Frames, page.raw_len);
-        let _while_decoding = large.then(|| self.reserve(Part::Buffers, 2 * page.raw_len as u64));
+        let room = self.make_room(MemoryKind::Frames, page.raw_len);
+        let _while_decoding =
+            large.then(|| self.reserve(MemoryKind::Buffers, 2 * page.raw_len as u64));
         let (bytes, compressed) = if let Some(kept) = kept {
             (loader.decode(&kept)?, Some(kept))
         } else {
@@ -198,49 +199,49 @@ impl CacheTable {
         if from_disk {
             os::Waits::add(os::Wait::DiskRead, Duration::from_micros(took));
         }
-        if page.entry == Entry::Ahead {
+        if page.access == Access::Prefetch {
             self.counters.prefetches.fetch_add(1, Ordering::Relaxed);
         }
         // More bytes than room was made for is a damaged length the loader let pass.
         let Some(room) = room.filter(|_| bytes.len() <= page.raw_len) else {
             self.counters.bypasses.fetch_add(1, Ordering::Relaxed);
-            return Ok(self.outside(Part::Bypass, bytes));
+            return Ok(self.outside(MemoryKind::Bypass, bytes));
         };
         let frame = shard.insert(key, &page, Frame::new(bytes, room), compressed);
-        if page.entry == Entry::Once {
+        if page.access == Access::Scan {
             self.pass_by(key);
         }
         Ok(frame)
     }
 
     /// Takes in a page that was just written, so that the next reader does not decode it again.
-    /// Where there is no room left others make some if it `displaces` them; otherwise it stays out.
-    pub fn admit(&self, key: FrameKey, page: Page, bytes: &[u8], displaces: bool) {
-        let room = if displaces {
-            self.make_room(Part::Frames, bytes.len())
+    /// Where there is no room left it `may_evict` others; otherwise it stays out.
+    pub fn admit(&self, key: FrameKey, page: PageInfo, bytes: &[u8], may_evict: bool) {
+        let room = if may_evict {
+            self.make_room(MemoryKind::Frames, bytes.len())
         } else {
-            Reservation::within_bound(Part::Frames, Frame::cost(bytes.len()), &self.account)
+            Reservation::within_bound(MemoryKind::Frames, Frame::cost(bytes.len()), &self.account)
         };
         if let Some(room) = room {
             self.shard(key).insert(key, &page, Frame::new(bytes.to_vec(), room), None);
-            if page.entry == Entry::Once {
+            if page.access == Access::Scan {
                 self.pass_by(key);
             }
         }
     }
 
-    /// A frame outside the table that stays until its owner drops it, counted as `part`'s.
-    pub fn resident(&self, part: Part, bytes: Vec<u8>) -> Frame {
-        let frame = self.outside(part, bytes);
+    /// A frame outside the table that stays until its owner drops it, counted as `kind`.
+    pub fn frame_outside(&self, kind: MemoryKind, bytes: Vec<u8>) -> Frame {
+        let frame = self.outside(kind, bytes);
         self.shrink();
         frame
     }
 
     /// Sets `bytes` of the capacity aside for memory held elsewhere. Evicts to make room first, but
     /// never refuses: the caller's memory may exist already.
-    pub fn reserve(&self, part: Part, bytes: u64) -> Reservation {
-        let within = self.room_for(part, bytes);
-        within.unwrap_or_else(|| Reservation::new(part, bytes, &self.account))
+    pub fn reserve(&self, kind: MemoryKind, bytes: u64) -> Reservation {
+        let within = self.room_for(kind, bytes);
+        within.unwrap_or_else(|| Reservation::new(kind, bytes, &self.account))
     }
 
     /// Runs `write`, which takes so many bytes beside the value that it writes. Large ones one at a time:
@@ -248,8 +249,11 @@ impl CacheTable {
     pub fn while_writing<T>(&self, bytes: u64, write: impl FnOnce() -> T) -> T {
         let large = bytes >= LARGE_PAGE as u64;
         let _one_at_a_time = large.then(|| self.writing_large.lock());
-        let _memory = self.reserve(Part::Buffers, bytes);
-        debug_assert!(self.held(Part::Buffers) >= bytes, "memory is counted before it is used");
+        let _memory = self.reserve(MemoryKind::Buffers, bytes);
+        debug_assert!(
+            self.held(MemoryKind::Buffers) >= bytes,
+            "memory is counted before it is used"
+        );
         write()
     }
 
@@ -262,9 +266,9 @@ impl CacheTable {
         }
     }
 
-    /// Says what a part that keeps its own count holds by now. Evicts to make room.
-    pub fn sample(&self, part: Part, bytes: u64) {
-        self.account.sample(part, bytes);
+    /// Reports what a kind of memory that keeps its own count holds by now. Evicts to make room.
+    pub fn report_held(&self, kind: MemoryKind, bytes: u64) {
+        self.account.sample(kind, bytes);
         self.shrink();
     }
 
@@ -273,12 +277,12 @@ impl CacheTable {
         self.counters.prefetched_outside(used);
     }
 
-    /// What a part holds.
-    pub fn held(&self, part: Part) -> u64 {
-        self.account.held(part)
+    /// What memory of a kind is held.
+    pub fn held(&self, kind: MemoryKind) -> u64 {
+        self.account.held(kind)
     }
 
-    /// What each part holds.
+    /// What is held of each kind.
     pub fn parts(&self) -> Parts {
         self.account.parts()
     }
@@ -328,31 +332,32 @@ impl CacheTable {
         &self.shards[(shard::mix(key) >> 48) as usize % SHARDS]
     }
 
-    fn outside(&self, part: Part, bytes: Vec<u8>) -> Frame {
-        let room = Reservation::new(part, Frame::cost(bytes.len()), &self.account);
+    fn outside(&self, kind: MemoryKind, bytes: Vec<u8>) -> Frame {
+        let room = Reservation::new(kind, Frame::cost(bytes.len()), &self.account);
         Frame::new(bytes, room)
     }
 
     /// Keeps the stored bytes of a page that was read, where that is wanted and pays: they take a
     /// quarter less than the frame, or lower.
-    fn keep(&self, page: Page, stored: Cow<'_, [u8]>) -> Option<Frame> {
-        let wanted = self.compressing.load(Ordering::Relaxed)
-            && page.rank == Rank::Page
-            && page.entry != Entry::Once
+    fn keep(&self, page: PageInfo, stored: Cow<'_, [u8]>) -> Option<Frame> {
+        let wanted = self.keeps_compressed.load(Ordering::Relaxed)
+            && page.priority == EvictionPriority::Page
+            && page.access != Access::Scan
             && stored.len() / 3 <= page.raw_len / 4;
-        let room = wanted.then(|| self.make_room(Part::Compressed, stored.len())).flatten()?;
+        let room =
+            wanted.then(|| self.make_room(MemoryKind::Compressed, stored.len())).flatten()?;
         Some(Frame::new(stored.into_owned(), room))
     }
 
     /// Admits `length` bytes, evicting as needed; `None` where everything is pinned.
-    fn make_room(&self, part: Part, length: usize) -> Option<Reservation> {
-        self.room_for(part, Frame::cost(length))
+    fn make_room(&self, kind: MemoryKind, length: usize) -> Option<Reservation> {
+        self.room_for(kind, Frame::cost(length))
     }
 
     /// Evicts until there is room; `None` where nothing has anything left to give.
-    fn room_for(&self, part: Part, bytes: u64) -> Option<Reservation> {
+    fn room_for(&self, kind: MemoryKind, bytes: u64) -> Option<Reservation> {
         loop {
-            if let Some(room) = Reservation::within_bound(part, bytes, &self.account) {
+            if let Some(room) = Reservation::within_bound(kind, bytes, &self.account) {
                 return Some(room);
             }
             if !self.evict(bytes) {
@@ -387,12 +392,12 @@ impl CacheTable {
     fn evict_scanned(&self, wanted: u64) -> u64 {
         let mut freed = 0;
         while freed < wanted {
-            let mut once = self.once.lock();
+            let mut once = self.scanned.lock();
             let Some(key) = once.pop_front() else { break };
-            match self.shard(key).evict_once(key, &self.counters) {
-                Once::Evicted(bytes) => freed += bytes,
-                Once::Other => {}
-                Once::Pinned => {
+            match self.shard(key).evict_scanned(key, &self.counters) {
+                ScanEviction::Evicted(bytes) => freed += bytes,
+                ScanEviction::Stale => {}
+                ScanEviction::Pinned => {
                     // The scan is at it; the others are about as young.
                     once.push_back(key);
                     break;
@@ -404,7 +409,7 @@ impl CacheTable {
 
     /// Notes a page of a long scan.
     fn pass_by(&self, key: FrameKey) {
-        let mut once = self.once.lock();
+        let mut once = self.scanned.lock();
         let before = once.capacity();
         once.push_back(key);
         if once.len() as u64 > self.capacity() / SHORT_PAGE + SHARDS as u64 {
@@ -414,7 +419,7 @@ impl CacheTable {
         }
         if once.capacity() != before {
             let bytes = once.capacity() * size_of::<FrameKey>();
-            self.account.sample(Part::Scanned, bytes as u64);
+            self.account.sample(MemoryKind::Scanned, bytes as u64);
         }
     }
 }

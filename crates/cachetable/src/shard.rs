@@ -4,16 +4,16 @@
 //!
 //! | the slot has | was used | was not used |
 //! |---|---|---|
-//! | a frame | loses a round | goes |
-//! | a frame and the compressed page | loses a round; used in three rounds on end, the compressed page | is compressed only, with new rounds |
-//! | the compressed page | | loses a round, then goes |
+//! | a frame | loses a round | is evicted |
+//! | a frame and the compressed page | loses a round; after `HOT_ROUNDS` in a row the compressed page is dropped | the frame is dropped; the compressed page gets `COMPRESSED_ROUNDS` |
+//! | the compressed page | | loses a round, then is evicted |
 //!
 //! Always true: the map and the slots name each other; a slot has a frame or a compressed page;
 //! pins are taken under the lock, so a frame that is unpinned under the exclusive lock can go.
 
 use crate::frame::Frame;
 use crate::stats::{Counters, Eviction, Level};
-use crate::{Entry, FrameKey, Page};
+use crate::{Access, FrameKey, PageInfo};
 use os::sync::RwLock;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// Rounds a page that is only there compressed survives: it takes a third of the memory, and 3, 5
 /// and 7 rounds were tried (docs/adr, two stages of eviction).
 const COMPRESSED_ROUNDS: u8 = 5;
-/// A page used in so many rounds on end is not going to be demoted soon.
-const HOT: u8 = 3;
+/// A frame used in so many rounds on end is not going to be evicted soon: its compressed page is
+/// dropped.
+const HOT_ROUNDS: u8 = 3;
 /// Rounds after which every slot that is not pinned is gone.
 pub(crate) const MOST_ROUNDS: usize = COMPRESSED_ROUNDS as usize + 5;
 /// Set in a slot's rounds: loaded ahead, and not yet asked for.
-const UNUSED: u8 = 0x80;
+const PREFETCHED: u8 = 0x80;
 
 /// Spreads a key over 64 bits: multiply and fold, twice.
 pub(crate) fn mix(key: FrameKey) -> u64 {
@@ -65,53 +66,53 @@ struct Slot {
     key: FrameKey,
     frame: Option<Frame>,
     compressed: Option<Frame>,
-    /// Rounds of the hand it still survives, and [`UNUSED`].
+    /// Rounds of the hand it still survives, and [`PREFETCHED`].
     rounds: AtomicU8,
     most_rounds: u8,
     /// Rounds on end in which it was used.
-    heat: u8,
-    /// Of a long scan, and not used by anybody else yet.
-    once: bool,
+    rounds_in_use: u8,
+    /// Loaded by a long scan, and not used by anybody else yet.
+    is_scan: bool,
     level: Level,
 }
 
-/// What the hand made of a slot.
-enum Passed {
-    Stays,
-    /// It gave this back and stays in the table.
-    Gives(Frame, Option<Eviction>),
-    Goes,
+/// What one step of the clock hand did to a slot.
+enum SweepOutcome {
+    Kept,
+    /// It gave this back, a frame or its compressed page, and stays in the table.
+    Shrunk(Frame, Option<Eviction>),
+    Evicted,
 }
 
 impl Slot {
-    fn pass(&mut self) -> Passed {
+    fn sweep(&mut self) -> SweepOutcome {
         let has_page = self.frame.is_some() || self.compressed.is_some();
         assert!(has_page, "a slot has a frame or a compressed page");
         let rounds = self.rounds.get_mut();
-        let used = *rounds & !UNUSED;
+        let used = *rounds & !PREFETCHED;
         if used > 0 {
             *rounds -= 1;
-            self.heat = self.heat.saturating_add(1);
-            if self.heat >= HOT && self.frame.is_some() {
+            self.rounds_in_use = self.rounds_in_use.saturating_add(1);
+            if self.rounds_in_use >= HOT_ROUNDS && self.frame.is_some() {
                 return match self.compressed.take_if(|compressed| compressed.is_unpinned()) {
-                    Some(compressed) => Passed::Gives(compressed, None),
-                    None => Passed::Stays,
+                    Some(compressed) => SweepOutcome::Shrunk(compressed, None),
+                    None => SweepOutcome::Kept,
                 };
             }
-            return Passed::Stays;
+            return SweepOutcome::Kept;
         }
-        self.heat = 0;
+        self.rounds_in_use = 0;
         let pinned = |frame: &Option<Frame>| frame.as_ref().is_some_and(|f| !f.is_unpinned());
         if pinned(&self.frame) || pinned(&self.compressed) {
-            return Passed::Stays;
+            return SweepOutcome::Kept;
         }
         if self.compressed.is_some()
             && let Some(frame) = self.frame.take()
         {
-            *rounds = COMPRESSED_ROUNDS | *rounds & UNUSED;
-            return Passed::Gives(frame, Some(Eviction::Partial));
+            *rounds = COMPRESSED_ROUNDS | *rounds & PREFETCHED;
+            return SweepOutcome::Shrunk(frame, Some(Eviction::Partial));
         }
-        Passed::Goes
+        SweepOutcome::Evicted
     }
 
     fn charge(&self) -> u64 {
@@ -119,8 +120,8 @@ impl Slot {
         charge(&self.frame) + charge(&self.compressed)
     }
 
-    fn is_unused(&self) -> bool {
-        self.rounds.load(Ordering::Relaxed) & UNUSED != 0
+    fn is_unused_prefetch(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) & PREFETCHED != 0
     }
 }
 
@@ -141,13 +142,13 @@ pub(crate) struct Shard {
 }
 
 /// What became of a page a scan left behind.
-pub(crate) enum Once {
+pub(crate) enum ScanEviction {
     /// It is evicted, and so many bytes with it.
     Evicted(u64),
     /// It is in use right now.
     Pinned,
     /// It is gone, or somebody else came to use it.
-    Other,
+    Stale,
 }
 
 impl Shard {
@@ -159,12 +160,12 @@ impl Shard {
         let frame = slot.frame.clone()?;
         // Stored only where it changes, so that hits on a hot frame share its cache line.
         let rounds = slot.rounds.load(Ordering::Relaxed);
-        if rounds != slot.most_rounds && !(passing && slot.once) {
-            if rounds & UNUSED == 0 {
+        if rounds != slot.most_rounds && !(passing && slot.is_scan) {
+            if rounds & PREFETCHED == 0 {
                 slot.rounds.store(slot.most_rounds, Ordering::Relaxed);
             } else {
                 // What was loaded ahead is used now for the first time.
-                slot.rounds.store(rounds & !UNUSED, Ordering::Relaxed);
+                slot.rounds.store(rounds & !PREFETCHED, Ordering::Relaxed);
                 self.prefetches_used.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -189,13 +190,13 @@ impl Shard {
     pub(crate) fn insert(
         &self,
         key: FrameKey,
-        page: &Page,
+        page: &PageInfo,
         frame: Frame,
         compressed: Option<Frame>,
     ) -> Frame {
         let mut content = self.content.write();
         let content = &mut *content;
-        let most_rounds = page.rank.rounds();
+        let most_rounds = page.priority.rounds();
         // New frames start one round short: what is read once goes before what was used again.
         let mut rounds = most_rounds - 1;
         if let Some(at) = content.map.get(&key) {
@@ -204,14 +205,14 @@ impl Shard {
                 return first.clone();
             }
             slot.frame = Some(frame.clone());
-            if slot.is_unused() {
+            if slot.is_unused_prefetch() {
                 self.prefetches_used.fetch_add(1, Ordering::Relaxed);
             }
             slot.rounds = AtomicU8::new(rounds);
             return frame;
         }
-        if page.entry == Entry::Ahead {
-            rounds |= UNUSED;
+        if page.access == Access::Prefetch {
+            rounds |= PREFETCHED;
         }
         let slot = Slot {
             key,
@@ -219,8 +220,8 @@ impl Shard {
             compressed,
             rounds: AtomicU8::new(rounds),
             most_rounds,
-            heat: 0,
-            once: page.entry == Entry::Once,
+            rounds_in_use: 0,
+            is_scan: page.access == Access::Scan,
             level: page.level,
         };
         let at = content.slots.len();
@@ -235,7 +236,7 @@ impl Shard {
         if let Some(at) = content.map.get(&key).copied() {
             let slot = content.take(at);
             drop(content);
-            if slot.is_unused() {
+            if slot.is_unused_prefetch() {
                 counters.wasted();
             }
         }
@@ -251,21 +252,21 @@ impl Shard {
     }
 
     /// Evicts a page a scan left behind, unless it was used again.
-    pub(crate) fn evict_once(&self, key: FrameKey, counters: &Counters) -> Once {
+    pub(crate) fn evict_scanned(&self, key: FrameKey, counters: &Counters) -> ScanEviction {
         let mut content = self.content.write();
-        let Some(at) = content.map.get(&key).copied() else { return Once::Other };
+        let Some(at) = content.map.get(&key).copied() else { return ScanEviction::Stale };
         let slot = &mut content.slots[at];
-        if !slot.once || *slot.rounds.get_mut() > 0 {
-            slot.once = false;
-            return Once::Other;
+        if !slot.is_scan || *slot.rounds.get_mut() > 0 {
+            slot.is_scan = false;
+            return ScanEviction::Stale;
         }
         if slot.frame.as_ref().is_some_and(|frame| !frame.is_unpinned()) {
-            return Once::Pinned;
+            return ScanEviction::Pinned;
         }
         let slot = content.take(at);
         drop(content);
         counters.evicted(Eviction::Full, slot.level, slot.charge());
-        Once::Evicted(slot.charge())
+        ScanEviction::Evicted(slot.charge())
     }
 
     /// Moves the hand until `wanted` bytes are free, one round at most; says how many bytes went.
@@ -283,9 +284,9 @@ impl Shard {
                 }
                 let at = content.hand;
                 let slot = &mut content.slots[at];
-                match slot.pass() {
-                    Passed::Stays => content.hand += 1,
-                    Passed::Gives(frame, eviction) => {
+                match slot.sweep() {
+                    SweepOutcome::Kept => content.hand += 1,
+                    SweepOutcome::Shrunk(frame, eviction) => {
                         if let Some(eviction) = eviction {
                             counters.evicted(eviction, slot.level, frame.charge());
                         }
@@ -293,10 +294,10 @@ impl Shard {
                         gone.push(frame);
                         content.hand += 1;
                     }
-                    Passed::Goes => {
+                    SweepOutcome::Evicted => {
                         let slot = content.take(at);
                         counters.evicted(Eviction::Full, slot.level, slot.charge());
-                        if slot.is_unused() {
+                        if slot.is_unused_prefetch() {
                             counters.wasted();
                         }
                         freed += slot.charge();

@@ -29,20 +29,26 @@ impl Loader for Made {
     }
 }
 
-fn load_as(table: &CacheTable, key: FrameKey, length: usize, rank: Rank, entry: Entry) -> Frame {
+fn load_as(
+    table: &CacheTable,
+    key: FrameKey,
+    length: usize,
+    rank: EvictionPriority,
+    entry: Access,
+) -> Frame {
     if let Some(frame) = table.get(key) {
         return frame;
     }
-    let page = Page { raw_len: length, rank, level: Level::Leaf, entry };
+    let page = PageInfo { raw_len: length, priority: rank, level: Level::Leaf, access: entry };
     table.load(key, page, &Made { number: key.page as u8, length }).expect("cannot fail")
 }
 
-fn load(table: &CacheTable, key: FrameKey, length: usize, rank: Rank) -> Frame {
-    load_as(table, key, length, rank, Entry::Wanted)
+fn load(table: &CacheTable, key: FrameKey, length: usize, rank: EvictionPriority) -> Frame {
+    load_as(table, key, length, rank, Access::Demand)
 }
 
 fn read(table: &CacheTable, page: u32) {
-    let frame = load(table, key(1, page), 3000, Rank::Page);
+    let frame = load(table, key(1, page), 3000, EvictionPriority::Page);
     assert!(frame.len() == 3000 && frame.iter().all(|byte| *byte == page as u8), "page {page}");
 }
 
@@ -50,9 +56,9 @@ fn read(table: &CacheTable, page: u32) {
 fn total_never_exceeds_the_capacity() {
     for compressing in [false, true] {
         let table = CacheTable::new(50_000);
-        table.set_compressing(compressing);
+        table.set_keeps_compressed(compressing);
         for page in 0..500 {
-            let frame = load(&table, key(1, page), 1000, Rank::Page);
+            let frame = load(&table, key(1, page), 1000, EvictionPriority::Page);
             assert_eq!(frame[0], page as u8);
             assert!(table.stats().parts.total() <= 50_000);
         }
@@ -68,14 +74,14 @@ fn total_never_exceeds_the_capacity() {
 #[test]
 fn pinned_frame_stays_counted_and_is_not_evicted() {
     let table = CacheTable::new(10_000);
-    let pinned = load(&table, key(1, 0), 4000, Rank::Page);
+    let pinned = load(&table, key(1, 0), 4000, EvictionPriority::Page);
     for page in 1..50 {
-        load(&table, key(1, page), 4000, Rank::Page);
+        load(&table, key(1, page), 4000, EvictionPriority::Page);
     }
     assert!(table.get(key(1, 0)).is_some(), "it is still found");
     table.forget(1, 50);
     assert_eq!(table.stats().frames, 0);
-    assert_eq!(table.held(Part::Frames), Frame::cost(4000));
+    assert_eq!(table.held(MemoryKind::Frames), Frame::cost(4000));
     assert_eq!(&pinned[..3], &[0, 0, 0]);
     drop(pinned);
     assert_eq!(table.stats().parts.total(), 0);
@@ -84,38 +90,38 @@ fn pinned_frame_stays_counted_and_is_not_evicted() {
 #[test]
 fn read_goes_on_with_a_private_buffer_when_all_is_pinned() {
     let table = CacheTable::new(3000);
-    let first = load(&table, key(1, 1), 2000, Rank::Page);
-    let second = load(&table, key(1, 2), 2000, Rank::Page);
+    let first = load(&table, key(1, 1), 2000, EvictionPriority::Page);
+    let second = load(&table, key(1, 2), 2000, EvictionPriority::Page);
     assert_eq!(second[0], 2);
     let stats = table.stats();
     assert_eq!((stats.frames, stats.bypasses), (1, 1));
-    assert!(stats.parts.of(Part::Bypass) > 2000);
+    assert!(stats.parts.of(MemoryKind::Bypass) > 2000);
     drop((first, second));
-    assert_eq!(table.held(Part::Bypass), 0);
+    assert_eq!(table.held(MemoryKind::Bypass), 0);
 }
 
 #[test]
 fn reservation_pushes_frames_out_and_gives_room_back() {
     let table = CacheTable::new(20_000);
     for page in 0..10 {
-        load(&table, key(1, page), 1500, Rank::Page);
+        load(&table, key(1, page), 1500, EvictionPriority::Page);
     }
-    let mut reservation = table.reserve(Part::Memtables, 15_000);
-    assert!(table.held(Part::Frames) <= 5000);
+    let mut reservation = table.reserve(MemoryKind::Memtables, 15_000);
+    assert!(table.held(MemoryKind::Frames) <= 5000);
     table.resize(&mut reservation, 19_000);
-    assert!(table.held(Part::Frames) <= 1000);
+    assert!(table.held(MemoryKind::Frames) <= 1000);
     table.resize(&mut reservation, 1000);
-    assert_eq!(table.held(Part::Memtables), 1000);
+    assert_eq!(table.held(MemoryKind::Memtables), 1000);
     drop(reservation);
-    table.sample(Part::Locks, 700);
-    table.sample(Part::Locks, 300);
-    assert_eq!(table.stats().parts.total(), table.held(Part::Frames) + 300);
+    table.report_held(MemoryKind::Locks, 700);
+    table.report_held(MemoryKind::Locks, 300);
+    assert_eq!(table.stats().parts.total(), table.held(MemoryKind::Frames) + 300);
 }
 
 #[test]
 fn page_that_is_not_used_stays_compressed_and_then_goes() {
     let table = CacheTable::new(100_000);
-    table.set_compressing(true);
+    table.set_keeps_compressed(true);
     read(&table, 0);
     let mut seen = Vec::new();
     for page in 1..400 {
@@ -135,7 +141,7 @@ fn page_that_is_not_used_stays_compressed_and_then_goes() {
 fn more_pages_stay_readable_without_the_disk_where_they_stay_compressed() {
     let disk_reads = |compressing| {
         let table = CacheTable::new(200_000);
-        table.set_compressing(compressing);
+        table.set_keeps_compressed(compressing);
         let mut state = 1u64;
         for _ in 0..20_000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -154,7 +160,7 @@ fn more_pages_stay_readable_without_the_disk_where_they_stay_compressed() {
 #[test]
 fn page_used_in_each_round_keeps_its_frame_and_gives_its_compressed_bytes_back() {
     let table = CacheTable::new(100_000);
-    table.set_compressing(true);
+    table.set_keeps_compressed(true);
     for page in 1..200 {
         read(&table, 0);
         read(&table, page);
@@ -168,10 +174,10 @@ fn page_used_in_each_round_keeps_its_frame_and_gives_its_compressed_bytes_back()
 fn index_frames_outlive_pages_that_are_read_once() {
     let table = CacheTable::new(1 << 20);
     for page in 0..100 {
-        load(&table, key(7, page), 500, Rank::Index);
+        load(&table, key(7, page), 500, EvictionPriority::Index);
     }
     for page in 0..1000 {
-        load(&table, key(8, page), 2000, Rank::Page);
+        load(&table, key(8, page), 2000, EvictionPriority::Page);
     }
     let kept = (0..100).filter(|page| table.get(key(7, *page)).is_some()).count();
     assert!(kept > 80, "{kept} of 100 index frames left");
@@ -182,27 +188,31 @@ fn long_scan_evicts_only_what_it_brought() {
     let table = CacheTable::new(1 << 20);
     let hot = |table: &CacheTable| (0..200).filter(|page| table.contains(key(1, *page))).count();
     for page in 0..200 {
-        load(&table, key(1, page), 3000, Rank::Page);
+        load(&table, key(1, page), 3000, EvictionPriority::Page);
     }
     assert_eq!(hot(&table), 200);
     for page in 0..5000 {
-        load_as(&table, key(2, page), 3000, Rank::Page, Entry::Once);
+        load_as(&table, key(2, page), 3000, EvictionPriority::Page, Access::Scan);
     }
     assert_eq!(hot(&table), 200, "nothing but the scan's own pages went");
     assert!(table.stats().full_evictions.leaf.count > 4500);
     // A page of the scan that somebody else uses is a page like others.
-    load(&table, key(2, 4999), 3000, Rank::Page);
+    load(&table, key(2, 4999), 3000, EvictionPriority::Page);
     assert!(table.get_passing(key(2, 4990)).is_some());
     for page in 0..5000 {
-        load_as(&table, key(3, page), 3000, Rank::Page, Entry::Once);
+        load_as(&table, key(3, page), 3000, EvictionPriority::Page, Access::Scan);
     }
     assert!(table.contains(key(2, 4999)));
     assert!(!table.contains(key(2, 4990)), "another scan is nobody else");
-    let queue = table.once.lock();
+    let queue = table.scanned.lock();
     assert!(queue.len() as u64 <= (1 << 20) / SHORT_PAGE + 65);
     let bytes = queue.capacity() * size_of::<FrameKey>();
     drop(queue);
-    assert_eq!(table.held(Part::Scanned), bytes as u64, "what the queue takes is in the bound");
+    assert_eq!(
+        table.held(MemoryKind::Scanned),
+        bytes as u64,
+        "what the queue takes is in the bound"
+    );
 }
 
 /// Says what is counted while it decodes.
@@ -220,7 +230,7 @@ impl Loader for Watched<'_> {
     }
 
     fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
-        self.seen.set(self.table.held(Part::Buffers));
+        self.seen.set(self.table.held(MemoryKind::Buffers));
         self.page.decode(stored)
     }
 
@@ -233,22 +243,26 @@ impl Loader for Watched<'_> {
 fn what_decoding_a_large_page_takes_is_counted_meanwhile() {
     let table = CacheTable::new(16 << 20);
     for (number, length, counted) in [(1, 2 << 20, 4 << 20), (2, 16 << 10, 0)] {
-        let page =
-            Page { raw_len: length, rank: Rank::Page, level: Level::Leaf, entry: Entry::Wanted };
+        let page = PageInfo {
+            raw_len: length,
+            priority: EvictionPriority::Page,
+            level: Level::Leaf,
+            access: Access::Demand,
+        };
         let made = Made { number, length };
         let loader = Watched { page: made, table: &table, seen: std::cell::Cell::new(0) };
         table.load(key(1, number.into()), page, &loader).expect("cannot fail");
         assert_eq!(loader.seen.get(), counted, "{length}");
-        assert_eq!(table.held(Part::Buffers), 0);
+        assert_eq!(table.held(MemoryKind::Buffers), 0);
     }
 }
 
 #[test]
 fn page_loaded_ahead_counts_as_used_or_wasted() {
     let table = CacheTable::new(100_000);
-    table.set_compressing(true);
+    table.set_keeps_compressed(true);
     for page in 0..10 {
-        load_as(&table, key(1, page), 3000, Rank::Page, Entry::Ahead);
+        load_as(&table, key(1, page), 3000, EvictionPriority::Page, Access::Prefetch);
     }
     for page in 0..5 {
         read(&table, page);
@@ -268,7 +282,7 @@ fn page_loaded_ahead_counts_as_used_or_wasted() {
 #[test]
 fn bound_holds_under_threads() {
     let table = CacheTable::new(100_000);
-    table.set_compressing(true);
+    table.set_keeps_compressed(true);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let table = &table;
@@ -278,11 +292,13 @@ fn bound_holds_under_threads() {
                     state =
                         state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                     let page = (state >> 33) as u32 % 300;
-                    let entry = if page.is_multiple_of(7) { Entry::Once } else { Entry::Wanted };
-                    let frame = load_as(table, key(1, page), 700, Rank::Page, entry);
+                    let entry = if page.is_multiple_of(7) { Access::Scan } else { Access::Demand };
+                    let frame = load_as(table, key(1, page), 700, EvictionPriority::Page, entry);
                     assert!(frame.iter().all(|byte| *byte == page as u8));
                     let parts = table.stats().parts;
-                    assert!(parts.of(Part::Frames) + parts.of(Part::Compressed) <= 100_000);
+                    assert!(
+                        parts.of(MemoryKind::Frames) + parts.of(MemoryKind::Compressed) <= 100_000
+                    );
                 }
             });
         }
@@ -294,7 +310,12 @@ fn bound_holds_under_threads() {
 #[test]
 fn page_just_written_is_found_where_there_is_room_or_others_make_some() {
     let table = CacheTable::new(10_000);
-    let page = Page { raw_len: 3000, rank: Rank::Page, level: Level::Leaf, entry: Entry::Once };
+    let page = PageInfo {
+        raw_len: 3000,
+        priority: EvictionPriority::Page,
+        level: Level::Leaf,
+        access: Access::Scan,
+    };
     table.admit(key(2, 0), page, &[7; 3000], false);
     assert_eq!(table.get(key(2, 0)).expect("there was room")[..], [7; 3000]);
     read(&table, 1);

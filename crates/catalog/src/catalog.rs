@@ -81,6 +81,9 @@ impl Catalog {
                 Some(&records::NAMESPACE_PREFIX) => {
                     let collection = Arc::new(records::read_collection(value)?);
                     by_number.insert(collection.number, Arc::clone(&collection));
+                    for store in collection.stores() {
+                        by_number.insert(store.number, Arc::clone(store));
+                    }
                     namespaces.insert(collection.namespace.as_str().to_owned(), collection);
                 }
                 Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
@@ -102,7 +105,7 @@ impl Catalog {
         for (number, collection) in &by_number {
             next_number = next_number.max(number + 1);
             for index in &collection.indexes {
-                let mask = masks.get(&index.dictionary.0).copied().unwrap_or(0);
+                let mask = masks.get(&index.logical.0).copied().unwrap_or(0);
                 index.state.observed.store(mask, Ordering::Release);
                 index.state.persisted.store(mask, Ordering::Release);
             }

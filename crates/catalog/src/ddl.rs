@@ -5,6 +5,9 @@
 pub(crate) mod build;
 pub(crate) mod capped;
 pub(crate) mod collections;
+pub(crate) mod made;
+pub(crate) mod partition_upkeep;
+pub(crate) mod partitions;
 pub(crate) mod pending;
 pub(crate) mod reindex;
 pub(crate) mod sweep;

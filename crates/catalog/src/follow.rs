@@ -115,6 +115,9 @@ impl Follower {
 
     fn know(&mut self, collection: &Collection) {
         self.collections.insert(collection.number, Arc::clone(&collection.shared));
+        for partition in collection.partitions() {
+            self.collections.insert(partition.number, Arc::clone(&partition.shared));
+        }
         for index in &collection.indexes {
             self.indexes.insert(index.dictionary, Arc::clone(&index.state));
         }
@@ -128,6 +131,9 @@ impl Follower {
 
     fn forget(&mut self, collection: &Collection) {
         self.collections.remove(&collection.number);
+        for partition in collection.partitions() {
+            self.collections.remove(&partition.number);
+        }
         for index in &collection.indexes {
             self.indexes.remove(&index.dictionary);
         }
@@ -243,12 +249,17 @@ impl Follower {
         drop(namespaces);
         for (_, collection) in &now {
             if let Some(collection) = collection {
-                catalog.ddl_lock.passed(collection.number);
+                let numbers = collection.partitions().iter().map(|partition| partition.number);
+                for number in numbers.chain([collection.number]) {
+                    catalog.ddl_lock.passed(number);
+                }
                 self.know(collection);
             }
         }
-        for old in before.iter().filter(|old| !self.collections.contains_key(&old.number)) {
-            old.shared.end();
+        for old in before.iter().flat_map(|old| old.stores().iter().chain([old])) {
+            if !self.collections.contains_key(&old.number) {
+                old.shared.end();
+            }
         }
         Ok(())
     }
@@ -292,23 +303,36 @@ fn next_version(
     }
     let mut collection = with_indexes(read, indexes);
     match old {
-        Some(old) => collection.shared = Arc::clone(&old.shared),
-        None => load_counts(&collection, state)?,
+        Some(old) => {
+            collection.shared = Arc::clone(&old.shared);
+            collection.primary_index.clone_from(&old.primary_index);
+        }
+        None => load_counts(collection.number, &collection.shared, state)?,
     }
-    Ok(Arc::new(collection))
+    let mut partitions = collection.partitions.clone();
+    let known = |number| old.and_then(|old| old.partitions().iter().find(|p| p.number == number));
+    for partition in &mut partitions.list {
+        if let Some(known) = known(partition.number) {
+            partition.shared = Arc::clone(&known.shared);
+        } else {
+            partition.shared = Arc::new(collection.shared.of_partition());
+            load_counts(partition.number, &partition.shared, state)?;
+        }
+    }
+    Ok(Arc::new(collection.with_partitions(partitions)))
 }
 
-/// Reads the stripes of a collection that was not known.
-fn load_counts(collection: &Collection, state: &Snapshot) -> Result<()> {
+/// Reads the stripes of a collection or partition that was not known.
+fn load_counts(number: u64, shared: &Shared, state: &Snapshot) -> Result<()> {
     let range = KeyRange {
-        lower: Bound::Included(Stripe::key(collection.number, 0)),
-        upper: Bound::Included(Stripe::key(collection.number, u32::MAX)),
+        lower: Bound::Included(Stripe::key(number, 0)),
+        upper: Bound::Included(Stripe::key(number, u32::MAX)),
     };
     let mut cursor =
         state.cursor(counts::DICTIONARY, range, Direction::Forward).map_err(from_engine)?;
     while let Some((key, value)) = cursor.next().map_err(from_engine)? {
         if let Some((_, stripe)) = Stripe::read(key, value) {
-            collection.shared.counts.load(stripe);
+            shared.counts.load(stripe);
         }
     }
     Ok(())

@@ -10,5 +10,6 @@ pub(crate) mod ddl_lock;
 pub(crate) mod extension;
 pub(crate) mod namespace;
 pub(crate) mod options;
+pub(crate) mod partitions;
 pub(crate) mod records;
 pub(crate) mod validation;

@@ -1,6 +1,6 @@
 //! The tasks, as `fern` shows them: it hands the words behind its own name on unchanged.
 
-use crate::stats;
+use crate::{backup, stats};
 use clap::{Parser, Subcommand};
 
 /// The environment variable by which `fern` tells its version; the name stands in `fern` too, which this
@@ -24,6 +24,8 @@ pub struct Arguments {
 pub enum Task {
     /// Runs one of the experiments against a server, or against two in turns.
     Bench(bench::Options),
+    /// Has a running server write a hot backup, and shows how far it is.
+    Backup(backup::BackupOptions),
     /// What a running server does, a second at a time.
     Stats(stats::StatsOptions),
 }

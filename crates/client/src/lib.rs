@@ -5,4 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod backup;
+mod server;
 pub mod stats;

@@ -4,9 +4,10 @@
 //! server that was restarted is drawn as it was. What is always true: what the server does not say is
 //! a gap, not a zero; a server that does not answer is asked again each second.
 
+use crate::server::connect;
 use anyhow::{Context, Result};
 use bson::{Bson, DateTime, Document, doc};
-use mongodb::sync::{Client, Database};
+use mongodb::sync::Database;
 use os::Os;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -126,19 +127,7 @@ const LINE: &[&str] = &[
 /// # Errors
 /// Where the address is none, or the output cannot be written.
 pub fn run(os: &Os, asked: &StatsOptions) -> Result<()> {
-    let uri = match &asked.uri {
-        Some(uri) => uri.clone(),
-        None => std::env::var("FERN_URI").unwrap_or_else(|_| DEFAULT_URI.to_owned()),
-    };
-    let shown_uri = without_secrets(&uri);
-    // The driver's own words may repeat what it could not read.
-    let client = Client::with_uri_str(&uri).map_err(|error| {
-        let reason = error.to_string().replace(&uri, &shown_uri);
-        if reason.contains(&secrets_of(&uri)) {
-            return anyhow::anyhow!("{shown_uri}: it cannot be read as a connection string");
-        }
-        anyhow::anyhow!("{shown_uri}: {reason}")
-    })?;
+    let (client, shown_uri) = connect(asked.uri.as_deref())?;
     let server = client.database("admin");
     let lines = asked.lines || !std::io::stdout().is_terminal();
     let mut shown = 0;
@@ -162,62 +151,6 @@ pub fn run(os: &Os, asked: &StatsOptions) -> Result<()> {
         }
         os.clock.sleep(Duration::from_secs(1));
     }
-}
-
-/// The server where nobody names one.
-const DEFAULT_URI: &str = "mongodb://127.0.0.1:27017/";
-
-/// The password within a connection string; a text that nothing contains where it has none.
-fn secrets_of(uri: &str) -> String {
-    let user_info = user_info(uri).and_then(|(_, user_info, _)| user_info.split_once(':'));
-    match user_info {
-        Some((_, password)) if !password.is_empty() => password.to_owned(),
-        _ => "\0".to_owned(),
-    }
-}
-
-/// A connection string as what is before the user, the user with his password, and the rest.
-fn user_info(uri: &str) -> Option<(&str, &str, &str)> {
-    let start = uri.find("://").map_or(0, |at| at + 3);
-    // A password that is not escaped as it should be may hold a slash: all before the last '@' of
-    // what is not yet options is taken for it.
-    let options = uri[start..].find('?').map_or(uri.len(), |at| start + at);
-    let at = start + uri[start..options].rfind('@')?;
-    Some((&uri[..start], &uri[start..at], &uri[at..]))
-}
-
-/// The connection string for the screen and for errors: without the password, and without the
-/// options that may hold one.
-fn without_secrets(uri: &str) -> String {
-    const OPEN: [&str; 12] = [
-        "appname",
-        "authmechanism",
-        "authsource",
-        "connecttimeoutms",
-        "directconnection",
-        "loadbalanced",
-        "readpreference",
-        "replicaset",
-        "serverselectiontimeoutms",
-        "sockettimeoutms",
-        "ssl",
-        "tls",
-    ];
-    let shown = match user_info(uri) {
-        Some((scheme, user_info, rest)) => match user_info.split_once(':') {
-            Some((user, _)) => format!("{scheme}{user}:***{rest}"),
-            None => uri.to_owned(),
-        },
-        None => uri.to_owned(),
-    };
-    let Some((base, options)) = shown.split_once('?') else { return shown };
-    let options = options.split('&').map(|option| match option.split_once('=') {
-        Some((name, _)) if !OPEN.contains(&name.to_ascii_lowercase().as_str()) => {
-            format!("{name}=***")
-        }
-        _ => option.to_owned(),
-    });
-    format!("{base}?{}", options.collect::<Vec<_>>().join("&"))
 }
 
 fn read(server: &Database, back: u32) -> Result<History> {
@@ -394,36 +327,6 @@ mod tests {
         }
         assert_eq!(show(None, "B"), "-");
     }
-
-    #[test]
-    fn security_finding_19_passwords_are_not_shown() {
-        for (uri, expected) in [
-            ("mongodb://127.0.0.1:27017/", "mongodb://127.0.0.1:27017/"),
-            ("mongodb://me@host/", "mongodb://me@host/"),
-            ("mongodb://me:secret@host:1,other:2/db", "mongodb://me:***@host:1,other:2/db"),
-            ("mongodb+srv://me:se%40cret@host", "mongodb+srv://me:***@host"),
-            ("mongodb://me:se/cr@et@host/", "mongodb://me:***@host/"),
-            ("me:secret@host", "me:***@host"),
-            (
-                "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=secret&appName=x",
-                "mongodb://h/?tls=true&tlsCertificateKeyFilePassword=***&appName=x",
-            ),
-            (
-                "mongodb://h/?authMechanismProperties=AWS_SESSION_TOKEN:secret",
-                "mongodb://h/?authMechanismProperties=***",
-            ),
-        ] {
-            assert_eq!(without_secrets(uri), expected);
-        }
-        // Nor where the string is refused.
-        for uri in ["mongodb://me:secret@", "mongodb://me:se cret%@h:x/", "x://me:secret@h"] {
-            let asked =
-                StatsOptions { uri: Some(uri.to_owned()), lines: true, back: 60, seconds: Some(1) };
-            let error = format!("{:?}", run(&Os::real(), &asked).unwrap_err());
-            assert!(!error.contains("secret") && !error.contains("se cret"), "{error}");
-        }
-    }
-
     #[test]
     fn a_line_has_every_figure_it_names() {
         let line = history(&[Some(0.0), Some(20.0)]).line(true);

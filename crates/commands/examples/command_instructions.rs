@@ -190,6 +190,15 @@ fn by_a_user(people: &[RawDocumentBuf], rows: &Instructions) {
         "by a user: find by _id",
         |n| doc! { "find": "c", "filter": { "_id": n * 7 } },
     );
+    client.ok(doc! { "create": "plain" });
+    client.row(
+        rows,
+        "by a user: insert of one",
+        |n| doc! { "insert": "plain", "documents": [person(n)] },
+    );
+    client.row(rows, "by a user: $inc", |n| {
+        doc! { "update": "c", "updates": [{ "q": { "_id": n * 7 }, "u": { "$inc": { "score": 1 } } }] }
+    });
 }
 
 fn reads(client: &Client, rows: &Instructions) {

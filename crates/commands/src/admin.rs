@@ -2,6 +2,7 @@
 
 pub(crate) mod apply_ops;
 pub(crate) mod auto_compact;
+pub(crate) mod backup;
 pub(crate) mod capped;
 pub(crate) mod coll_mod;
 pub(crate) mod compact;
@@ -17,6 +18,7 @@ pub(crate) mod list_databases;
 pub(crate) mod list_indexes;
 pub(crate) mod log_rotate;
 pub(crate) mod merge_authz;
+pub(crate) mod partitions;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod rotate_certificates;

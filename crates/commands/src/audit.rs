@@ -9,16 +9,21 @@
 //! | `authenticate` | a login has ended, well or not |
 //! | `startup`, `shutdown` | the server starts, or ends by itself or a signal |
 //! | `authCheck` | a request was refused; with `auditAuthorizationSuccess` each that was let through, too |
-//! | a row of [`AUDITED`] | its command has ended, well or not, before it is answered |
+//! | a row of [`AUDITED`] | its command has ended, well or not, before it is answered; so has an entry of `applyOps` |
+//! | `createCollection`, `renameCollection` | a write, or `$out`, has made a collection by itself |
+//!
+//! What the server deletes because it has expired is not told, nor are documents that clients write: as in MongoDB.
 //!
 //! Always true: an event is with the system before its request is answered; where that fails the request is answered
 //! with that, and nothing more is done by this server. No secret field of a command is in an event.
 
+use crate::command::Command;
 use crate::context::Context;
 use crate::redact::redacted;
 use auth::RoleName;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocument, doc};
+use catalog::MadeName;
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use serverstate::{Connection, LogEvent, ServerState, Severity};
@@ -65,6 +70,8 @@ const AUDITED: &[Row] = &[
         param.insert("indexName", body.get("index").cloned().unwrap_or(Bson::Null));
         one(param)
     }),
+    row("addPartition", "addPartition", |db, body| one(of_collection(db, body, &["newMax"]))),
+    row("dropPartition", "dropPartition", |db, body| one(of_collection(db, body, &["id", "max"]))),
     row("renameCollection", "renameCollection", |_, body| {
         one(doc! { "old": first(body), "new": body.get("to").cloned().unwrap_or(Bson::Null) })
     }),
@@ -87,6 +94,7 @@ const AUDITED: &[Row] = &[
     row("grantPrivilegesToRole", "grantPrivilegesToRole", |db, body| one(of_role(db, body))),
     row("revokePrivilegesFromRole", "revokePrivilegesFromRole", |db, body| one(of_role(db, body))),
     row("_mergeAuthzCollections", "directAuthMutation", |_, body| one(body.clone())),
+    row("authSchemaUpgrade", "directAuthMutation", |_, body| one(body.clone())),
     row("logout", "logout", |_, _| one(Document::new())),
     row("replSetInitiate", "replSetReconfig", |_, body| one(doc! { "new": first(body) })),
     row("replSetReconfig", "replSetReconfig", |_, body| one(doc! { "new": first(body) })),
@@ -220,6 +228,7 @@ pub(crate) fn check(state: &ServerState) -> Result<()> {
 #[cold]
 pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
     let name = context.command.name;
+    tell_made_names(context)?;
     let Some(row) = AUDITED.iter().find(|row| row.command == name) else { return result };
     let body = Document::try_from(&*context.shown).unwrap_or_default();
     let code = result.as_ref().err().map_or(Code(0), Error::code);
@@ -230,25 +239,46 @@ pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
     result
 }
 
+/// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is renamed.
+fn tell_made_names(context: &Context<'_>) -> Result<()> {
+    for made in catalog::take_made_names() {
+        let (command, kind, param) = match made {
+            MadeName::Created(name) => ("create", "createCollection", doc! { "ns": name.as_str() }),
+            MadeName::Renamed(from, to) => {
+                let param = doc! { "old": from.as_str(), "new": to.as_str() };
+                ("renameCollection", "renameCollection", param)
+            }
+        };
+        // What the command is for has a row of its own.
+        if command != context.command.name {
+            tell(
+                context.service,
+                &event(context.service, context.connection, kind, param, Code(0)),
+            )?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a request was let through.
 #[cold]
 pub(crate) fn checked(
     state: &ServerState,
     connection: &Connection,
     database: &str,
-    (command, body): (&str, &RawDocument),
+    (command, body): (&Command, &RawDocument),
     result: Code,
 ) -> Result<()> {
     let is_refusal = result != Code(0);
     if !is_refusal && !state.audit_successes.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let args = Document::try_from(&*redacted(command, body)).unwrap_or_default();
+    let args = Document::try_from(&*redacted(command.secret, body)).unwrap_or_default();
     let ns = match args.values().next() {
         Some(Bson::String(name)) => format!("{database}.{name}"),
         _ => database.to_owned(),
     };
-    let param = doc! { "command": command, "ns": ns, "args": args };
+    let param = doc! { "command": command.name, "ns": ns, "args": args };
     tell(state, &event(state, connection, "authCheck", param, result))
 }
 
@@ -280,8 +310,7 @@ mod tests {
             assert!(AUDITED[..at].iter().all(|other| other.command != row.command));
             let body = doc! { row.command: "x", "pwd": "MARK", "roles": [], "to": "y", "indexes": [{ "name": "i" }] };
             for param in (row.params)("d", &body) {
-                let told =
-                    row.command == "_mergeAuthzCollections" || !param.to_string().contains("MARK");
+                let told = row.kind == "directAuthMutation" || !param.to_string().contains("MARK");
                 assert!(told, "{}: {param}", row.command);
             }
         }

@@ -1,7 +1,6 @@
 //! The page `docs/AUTHORIZATION.md`: what each command needs, what each built-in role may, from the tables that the
 //! server itself goes by.
 
-use crate::redact::secret_fields;
 use crate::registry::COMMANDS;
 use auth::{BUILT_IN, privileges_of};
 use std::fmt::Write;
@@ -14,7 +13,7 @@ pub fn page() -> String {
     );
     for command in COMMANDS {
         let (name, needs) = (command.name, command.needs.sentence());
-        let secret = secret_fields(name).join(", ");
+        let secret = command.secret.join(", ");
         writeln!(page, "| `{name}` | {needs} | {secret} |").expect("a text takes what is written");
     }
     page.push_str("\n## What each built-in role may\n\nOf the database `d`, or of `admin` where a role exists there only.\n");

@@ -6,6 +6,8 @@
 //! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
 
 use crate::context::Context;
+use crate::gate;
+use auth::{Privilege, Resource};
 use bson::{RawDocument, RawDocumentBuf};
 use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
@@ -98,7 +100,20 @@ fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeo
     parked.command = Some(context.body.to_owned());
     parked.time_left =
         context.connection.operation.deadline().map(|deadline| deadline.saturating_sub(now));
-    parked.required.clone_from(&context.admitted.required);
+    parked.required = gate::privileges(
+        &context.admitted,
+        context.registry,
+        context.request,
+        context.command,
+        context.body,
+    );
+    parked.required.extend(context.resolved().map(|(namespace, actions)| Privilege {
+        resource: Resource::Collection(
+            namespace.database().to_owned(),
+            namespace.collection().to_owned(),
+        ),
+        actions: *actions,
+    }));
     let new = NewCursor {
         namespace: Arc::from(namespace),
         user: context.admitted.digest(),

@@ -16,6 +16,8 @@ pub(crate) struct Command {
     pub(crate) rules: Rules,
     /// What it needs of whoever sends it.
     pub(crate) needs: Needs,
+    /// Fields whose values nobody is shown.
+    pub(crate) secret: &'static [&'static str],
     pub(crate) run: Run,
     /// Writes the reply of `explain`.
     pub(crate) explain: Option<Run>,
@@ -37,7 +39,7 @@ impl Command {
         needs: Needs,
         run: Run,
     ) -> Self {
-        Self { rules: Rules::new(name, about), needs, run, explain: None }
+        Self { rules: Rules::new(name, about), needs, secret: &[], run, explain: None }
     }
 
     /// Other spellings.
@@ -62,7 +64,7 @@ impl Command {
     pub(crate) const fn reads(mut self, counter: Counter) -> Self {
         self.rules.class = Class::Read;
         self.rules.counter = counter;
-        self.rules.read_concern = true;
+        self.rules.takes_read_concern = true;
         self
     }
 
@@ -70,19 +72,19 @@ impl Command {
     pub(crate) const fn writes(mut self, counter: Counter) -> Self {
         self.rules.class = Class::Write;
         self.rules.counter = counter;
-        self.rules.write_concern = true;
+        self.rules.takes_write_concern = true;
         self
     }
 
     /// It writes, and takes a write concern.
     pub(crate) const fn write_concern(mut self) -> Self {
-        self.rules.write_concern = true;
+        self.rules.takes_write_concern = true;
         self
     }
 
     /// What it writes is durable when it is acknowledged.
     pub(crate) const fn durable(mut self) -> Self {
-        self.rules.durable = true;
+        self.rules.is_always_durable = true;
         self
     }
 
@@ -94,13 +96,19 @@ impl Command {
 
     /// It belongs to the old way of writing.
     pub(crate) const fn legacy(mut self) -> Self {
-        self.rules.legacy = true;
+        self.rules.is_legacy_protocol_only = true;
         self
     }
 
     /// `system.profile` has no entry of it.
     pub(crate) const fn unprofiled(mut self) -> Self {
-        self.rules.profiled = false;
+        self.rules.is_profiled = false;
+        self
+    }
+
+    /// Fields whose values nobody is shown, in documents within it too.
+    pub(crate) const fn secret(mut self, fields: &'static [&'static str]) -> Self {
+        self.secret = fields;
         self
     }
 

@@ -91,6 +91,29 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
     (
+        "a `primaryKey` that does not end in `_id: 1`; one with hashed, text or geospatial fields",
+        "17203 Location17203; 67 CannotCreateIndex",
+    ),
+    (
+        "an array, a regular expression, an undefined value in a field of a `primaryKey`",
+        "17205, 17208, 17210",
+    ),
+    (
+        "`primaryKey` beside `capped`, `timeseries`, `clusteredIndex`, `viewOn`, or in `admin`, \
+         `config`, `local`; `convertToCapped` of such a collection; dropping the primary key",
+        "72 InvalidOptions",
+    ),
+    (
+        "`partitioned` beside `capped`, `timeseries`, `clusteredIndex`, `viewOn`, or in `admin`, \
+         `config`, `local`; `convertToCapped` of such a collection",
+        "72 InvalidOptions",
+    ),
+    (
+        "a unique index of a partitioned collection that lacks a field of its primary key before `_id`, \
+         and `prepareUnique` there",
+        "17351",
+    ),
+    (
         "writing to `system.profile`, and dropping it while it is written",
         "73 InvalidNamespace; 20 IllegalOperation",
     ),
@@ -201,6 +224,8 @@ written from then on:
 | `fanout` | 4 to 64; 64 by default |
 | `clustering: true` of an index | each entry holds its document, so that a scan fetches nothing \
 |
+| `primaryKey: {…, _id: 1}` of `create` | the documents lie in the order of these fields; it is \
+shown as the clustering index `primaryKey`, and `_id` gets a unique index beside it |
 
 An index takes what it does not say from the collection's `indexOptionDefaults`, then from the \
 collection, then from the parameters `defaultCompression`, `defaultPageSize`, \

@@ -1,7 +1,9 @@
 //! What a command's code holds while it runs.
 
 use crate::command::{Command, Registry};
-use crate::gate::Admitted;
+use crate::gate::{Admitted, refusal};
+use crate::permit::RequestPermit;
+use auth::{Action, ActionSet, Target};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
@@ -12,7 +14,7 @@ use dispatch::{Request, TakeOver};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
-use query::{Interrupt, OpContext, StatementLog, Verbosity};
+use query::{Interrupt, OpContext, Permit, StatementLog, Verbosity};
 use serverstate::profiler::OpFigures;
 use serverstate::{Checked, Connection, RetryableWrite, Running, ServerState};
 use std::borrow::Cow;
@@ -31,8 +33,10 @@ pub(crate) struct Context<'a> {
     pub(crate) body: &'a RawDocument,
     pub(crate) command: &'static Command,
     pub(crate) arguments: Arguments<'a>,
-    /// Who sends it, as the gate has found.
+    /// Who sends it, as the gate has found: [`Context::admit`].
     pub(crate) admitted: Admitted,
+    /// What it may open, where users are asked for.
+    permit: Option<RequestPermit<'a>>,
     /// The command as it may be shown.
     pub(crate) shown: Cow<'a, RawDocument>,
     /// Server time at which the request came.
@@ -99,6 +103,7 @@ impl<'a> Context<'a> {
             command,
             arguments: Arguments::default(),
             admitted: Admitted::default(),
+            permit: None,
             shown: Cow::Borrowed(body),
             started,
             reply: Writer::new(),
@@ -122,6 +127,14 @@ impl<'a> Context<'a> {
             waited: Duration::ZERO,
             waits_before: Waits::now(),
         }
+    }
+
+    /// It was let through as this sender's.
+    pub(crate) fn admit(&mut self, admitted: Admitted) {
+        let asked = (self.request, self.command, self.body);
+        self.permit = RequestPermit::of(self.service, self.registry, asked, &admitted);
+        self.arguments.user = admitted.digest();
+        self.admitted = admitted;
     }
 
     /// The database the command was sent to.
@@ -164,6 +177,7 @@ impl<'a> Context<'a> {
     pub(crate) fn internal_op(&self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
         op.bypass_validation = self.arguments.bypass_validation;
+        op.permit = self.permit.as_ref().map(|permit| permit as &dyn Permit);
         op
     }
 
@@ -185,6 +199,7 @@ impl<'a> Context<'a> {
         if let Some(txn) = &op.txn {
             self.connection.operation.set_txn(txn.id());
         }
+        op.permit = self.permit.as_ref().map(|permit| permit as &dyn Permit);
         op.statements = self.retryable.as_deref_mut().map(|write| write as &mut dyn StatementLog);
         op
     }
@@ -212,8 +227,34 @@ impl<'a> Context<'a> {
         Namespace::new(self.request.database, field.collection()?)
     }
 
-    /// The same for commands that read, which may name a collection of the database by its UUID.
-    pub(crate) fn namespace_or_uuid(&self, field: &Field<'_>) -> Result<Namespace> {
+    /// The same for commands that read, which may name a collection of the database by its UUID. Who sends it must be
+    /// allowed the action on what that stands for.
+    pub(crate) fn namespace_or_uuid(
+        &mut self,
+        field: &Field<'_>,
+        action: Action,
+    ) -> Result<Namespace> {
+        let by_name = matches!(field.value, RawBsonRef::String(_));
+        let namespace = self.find_namespace(field)?;
+        if by_name || !self.admitted.is_access_control_on {
+            return Ok(namespace);
+        }
+        let target = Target::Collection(namespace.database(), namespace.collection());
+        if !self.admitted.may_do(target, action) {
+            return Err(refusal(self.database(), self.command, self.body));
+        }
+        if let Some(permit) = &mut self.permit {
+            permit.resolve(namespace.clone(), ActionSet::of(&[action]));
+        }
+        Ok(namespace)
+    }
+
+    /// What stood for a UUID in place of a name, and which actions on it were asked for.
+    pub(crate) fn resolved(&self) -> Option<&(Namespace, ActionSet)> {
+        self.permit.as_ref().and_then(RequestPermit::resolved)
+    }
+
+    fn find_namespace(&self, field: &Field<'_>) -> Result<Namespace> {
         let is_uuid = |binary: RawBinaryRef<'_>| binary.subtype == BinarySubtype::Uuid;
         if !matches!(field.value, RawBsonRef::Binary(binary) if is_uuid(binary)) {
             return self.namespace(field);

@@ -73,7 +73,7 @@ impl Entry<'_> {
         if picked {
             self.log();
         }
-        if !self.context.command.profiled {
+        if !self.context.command.is_profiled {
             return;
         }
         // What a member of several writes all members get.

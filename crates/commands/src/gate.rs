@@ -5,9 +5,11 @@
 
 use crate::command::{Command, Registry};
 use crate::needs::{Asked, Needs, Required, is_unique};
-use auth::{Grants, Privilege, Resource};
+use auth::{Action, ActionSet, Grants, Privilege, Target, UserName};
 use bson::{RawBsonRef, RawDocument};
+use bsonval::raw;
 use dispatch::Request;
+use dispatch::request::Sequence;
 use errors::{Code, Error, Result};
 use serverstate::security::Identity;
 use serverstate::{Connection, Origin, ServerState};
@@ -17,14 +19,12 @@ use std::sync::Arc;
 /// Who sends a request, as the gate has found.
 #[derive(Clone, Default)]
 pub(crate) struct Admitted {
-    /// Who is logged in; nobody where nobody is asked.
+    /// The user who is logged in; `None` where access control is off or the localhost exception applies.
     pub(crate) identity: Option<Arc<Identity>>,
-    /// What the request was judged by.
-    pub(crate) required: Vec<Privilege>,
-    /// Nobody is logged in, and there is nobody who could: it is about the first user.
-    pub(crate) by_exception: bool,
-    /// Users are asked for.
-    pub(crate) enforced: bool,
+    /// Admitted without a login, to create the first user.
+    pub(crate) by_localhost_exception: bool,
+    /// Access control is on.
+    pub(crate) is_access_control_on: bool,
 }
 
 impl Admitted {
@@ -33,15 +33,22 @@ impl Admitted {
         self.identity.as_ref().map_or(UserDigest::NOBODY, |identity| identity.digest)
     }
 
-    /// Whether these privileges are held, or nobody is asked.
+    /// Whether the user has these privileges, or access control is off.
     pub(crate) fn may(&self, privilege: &Privilege) -> bool {
-        !self.enforced || self.identity.as_ref().is_some_and(|id| id.grants.covers(privilege))
+        !self.is_access_control_on
+            || self.identity.as_ref().is_some_and(|id| id.grants.covers(privilege))
     }
 
-    /// Whether an action on the server is allowed, or nobody is asked.
-    pub(crate) fn may_cluster(&self, action: auth::Action) -> bool {
-        let actions = auth::ActionSet::of(&[action]);
-        self.may(&Privilege { resource: Resource::Cluster, actions })
+    /// Whether the user may do an action, or access control is off.
+    pub(crate) fn may_do(&self, target: Target<'_>, action: Action) -> bool {
+        let actions = ActionSet::of(&[action]);
+        !self.is_access_control_on
+            || self.identity.as_ref().is_some_and(|id| id.grants.allow(target, actions))
+    }
+
+    /// The same for an action on the server.
+    pub(crate) fn may_cluster(&self, action: Action) -> bool {
+        self.may_do(Target::Cluster, action)
     }
 }
 
@@ -58,8 +65,8 @@ pub(crate) fn admit(
         return Ok(Admitted::default());
     }
     let identity = state.identity(connection)?;
-    let mut admitted = Admitted { identity, enforced: true, ..Admitted::default() };
-    if matches!(command.needs, Needs::Nobody) {
+    let mut admitted = Admitted { identity, is_access_control_on: true, ..Admitted::default() };
+    if matches!(command.needs, Needs::NoLogin) {
         return Ok(admitted);
     }
     let exception = match &admitted.identity {
@@ -76,62 +83,87 @@ pub(crate) fn admit(
             ));
         }
     };
-    let mut required = Required::default();
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
-    let asked = Asked {
-        database: request.database,
-        body,
-        sequences: request.sequences,
-        user: admitted.identity.as_ref().map(|identity| &identity.name),
-        grants,
-        needs_of: &needs_of,
-        depth: 0,
-    };
-    // What stands there twice could be judged by the one and done by the other.
+    let user = admitted.identity.as_ref().map(|identity| &identity.name);
+    let asked = asked_of(request.database, (body, request.sequences), user, grants, &needs_of);
+    // A field that is given twice could be authorized by one value and executed with the other.
     let is_plain = !matches!(command.needs, Needs::Computed(_))
         || is_unique(body)
             && request.sequences.iter().enumerate().all(|(at, (name, _))| {
-                body.get(*name).is_ok_and(|value| value.is_none())
+                raw::field_by_bytes(body, name).is_ok_and(|value| value.is_none())
                     && request.sequences[..at].iter().all(|(other, _)| other != name)
             });
-    command.needs.of(&asked, &mut required);
-    // Nothing but the first user is made without a login.
-    let nothing_asked = exception.is_some() && required.privileges().is_empty();
-    let allowed = required.privileges().iter().all(|privilege| grants.covers(privilege));
-    if !is_plain || nothing_asked || !allowed {
+    let judged = judge(&command.needs, &asked);
+    // The localhost exception allows nothing but to create the first user.
+    let needs_nothing = exception.is_some() && judged.is_empty;
+    if !is_plain || needs_nothing || !judged.is_allowed {
         return Err(refusal(request.database, command, body));
     }
-    admitted.by_exception = exception.is_some();
-    admitted.required = required.into_privileges();
+    admitted.by_localhost_exception = exception.is_some();
     Ok(admitted)
 }
 
-/// Whether a command may be run within the one that was let through: what came to be of a part of it only now.
+/// Whether the user may run `body`, which the admitted command has changed since: `applyOps` puts the
+/// collection that an entry's UUID stands for in the place of the one that the entry names.
 pub(crate) fn may_within(
     admitted: &Admitted,
     registry: &Registry,
     database: &str,
     body: &RawDocument,
 ) -> bool {
-    if !admitted.enforced {
+    if !admitted.is_access_control_on {
         return true;
     }
     let Some(identity) = &admitted.identity else { return false };
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
     let Some((_, command)) = registry.find(name) else { return false };
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
-    let mut required = Required::default();
-    let asked = Asked {
-        database,
-        body,
-        sequences: &[],
-        user: Some(&identity.name),
-        grants: &identity.grants,
-        needs_of: &needs_of,
-        depth: 0,
+    let asked = asked_of(database, (body, &[]), Some(&identity.name), &identity.grants, &needs_of);
+    judge(&command.needs, &asked).is_allowed
+}
+
+/// What a request was judged by: a cursor keeps it, for its next batch is judged by the same.
+pub(crate) fn privileges(
+    admitted: &Admitted,
+    registry: &Registry,
+    request: &Request<'_>,
+    command: &Command,
+    body: &RawDocument,
+) -> Vec<Privilege> {
+    let Some(identity) = &admitted.identity else { return Vec::new() };
+    let (user, grants) = (Some(&identity.name), &identity.grants);
+    let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
+    let asked = asked_of(request.database, (body, request.sequences), user, grants, &needs_of);
+    let mut privileges = Vec::new();
+    let mut keep = |target: Target<'_>, actions| {
+        privileges.push(Privilege { resource: target.to_resource(), actions });
     };
-    command.needs.of(&asked, &mut required);
-    required.privileges().iter().all(|privilege| identity.grants.covers(privilege))
+    command.needs.of(&asked, &mut Required::new(&mut keep));
+    privileges
+}
+
+pub(crate) fn asked_of<'a>(
+    database: &'a str,
+    (body, sequences): (&'a RawDocument, &'a [Sequence<'a>]),
+    user: Option<&'a UserName>,
+    grants: &'a Grants,
+    needs_of: &'a dyn Fn(&str) -> Option<&'static Needs>,
+) -> Asked<'a> {
+    Asked { database, body, sequences, user, grants, needs_of, depth: 0 }
+}
+
+/// What became of all that a request needs.
+struct Judged {
+    is_empty: bool,
+    is_allowed: bool,
+}
+
+fn judge(needs: &Needs, asked: &Asked<'_>) -> Judged {
+    let mut is_allowed = true;
+    let mut ask = |target: Target<'_>, actions| is_allowed &= asked.grants.allow(target, actions);
+    let mut required = Required::new(&mut ask);
+    needs.of(asked, &mut required);
+    Judged { is_empty: required.is_empty(), is_allowed }
 }
 
 /// The refusal: it names the command and its collection, and shows no other field.

@@ -21,6 +21,7 @@ mod diagnostics;
 mod finished;
 mod gate;
 mod needs;
+mod permit;
 mod redact;
 mod registry;
 mod replication;

@@ -3,15 +3,17 @@
 //! Always true: every command says it, for it is an argument of its registration; what a function says is worked out
 //! of the request alone, before anything of it is done.
 
-use auth::{Action, ActionSet, Grants, Privilege, Resource, UserName};
+use auth::{Action, ActionSet, Grants, Target, UserName};
+use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument};
+use bsonval::raw;
 use dispatch::request::Sequence;
 use std::collections::BTreeSet;
 
 /// What a command needs.
 pub(crate) enum Needs {
-    /// Nothing: it is how one logs in, or says nothing worth a login.
-    Nobody,
+    /// No login: it is how one logs in, or tells nothing worth a login.
+    NoLogin,
     /// Somebody who is logged in; what is another's is judged by the command itself.
     Login,
     /// These actions on the server.
@@ -20,12 +22,15 @@ pub(crate) enum Needs {
     Database(&'static [Action]),
     /// These on the collection that the command's first field names.
     Collection(&'static [Action]),
+    /// The same; where the field is a UUID, the right to say one, and the command asks for these on the collection that it
+    /// stands for ([`Context::namespace_or_uuid`](crate::context::Context::namespace_or_uuid)).
+    CollectionOrUuid(&'static [Action]),
     /// What this function works out.
     Computed(Ask),
 }
 
 /// Works out what a request needs.
-pub(crate) type Ask = fn(&Asked<'_>, &mut Required);
+pub(crate) type Ask = fn(&Asked<'_>, &mut Required<'_>);
 
 /// A request, as far as what it needs depends on it.
 #[derive(Clone, Copy)]
@@ -36,9 +41,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) body: &'a RawDocument,
     /// The kind 1 sections.
     pub(crate) sequences: &'a [Sequence<'a>],
-    /// Who asks; nobody under the localhost exception.
+    /// The user who is logged in; `None` under the localhost exception.
     pub(crate) user: Option<&'a UserName>,
-    /// What whoever asks may do.
+    /// What that user may do.
     pub(crate) grants: &'a Grants,
     /// What the command of a name needs, for those that hold another.
     pub(crate) needs_of: &'a dyn Fn(&str) -> Option<&'static Needs>,
@@ -49,29 +54,42 @@ pub(crate) struct Asked<'a> {
 /// Commands within commands are looked into so deep.
 pub(crate) const MOST_DEPTH: usize = 20;
 
-/// What must all be allowed.
-#[derive(Default, Debug)]
-pub(crate) struct Required(Vec<Privilege>);
+/// What must all be allowed, handed on as it is worked out: a request is judged without a list being made.
+pub(crate) struct Required<'r> {
+    take: &'r mut dyn FnMut(Target<'_>, ActionSet),
+    is_empty: bool,
+}
 
-impl Required {
-    /// These actions on a resource.
-    pub(crate) fn on(&mut self, resource: Resource, actions: &[Action]) {
-        self.0.push(Privilege { resource, actions: ActionSet::of(actions) });
+impl<'r> Required<'r> {
+    /// Hands on what is required.
+    pub(crate) fn new(take: &'r mut dyn FnMut(Target<'_>, ActionSet)) -> Self {
+        Self { take, is_empty: true }
+    }
+
+    /// Whether nothing was required so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// These actions on a target.
+    pub(crate) fn on(&mut self, target: Target<'_>, actions: &[Action]) {
+        self.is_empty = false;
+        (self.take)(target, ActionSet::of(actions));
     }
 
     /// On the server.
     pub(crate) fn cluster(&mut self, actions: &[Action]) {
-        self.on(Resource::Cluster, actions);
+        self.on(Target::Cluster, actions);
     }
 
     /// On a database.
     pub(crate) fn database(&mut self, database: &str, actions: &[Action]) {
-        self.on(Resource::Database(database.to_owned()), actions);
+        self.on(Target::Database(database), actions);
     }
 
     /// On a collection.
     pub(crate) fn collection(&mut self, database: &str, name: &str, actions: &[Action]) {
-        self.on(Resource::Collection(database.to_owned(), name.to_owned()), actions);
+        self.on(Target::Collection(database, name), actions);
     }
 
     /// On a collection given by its whole name.
@@ -82,30 +100,43 @@ impl Required {
 
     /// What only the members of a set may.
     pub(crate) fn internal(&mut self) {
-        self.on(Resource::Any, &[Action::Internal]);
-    }
-
-    /// All of it.
-    pub(crate) fn into_privileges(self) -> Vec<Privilege> {
-        self.0
-    }
-
-    /// All of it.
-    pub(crate) fn privileges(&self) -> &[Privilege] {
-        &self.0
+        self.on(Target::Any, &[Action::Internal]);
     }
 }
 
 /// Whether no name stands in a document twice: whoever reads the other one would do what was not judged.
 pub(crate) fn is_unique(document: &RawDocument) -> bool {
-    let mut names = BTreeSet::new();
-    document.iter().all(|element| element.is_ok_and(|(name, _)| names.insert(name.as_str())))
+    let mut few: [&[u8]; FEW_NAMES] = [&[]; FEW_NAMES];
+    let mut many = BTreeSet::new();
+    for (at, name) in raw::names(document).enumerate() {
+        let Ok(name) = name else { return false };
+        let is_new = match few.get_mut(at) {
+            Some(place) => {
+                *place = name;
+                !few[..at].contains(&name)
+            }
+            None => !few.contains(&name) && many.insert(name),
+        };
+        if !is_new {
+            return false;
+        }
+    }
+    true
 }
+
+/// So many names are compared one with another; more are looked up.
+const FEW_NAMES: usize = 16;
 
 impl<'a> Asked<'a> {
     /// A field of the command.
     pub(crate) fn field(&self, name: &str) -> Option<RawBsonRef<'a>> {
-        self.body.get(name).ok().flatten()
+        // What is judged depends on the bytes alone, not on whether the operation goes on.
+        raw::field_by_bytes(self.body, name).ok().flatten()
+    }
+
+    /// Whether whoever asks may do this.
+    pub(crate) fn may(&self, target: Target<'_>, action: Action) -> bool {
+        self.grants.allow(target, ActionSet::of(&[action]))
     }
 
     /// The text of a field.
@@ -156,7 +187,7 @@ impl<'a> Asked<'a> {
 
     /// The value of the first field.
     pub(crate) fn first(&self) -> Option<RawBsonRef<'a>> {
-        self.body.iter().next().and_then(Result::ok).map(|(_, value)| value)
+        raw::first(self.body)?.ok()?.value().ok()
     }
 
     /// The collection that the first field names.
@@ -169,22 +200,28 @@ impl<'a> Asked<'a> {
 
     /// Requires actions on the collection that the first field names; on everything where it names none, which the
     /// command is going to refuse.
-    pub(crate) fn on_collection(&self, required: &mut Required, actions: &[Action]) {
+    pub(crate) fn on_collection(&self, required: &mut Required<'_>, actions: &[Action]) {
         match self.collection() {
             Some(name) => required.collection(self.database, name, actions),
-            None => required.on(Resource::Any, actions),
+            None => required.on(Target::Any, actions),
         }
     }
 }
 
 impl Needs {
     /// What a request needs, where somebody must be logged in at all.
-    pub(crate) fn of(&self, asked: &Asked<'_>, required: &mut Required) {
+    pub(crate) fn of(&self, asked: &Asked<'_>, required: &mut Required<'_>) {
         match self {
-            Self::Nobody | Self::Login => {}
+            Self::NoLogin | Self::Login => {}
             Self::Cluster(actions) => required.cluster(actions),
             Self::Database(actions) => required.database(asked.database, actions),
             Self::Collection(actions) => asked.on_collection(required, actions),
+            Self::CollectionOrUuid(actions) => match asked.first() {
+                Some(RawBsonRef::Binary(given)) if given.subtype == BinarySubtype::Uuid => {
+                    required.cluster(&[Action::UseUUID]);
+                }
+                _ => asked.on_collection(required, actions),
+            },
             Self::Computed(ask) => ask(asked, required),
         }
     }
@@ -199,12 +236,43 @@ impl Needs {
                 .join(", ")
         };
         match self {
-            Self::Nobody => "nothing, not even a login".to_owned(),
+            Self::NoLogin => "nothing, not even a login".to_owned(),
             Self::Login => "a login; what is another's is not touched".to_owned(),
             Self::Cluster(actions) => format!("{} on the server", list(actions)),
             Self::Database(actions) => format!("{} on the database", list(actions)),
             Self::Collection(actions) => format!("{} on the collection", list(actions)),
+            Self::CollectionOrUuid(actions) => format!(
+                "{} on the collection; where a UUID stands for it, `useUUID` on the server, too",
+                list(actions)
+            ),
             Self::Computed(_) => "depends on what is asked".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_NAMES, is_unique};
+    use bson::{RawDocumentBuf, raw::CString};
+
+    #[test]
+    fn a_name_that_stands_twice_is_found_wherever_it_stands() {
+        let named = |names: &[usize]| {
+            let mut document = RawDocumentBuf::new();
+            for name in names {
+                document.append(CString::try_from(name.to_string()).expect("no NUL"), 1);
+            }
+            document
+        };
+        let count = 2 * FEW_NAMES + 3;
+        let all: Vec<usize> = (0..count).collect();
+        assert!(is_unique(&named(&all)));
+        for first in 0..count {
+            for second in first + 1..count {
+                let mut twice = all.clone();
+                twice[second] = first;
+                assert!(!is_unique(&named(&twice)), "{first} {second}");
+            }
         }
     }
 }

@@ -59,10 +59,16 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::capped::CONVERT_TO_CAPPED,
     &crate::admin::capped::CLONE_AS_CAPPED,
     &crate::admin::capped::EMPTY_CAPPED,
+    &crate::admin::partitions::ADD_PARTITION,
+    &crate::admin::partitions::DROP_PARTITION,
+    &crate::admin::partitions::GET_PARTITION_INFO,
     &crate::admin::re_index::RE_INDEX,
     &crate::admin::compact::COMPACT,
     &crate::admin::rename_collection::RENAME_COLLECTION,
     &crate::admin::auto_compact::AUTO_COMPACT,
+    &crate::admin::backup::start::BACKUP_START,
+    &crate::admin::backup::status::BACKUP_STATUS,
+    &crate::admin::backup::throttle::BACKUP_THROTTLE,
     &crate::admin::touch::TOUCH,
     &crate::admin::validate::VALIDATE,
     &crate::admin::validate_db_metadata::VALIDATE_DB_METADATA,
@@ -86,6 +92,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::several::FERN_JOIN,
     &crate::replication::several::FERN_MEMBER,
     &crate::admin::merge_authz::MERGE_AUTHZ_COLLECTIONS,
+    &crate::security::auth_schema_upgrade::AUTH_SCHEMA_UPGRADE,
     &crate::security::create_user::CREATE_USER,
     &crate::security::update_user::UPDATE_USER,
     &crate::security::drop_user::DROP_USER,
@@ -116,6 +123,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::initiate::REPL_SET_GET_CONFIG,
     &crate::replication::status::REPL_SET_GET_STATUS,
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
+    &crate::replication::eligibility::REPL_SET_FREEZE,
+    &crate::replication::eligibility::REPL_SET_MAINTENANCE,
     &crate::replication::oplog_size::REPL_SET_RESIZE_OPLOG,
     &crate::replication::cluster_parameters::GET_CLUSTER_PARAMETER,
     &crate::replication::cluster_parameters::SET_CLUSTER_PARAMETER,
@@ -141,7 +150,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
 mod tests {
     use super::COMMANDS;
     use crate::command::Registry;
-    use dispatch::grammar::GRAMMARS;
+    use dispatch::field_types::FIELD_TYPES;
     use std::collections::BTreeSet;
 
     #[test]
@@ -157,7 +166,7 @@ mod tests {
     #[test]
     fn grammars_name_commands() {
         let registry = Registry::new(COMMANDS);
-        for grammar in GRAMMARS {
+        for grammar in FIELD_TYPES {
             let (_, command) = registry.find(grammar.command).expect(grammar.command);
             assert_eq!(command.name, grammar.command, "under its own name, not an alias");
         }

@@ -2,8 +2,10 @@
 //! and does stands in [`serverstate::replication`].
 
 pub(crate) mod cluster_parameters;
+pub(crate) mod cluster_time;
 pub(crate) mod copy;
 pub(crate) mod default_concern;
+pub(crate) mod eligibility;
 pub(crate) mod initiate;
 pub(crate) mod oplog_size;
 pub(crate) mod read_concern;

@@ -3,6 +3,7 @@
 //! Always true: users and roles are changed by `stored` alone.
 
 pub(crate) mod asks;
+pub(crate) mod auth_schema_upgrade;
 pub(crate) mod authenticate;
 pub(crate) mod create_role;
 pub(crate) mod create_user;

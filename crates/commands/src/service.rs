@@ -12,10 +12,9 @@ use crate::gate::{self, Admitted};
 use crate::needs::Needs;
 use crate::redact::redacted;
 use crate::registry::COMMANDS;
-use crate::replication::reply::{write_times, write_topology_of_error};
-use crate::replication::{read_concern, write_concern};
+use crate::replication::reply::write_topology_of_error;
+use crate::replication::{cluster_time, read_concern, write_concern};
 use crate::transactions::{self, bound, labels};
-use auth::{Action, ActionSet, Privilege, Resource};
 use bson::{Document, RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
@@ -30,7 +29,7 @@ use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
 use serverstate::{Connection, Parts, ServerState, last_write};
-use session::{CursorId, Start};
+use session::{CursorId, OperationStart};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -58,10 +57,15 @@ impl Deref for Service {
 impl Service {
     /// Builds the state over its parts, and the service over that.
     pub fn new(parts: Parts) -> Arc<Self> {
+        Self::with_commands(parts, COMMANDS)
+    }
+
+    /// The same with these commands.
+    pub(crate) fn with_commands(parts: Parts, commands: &'static [&'static Command]) -> Arc<Self> {
         let names: Vec<_> =
-            COMMANDS.iter().map(|command| (command.name, command.leaves_something())).collect();
+            commands.iter().map(|command| (command.name, command.writes_data())).collect();
         let state = ServerState::new(parts, &names);
-        Arc::new(Self { state, registry: Registry::new(COMMANDS) })
+        Arc::new(Self { state, registry: Registry::new(commands) })
     }
 
     /// Runs one request. May wait for locks and the disk; an awaitable `hello`, and a getMore at the end of a tail,
@@ -77,29 +81,53 @@ impl Service {
                 return Reply::error(&error);
             }
         };
-        if self.audits
-            && let Err(error) = audit::check(self)
-        {
-            return Reply::error(&error);
-        }
         // Before anything of the request is shown, counted or done.
-        let admitted = if self.security.is_enforced() {
-            match gate::admit(self, &self.registry, connection, request, command, body) {
-                Ok(admitted) => admitted,
-                Err(error) => return self.refuse(connection, request, (position, command), &error),
+        match self.admit(connection, request, (position, command), body) {
+            Ok(admitted) => {
+                self.run_admitted(connection, request, (position, command), admitted, started)
             }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Whether the sender may do this; who it is, or the reply that refuses.
+    fn admit(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        (position, command): (usize, &'static Command),
+        body: &RawDocument,
+    ) -> std::result::Result<Admitted, Reply> {
+        if self.audits {
+            audit::check(self).map_err(|error| Reply::error(&error))?;
+        }
+        let admitted = if self.security.is_enforced() {
+            gate::admit(self, &self.registry, connection, request, command, body)
+                .map_err(|error| self.refuse(connection, request, (position, command), &error))?
         } else {
             Admitted::default()
         };
-        if self.audits
-            && let Err(error) = self.tell_checked(connection, request, (command, body), Code(0))
-        {
-            return Reply::error(&error);
+        if self.audits {
+            self.tell_checked(connection, request, (command, body), Code(0))
+                .map_err(|error| Reply::error(&error))?;
         }
-        let shown = redacted(command.name, body);
+        Ok(admitted)
+    }
+
+    /// Runs a request whose sender may.
+    fn run_admitted(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        (position, command): (usize, &'static Command),
+        admitted: Admitted,
+        started: Duration,
+    ) -> Reply {
+        let body = unwrap_query(request);
+        let shown = redacted(command.secret, body);
         let running = self.operations.start(
             &connection.operation,
-            &Start {
+            &OperationStart {
                 name: command.name,
                 user: admitted.digest(),
                 database: request.database,
@@ -108,38 +136,17 @@ impl Service {
             },
         );
         catalog::forget_statements();
-        let has_waited = request.waited_until.is_some();
+        if self.audits {
+            catalog::keep_made_names();
+        }
         let mut context =
             Context::new(self, &self.registry, connection, request, body, command, started);
-        context.arguments.user = admitted.digest();
-        context.admitted = admitted;
+        context.admit(admitted);
         context.shown = shown;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
-        if context.admitted.enforced {
-            let stored = Resource::Collection(request.database.to_owned(), "system.js".to_owned());
-            let find = ActionSet::of(&[Action::Find]);
-            let shows = context.admitted.may(&Privilege { resource: stored, actions: find });
-            connection.shows_stored_functions.store(shows, Ordering::Relaxed);
-        }
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
-        let candidate =
-            Candidate { rules: &command.rules, connection, database: request.database, body };
-        // One that has waited met them when it came.
-        let met = if has_waited { None } else { self.fail_points.meet(&candidate) };
-        let result = match met {
-            None => execute(&mut context),
-            Some(hit) => self.fail(hit, &mut context),
-        };
+        let (result, durable) = self.execute_and_settle(&mut context, body);
         let admitted = limits::take_admitted();
-        let (result, durable) = match settle_statements(&context, result.as_ref().err()) {
-            Ok(SettleOutcome::Settled) => {
-                let durable = wait_for_disk(&context, result.is_ok());
-                (result, durable)
-            }
-            Ok(SettleOutcome::TimedOut) => (result, Err(write_concern::timed_out())),
-            // Nobody sees what was done, or it is not known whether anybody will.
-            Err(error) => (Err(error), Ok(())),
-        };
         drop(hosted);
         drop(limited);
         if let (Some(until), Ok(())) = (context.wait, &result) {
@@ -149,38 +156,22 @@ impl Service {
             return Reply { wait: Some(until), ..Reply::default() };
         }
         // Where the reply has no place for it, the wait's error is the command's.
-        let (result, durable) =
-            if command.write_concern { (result, durable) } else { (result.and(durable), Ok(())) };
+        let (result, durable) = if command.takes_write_concern {
+            (result, durable)
+        } else {
+            (result.and(durable), Ok(()))
+        };
         if let Err(error) = &result {
             forget_session(&context, error.code());
         }
         let result = if self.audits { audit::ended(&context, result) } else { result };
         let result = result.map_err(|error| labels::label(&context, error));
-        let runs = &self.metrics.runs[position];
-        runs.total.fetch_add(1, Ordering::Relaxed);
-        match &result {
-            Ok(()) => context.reply.ok(),
-            Err(error) => {
-                runs.failed.fetch_add(1, Ordering::Relaxed);
-                self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
-                context.reply.clear();
-                context.exhaust = None;
-                context.hand_over = None;
-                write_error(&mut context.reply, error);
-                write_topology_of_error(self, &mut context.reply, error.code());
-            }
+        self.metrics.runs[position].total.fetch_add(1, Ordering::Relaxed);
+        if result.is_err() {
+            self.metrics.runs[position].failed.fetch_add(1, Ordering::Relaxed);
+            self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
         }
-        if command.write_concern {
-            // Beside an error too: it may be one for something that was done before.
-            let concern = context.arguments.write_concern;
-            let failed = durable.as_ref().err();
-            write_concern::write_error(&concern, &self.replication, failed, &mut context.reply);
-            if let (Ok(()), Some(error)) = (&result, failed) {
-                let label = labels::label_of_concern(&context, error.code());
-                write_labels(&mut context.reply, label.as_slice());
-            }
-        }
-        write_times(self, &mut context.reply);
+        self.write_outcome(&mut context, &result, durable.as_ref().err());
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
@@ -190,13 +181,70 @@ impl Service {
         if own != streamed {
             connection.own_cursor.store(streamed, Ordering::Relaxed);
             // A request that has waited for that, and failed before it took it again, leaves it to nobody.
-            self.cursors.end_wait(CursorId(own), connection.id());
+            self.cursors.drop_awaited(CursorId(own), connection.id());
         }
         let document = reply.finish();
         let memory = self.reply_memory(admitted, document.as_bytes().len());
         let reply = Reply { document, exhaust, hang_up, wait: None, memory, hand_over };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
+    }
+
+    /// Does what the command does, and what acknowledging it takes. The second answer is the error of a wait for
+    /// the disk or for other members, beside which the command is done.
+    fn execute_and_settle(
+        &self,
+        context: &mut Context<'_>,
+        body: &RawDocument,
+    ) -> (Result<()>, Result<()>) {
+        let (connection, request) = (context.connection, context.request);
+        let rules = &context.command.rules;
+        let candidate = Candidate { rules, connection, database: request.database, body };
+        // One that has waited met them when it came.
+        let has_waited = request.waited_until.is_some();
+        let met = if has_waited { None } else { self.fail_points.meet(&candidate) };
+        let result = match met {
+            None => execute(context),
+            Some(hit) => self.fail(hit, context),
+        };
+        match settle_statements(context, result.as_ref().err()) {
+            Ok(SettleOutcome::Settled) => {
+                let durable = wait_for_disk(context, result.is_ok());
+                (result, durable)
+            }
+            Ok(SettleOutcome::TimedOut) => (result, Err(write_concern::timed_out())),
+            // Nobody sees what was done, or it is not known whether anybody will.
+            Err(error) => (Err(error), Ok(())),
+        }
+    }
+
+    /// Ends the reply with what came of the command, and of the wait behind it.
+    fn write_outcome(
+        &self,
+        context: &mut Context<'_>,
+        result: &Result<()>,
+        not_durable: Option<&Error>,
+    ) {
+        match result {
+            Ok(()) => context.reply.ok(),
+            Err(error) => {
+                context.reply.clear();
+                context.exhaust = None;
+                context.hand_over = None;
+                write_error(&mut context.reply, error);
+                write_topology_of_error(self, &mut context.reply, error.code());
+            }
+        }
+        if context.command.takes_write_concern {
+            // Beside an error too: it may be one for something that was done before.
+            let (concern, replication) = (context.arguments.write_concern, &self.replication);
+            write_concern::write_error(&concern, replication, not_durable, &mut context.reply);
+            if let (Ok(()), Some(error)) = (result, not_durable) {
+                let label = labels::label_of_concern(context, error.code());
+                write_labels(&mut context.reply, label.as_slice());
+            }
+        }
+        cluster_time::write(self, &mut context.reply);
     }
 
     /// Tells the audit log that the server starts or ends.
@@ -231,7 +279,7 @@ impl Service {
         // A cursor that waited for the request is left to nobody.
         let own = connection.own_cursor.swap(0, Ordering::Relaxed);
         if own != 0 {
-            self.cursors.end_wait(CursorId(own), connection.id());
+            self.cursors.drop_awaited(CursorId(own), connection.id());
         }
         let reply = Reply::error(told.as_ref().err().unwrap_or(error));
         last_write::note(&connection.last_write, command, request.op, &reply.document);
@@ -246,11 +294,11 @@ impl Service {
         result: Code,
     ) -> Result<()> {
         // Nobody is asked, or was when the request came first.
-        let is_free = matches!(command.needs, Needs::Nobody) || request.waited_until.is_some();
+        let is_free = matches!(command.needs, Needs::NoLogin) || request.waited_until.is_some();
         if result == Code(0) && is_free {
             return Ok(());
         }
-        audit::checked(self, connection, request.database, (command.name, body), result)
+        audit::checked(self, connection, request.database, (command, body), result)
     }
 
     /// A write of the old kind was refused before it became a command; `getLastError` tells.
@@ -387,7 +435,9 @@ fn find_command(
     };
     registry
         .find(name)
-        .filter(|(_, command)| !command.legacy || connection.last_write.get().is_some())
+        .filter(|(_, command)| {
+            !command.is_legacy_protocol_only || connection.last_write.get().is_some()
+        })
         .ok_or_else(|| match body.get("apiStrict") {
             Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
             _ => match dropped(name) {
@@ -404,14 +454,14 @@ fn find_command(
 fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     let (service, command) = (context.service, context.command);
     let replication = &service.replication;
-    if let (true, Some(seen)) = (replication.keeps_time(), arguments.cluster_time) {
-        replication.clock.advance(seen)?;
+    if let (true, Some(seen)) = (replication.keeps_time(), &arguments.cluster_time) {
+        cluster_time::follow(context, seen)?;
     }
     if arguments.read_concern.given {
         let starts = arguments.numbered.is_some_and(|numbered| numbered.starts);
         read_concern::check(&arguments.read_concern, command, starts, replication)?;
     }
-    if command.leaves_something() {
+    if command.writes_data() {
         // Nobody is told that nothing happened (no such transaction, not found) by a server that
         // cannot know what its next start will find in the log.
         service.catalog.check_running()?;
@@ -419,7 +469,7 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
             replication.clock.reach_wall_clock();
         }
     }
-    if command.write_concern {
+    if command.takes_write_concern {
         write_concern::settle(&mut arguments.write_concern, replication)?;
     }
     check_role(context, arguments, replication.role(&service.os))
@@ -440,8 +490,10 @@ fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> R
     let writes = match command.class {
         Class::Write => true,
         // What stores settings would make a directory that is to be empty hold something.
-        _ if service.follows() && command.durable => !BEFORE_THE_SET.contains(&command.name),
-        _ => command.write_concern && writes(command, context.body),
+        _ if service.follows() && command.is_always_durable => {
+            !BEFORE_THE_SET.contains(&command.name)
+        }
+        _ => command.takes_write_concern && writes(command, context.body),
     };
     if writes && local && service.replication.is_of_several() {
         return Err(Error::new(
@@ -496,7 +548,7 @@ fn writes(command: &Command, body: &RawDocument) -> bool {
             !matches!(body.get_document("out"), Ok(out) if out.get("inline").is_ok_and(|i| i.is_some()))
         }
         "compact" => true,
-        _ => command.leaves_something(),
+        _ => command.writes_data(),
     }
 }
 
@@ -513,7 +565,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     let mut fields = Fields::new();
     let mut arguments =
         Arguments::parse(command, context.body, context.admitted.digest(), &mut fields)?;
-    if context.admitted.enforced && context.admitted.identity.is_none() {
+    if context.admitted.is_access_control_on && context.admitted.identity.is_none() {
         // Who has not logged in has no session, and moves no clock.
         (arguments.session, arguments.cluster_time) = (None, None);
     }
@@ -606,7 +658,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         }
     };
     debug_assert!(
-        context.command.leaves_something() || !context.committed,
+        context.command.writes_data() || !context.committed,
         "{} has written, and its registration says nothing of a write concern",
         context.command.name
     );
@@ -633,7 +685,7 @@ fn forget_session(context: &Context<'_>, code: Code) {
 fn settle_statements(context: &Context<'_>, error: Option<&Error>) -> Result<SettleOutcome> {
     let Context { service, command, .. } = context;
     let says_nothing = error.is_some_and(|error| error.code() == Code::NOT_WRITABLE_PRIMARY);
-    if !service.replication.is_of_several() || !command.leaves_something() || says_nothing {
+    if !service.replication.is_of_several() || !command.writes_data() || says_nothing {
         return Ok(SettleOutcome::Settled);
     }
     Ok(service.catalog.settle_until(write_concern::deadline(context))?)
@@ -644,7 +696,7 @@ fn settle_statements(context: &Context<'_>, error: Option<&Error>) -> Result<Set
 /// statement of a transaction has done nothing yet.
 fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
     let Context { service, command, .. } = context;
-    if !command.leaves_something() || context.inside || !(succeeded || context.committed) {
+    if !command.writes_data() || context.inside || !(succeeded || context.committed) {
         return Ok(());
     }
     let concern = &context.arguments.write_concern;
@@ -655,7 +707,8 @@ fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
         }
         return write_concern::wait_for_members(context);
     }
-    let always = command.durable || service.catalog.engine().options().log_flush_period.is_zero();
+    let always =
+        command.is_always_durable || service.catalog.engine().options().log_flush_period.is_zero();
     if always || concern.synced {
         service.catalog.sync()?;
     }

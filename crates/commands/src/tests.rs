@@ -56,6 +56,18 @@ struct Client {
     connection: Arc<Connection>,
 }
 
+fn parts_of(catalog: Arc<Catalog>, session_records: SessionRecords, info: ServerInfo) -> Parts {
+    Parts {
+        session_records,
+        catalog,
+        os: Os::real(),
+        info,
+        host: Arc::new(SilentHost),
+        memory: limits::Account::new(1 << 30),
+        follows: false,
+    }
+}
+
 impl Client {
     fn new() -> Self {
         Self::with_host(Arc::new(SilentHost))
@@ -78,25 +90,60 @@ impl Client {
 
     /// A client of a server that asks for users.
     fn asking() -> Self {
+        Self::asking_over(Engine::temporary(), None)
+    }
+
+    /// The same of one that has more commands.
+    fn asking_with(commands: &[&'static crate::command::Command]) -> Self {
+        let all = [crate::registry::COMMANDS, commands].concat();
+        Self::asking_by(Engine::temporary(), None, all.leak())
+    }
+
+    /// The same of a replica set of one.
+    fn asking_member() -> Self {
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
+        let engine = Engine::temporary_with(|options| options.history = Some(kept));
+        let options = serverstate::replication::ReplicaSetOptions {
+            name: "rs".into(),
+            address: "localhost:1".into(),
+            initiate: true,
+        };
+        let client = Self::asking_over(engine, Some(options));
+        client.service.start_replication().unwrap();
+        client
+    }
+
+    /// Another server that asks for users over the same data, as if it had been started again.
+    fn asking_again(&self, id: u64) -> Self {
+        let replica_set = self.service.info.replica_set.clone();
+        let client = Self::asking_over(self.service.catalog.engine().clone(), replica_set);
+        client.service.start_replication().unwrap();
+        Self::on(client.service, id)
+    }
+
+    fn asking_over(
+        engine: Engine,
+        replica_set: Option<serverstate::replication::ReplicaSetOptions>,
+    ) -> Self {
+        Self::asking_by(engine, replica_set, crate::registry::COMMANDS)
+    }
+
+    fn asking_by(
+        engine: Engine,
+        replica_set: Option<serverstate::replication::ReplicaSetOptions>,
+        commands: &'static [&'static crate::command::Command],
+    ) -> Self {
         let options = CatalogOptions::new(Os::real(), std::env::temp_dir());
-        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let catalog = Catalog::open(engine, options).unwrap();
         let session_records = SessionRecords::open(&catalog).unwrap();
         let info = ServerInfo {
             host: "here".into(),
             port: 1,
             auth: serverstate::security::AuthMode::On,
+            replica_set,
             ..ServerInfo::default()
         };
-        let service = Service::new(Parts {
-            session_records,
-            catalog,
-            os: Os::real(),
-            info,
-            host: Arc::new(SilentHost),
-            memory: limits::Account::new(1 << 30),
-            follows: false,
-        });
-        Self::on(service, 1)
+        Self::on(Service::with_commands(parts_of(catalog, session_records, info), commands), 1)
     }
 
     /// A client of a server inside another program.

@@ -11,12 +11,12 @@ use zeroize::Zeroizing;
 pub(crate) const CHALLENGE: &str = "Basic realm=\"FernDB\", charset=\"UTF-8\"";
 
 /// A user and a password.
-pub(crate) struct Given {
+pub(crate) struct BasicCredentials {
     text: Zeroizing<String>,
     colon: usize,
 }
 
-impl Given {
+impl BasicCredentials {
     /// Those of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -41,7 +41,7 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use super::Given;
+    use super::BasicCredentials;
     use hyper::header::{self, HeaderMap, HeaderValue};
 
     #[test]
@@ -58,10 +58,12 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
-            let given = Given::of(&headers);
-            let given = given.as_ref().map(|given| (given.user(), given.password()));
-            assert_eq!(given, expected, "{value}");
+            let credentials = BasicCredentials::of(&headers);
+            let credentials = credentials
+                .as_ref()
+                .map(|credentials| (credentials.user(), credentials.password()));
+            assert_eq!(credentials, expected, "{value}");
         }
-        assert!(Given::of(&HeaderMap::new()).is_none());
+        assert!(BasicCredentials::of(&HeaderMap::new()).is_none());
     }
 }

@@ -1,9 +1,9 @@
 //! One thread that speaks HTTP/1.1.
 //!
 //! What is always true: at most [`MAX_CONNECTIONS`] connections; one that sends no complete header
-//! for [`HEADER_TIME`], or does not end its TLS handshake within it, is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
+//! for [`HEADER_TIMEOUT`], or does not end its TLS handshake within it, is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
 
-use crate::site::{Seen, Site};
+use crate::site::{Site, Transport};
 use crate::{ShowValues, StatusSource};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -28,16 +28,16 @@ use tokio_rustls::TlsAcceptor;
 const MAX_CONNECTIONS: usize = 64;
 
 /// How long a client may take over a header, or say nothing between two requests.
-const HEADER_TIME: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long who said a wrong password waits for the answer.
-const GUESS_TIME: Duration = Duration::from_millis(500);
+const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(500);
 
 /// Room for a request line and its headers.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
 /// The wait after an accept that failed, for want of descriptors perhaps.
-const RETRY: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What a TLS connection begins with; no request of HTTP does.
 const HANDSHAKE: u8 = 0x16;
@@ -45,9 +45,9 @@ const HANDSHAKE: u8 = 0x16;
 /// How the status port speaks TLS: who asks it is asked for no certificate.
 #[derive(Clone, Debug)]
 pub struct PageTls {
-    /// Who may, and who must.
+    /// Whether TLS is offered or required.
     pub mode: Mode,
-    /// What is shown.
+    /// The certificate that the server presents.
     pub certificates: Arc<Certificates>,
 }
 
@@ -122,7 +122,7 @@ async fn accept(
                     drop(place);
                 });
             }
-            Err(_) => tokio::time::sleep(RETRY).await,
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
 }
@@ -130,22 +130,26 @@ async fn accept(
 /// Serves a connection by what it begins with.
 async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>, tls: Option<PageTls>) {
     let Some(PageTls { mode, certificates }) = tls else {
-        return answer_all(stream, peer, site, Seen::Plain).await;
+        return answer_all(stream, peer, site, Transport::Plain).await;
     };
     let mut first = [0];
-    let begins = tokio::time::timeout(HEADER_TIME, stream.peek(&mut first)).await;
+    let begins = tokio::time::timeout(HEADER_TIMEOUT, stream.peek(&mut first)).await;
     match (begins, first) {
         (Ok(Ok(1)), [HANDSHAKE]) => {
             let acceptor = TlsAcceptor::from(certificates.now().for_pages());
-            let accepted = tokio::time::timeout(HEADER_TIME, acceptor.accept(stream)).await;
+            let accepted = tokio::time::timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await;
             // Who does not come to an end with it is not there to be told.
             if let Ok(Ok(stream)) = accepted {
-                let seen = if mode == Mode::Require { Seen::TlsAlone } else { Seen::Tls };
-                answer_all(stream, peer, site, seen).await;
+                let transport = if mode == Mode::Require {
+                    Transport::RequiredTls
+                } else {
+                    Transport::OptionalTls
+                };
+                answer_all(stream, peer, site, transport).await;
             }
         }
         (Ok(Ok(1)), _) if mode != Mode::Require => {
-            answer_all(stream, peer, site, Seen::Plain).await;
+            answer_all(stream, peer, site, Transport::Plain).await;
         }
         _ => {}
     }
@@ -156,22 +160,22 @@ async fn answer_all(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: IpAddr,
     site: Arc<Site>,
-    seen: Seen,
+    transport: Transport,
 ) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let response = site.answer(&request, peer, seen);
+        let response = site.answer(&request, peer, transport);
         let is_guess = response.status() == StatusCode::UNAUTHORIZED
             && request.headers().contains_key(header::AUTHORIZATION);
         async move {
             if is_guess {
-                tokio::time::sleep(GUESS_TIME).await;
+                tokio::time::sleep(FAILED_LOGIN_DELAY).await;
             }
             Ok::<Response<Full<Bytes>>, Infallible>(response)
         }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME)
+        .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), answer)
         .await;

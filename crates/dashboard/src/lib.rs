@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// What somebody is let see.
 pub enum Access {
     /// There is no such user, or the password is another.
-    Refused,
+    Unauthenticated,
     /// The user may not see the server's figures.
     Forbidden,
     /// What the user may.
@@ -45,10 +45,10 @@ pub trait StatusSource: Send + Sync {
     fn metrics(&self) -> String;
 
     /// Whether the server asks who somebody is.
-    fn asks_for_users(&self) -> bool;
+    fn requires_authentication(&self) -> bool;
 
-    /// The same as this user, who is asked for by whom is at `peer`.
-    fn of_user(&self, user: &str, password: &str, peer: IpAddr) -> Access;
+    /// Authenticates a user for a request from `peer`, and returns what that user may see.
+    fn authenticate(&self, user: &str, password: &str, peer: IpAddr) -> Access;
 
     /// Random bytes, for what only this one answer may know.
     fn entropy(&self, bytes: &mut [u8]);

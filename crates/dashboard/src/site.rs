@@ -12,7 +12,7 @@
 //! A browser is answered with data only where the page itself asks: not where another site makes it
 //! ask, even if that could not read the answer, for the asking costs the server work.
 
-use crate::basic::{CHALLENGE, Given};
+use crate::basic::{BasicCredentials, CHALLENGE};
 use crate::redact::{self, ShowValues};
 use crate::{Access, StatusSource, json};
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
@@ -58,10 +58,10 @@ impl Site {
         &self,
         request: &Request<B>,
         peer: IpAddr,
-        seen: Seen,
+        transport: Transport,
     ) -> Response<Full<Bytes>> {
-        let mut response = self.answer_as(request, peer, seen);
-        if seen == Seen::TlsAlone {
+        let mut response = self.answer_as(request, peer, transport);
+        if transport == Transport::RequiredTls {
             let value = HeaderValue::from_static("max-age=31536000");
             response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, value);
         }
@@ -72,7 +72,7 @@ impl Site {
         &self,
         request: &Request<B>,
         peer: IpAddr,
-        seen: Seen,
+        transport: Transport,
     ) -> Response<Full<Bytes>> {
         if !self.is_for_us(request.uri(), request.headers()) {
             let text = "This name is not one of this server's: use an address or localhost.\n";
@@ -86,8 +86,12 @@ impl Site {
         }
         let is_local = is_local(peer, request.headers());
         let user;
-        let source = if self.source.asks_for_users() {
-            user = match self.of_user(request.headers(), peer, is_local || seen != Seen::Plain) {
+        let source = if self.source.requires_authentication() {
+            user = match self.of_user(
+                request.headers(),
+                peer,
+                is_local || transport != Transport::Plain,
+            ) {
                 Ok(user) => user,
                 Err(refusal) => return *refusal,
             };
@@ -116,21 +120,21 @@ impl Site {
         is_private: bool,
     ) -> Result<Arc<dyn StatusSource>, Box<Response<Full<Bytes>>>> {
         if !is_private {
-            let text = "This server asks for users, and a password would go in the clear: ask by https, from its own \
-                        machine, or through a tunnel to it.\n";
+            let text = "Authentication is required, and over plain HTTP the password could be read on the network: use HTTPS, \
+                        connect from the server's own machine, or through a tunnel to it.\n";
             return Err(Box::new(plain(StatusCode::FORBIDDEN, text)));
         }
         let ask = || {
-            let text = "This server asks for users: a user of the database admin with the role clusterMonitor.\n";
+            let text = "Authentication is required: a user of the database admin with the role clusterMonitor.\n";
             let mut response = plain(StatusCode::UNAUTHORIZED, text);
             let challenge = HeaderValue::from_static(CHALLENGE);
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
             Box::new(response)
         };
-        let given = Given::of(headers).ok_or_else(ask)?;
-        match self.source.of_user(given.user(), given.password(), peer) {
+        let credentials = BasicCredentials::of(headers).ok_or_else(ask)?;
+        match self.source.authenticate(credentials.user(), credentials.password(), peer) {
             Access::Granted(source) => Ok(source),
-            Access::Refused => Err(ask()),
+            Access::Unauthenticated => Err(ask()),
             Access::Forbidden => {
                 let text = "This user may not see the server's figures: it lacks the role clusterMonitor.\n";
                 Err(Box::new(plain(StatusCode::FORBIDDEN, text)))
@@ -250,15 +254,15 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     by_another || from_another
 }
 
-/// Who else can read what is said.
+/// Whether the request came over TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
-    /// Whoever the bytes pass by.
+pub(crate) enum Transport {
+    /// Not: who sees the bytes on the network can read them.
     Plain,
-    /// Nobody.
-    Tls,
-    /// Nobody, and no plain question is answered here.
-    TlsAlone,
+    /// It did, where plain requests are answered, too.
+    OptionalTls,
+    /// It did, where no plain request is answered.
+    RequiredTls,
 }
 
 /// Whether somebody on this machine asks: not a proxy on it for somebody elsewhere.
@@ -334,15 +338,15 @@ mod tests {
     }
 
     impl StatusSource for Echo {
-        fn asks_for_users(&self) -> bool {
+        fn requires_authentication(&self) -> bool {
             self.asks_for_users
         }
 
-        fn of_user(&self, user: &str, password: &str, _: IpAddr) -> Access {
+        fn authenticate(&self, user: &str, password: &str, _: IpAddr) -> Access {
             match (user, password) {
                 ("monitor", "pencil") => Access::Granted(Arc::new(Self::default())),
                 ("other", "pencil") => Access::Forbidden,
-                _ => Access::Refused,
+                _ => Access::Unauthenticated,
             }
         }
 
@@ -394,7 +398,7 @@ mod tests {
         let request = Request::builder().method(method).uri(path);
         let request =
             headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let response = site.answer(&request.body(()).unwrap(), peer, Seen::Plain);
+        let response = site.answer(&request.body(()).unwrap(), peer, Transport::Plain);
         let asked = echo.asked.lock().clone();
         (response, asked)
     }
@@ -460,16 +464,21 @@ mod tests {
         let paths = ["/", "/metrics", "/api/now", "/api/collections", "/api/history?step=1"];
         let proxy = ("x-forwarded-for", "192.0.2.7");
         let right = &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw=")][..];
-        for (peer, seen, headers, expected) in [
-            (elsewhere, Seen::Tls, right, 200),
-            (elsewhere, Seen::TlsAlone, right, 200),
-            (elsewhere, Seen::Tls, &[], 401),
-            (HERE, Seen::Plain, &[][..], 401),
-            (HERE, Seen::Plain, &[("authorization", "Basic bW9uaXRvcjp3cm9uZw==")], 401),
-            (HERE, Seen::Plain, right, 200),
-            (HERE, Seen::Plain, &[("authorization", "Basic b3RoZXI6cGVuY2ls")], 403),
-            (HERE, Seen::Plain, &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw="), proxy], 403),
-            (elsewhere, Seen::Plain, right, 403),
+        for (peer, transport, headers, expected) in [
+            (elsewhere, Transport::OptionalTls, right, 200),
+            (elsewhere, Transport::RequiredTls, right, 200),
+            (elsewhere, Transport::OptionalTls, &[], 401),
+            (HERE, Transport::Plain, &[][..], 401),
+            (HERE, Transport::Plain, &[("authorization", "Basic bW9uaXRvcjp3cm9uZw==")], 401),
+            (HERE, Transport::Plain, right, 200),
+            (HERE, Transport::Plain, &[("authorization", "Basic b3RoZXI6cGVuY2ls")], 403),
+            (
+                HERE,
+                Transport::Plain,
+                &[("authorization", "Basic bW9uaXRvcjpwZW5jaWw="), proxy],
+                403,
+            ),
+            (elsewhere, Transport::Plain, right, 403),
         ] {
             for path in paths {
                 let echo = Arc::new(Echo { asks_for_users: true, ..Echo::default() });
@@ -478,9 +487,9 @@ mod tests {
                 let request = Request::builder().uri(path).header("host", "localhost");
                 let request =
                     headers.iter().fold(request, |made, (name, value)| made.header(*name, *value));
-                let response = site.answer(&request.body(()).unwrap(), peer, seen);
+                let response = site.answer(&request.body(()).unwrap(), peer, transport);
                 let is_told = response.headers().contains_key(header::STRICT_TRANSPORT_SECURITY);
-                assert_eq!(is_told, seen == Seen::TlsAlone);
+                assert_eq!(is_told, transport == Transport::RequiredTls);
                 assert_eq!(response.status(), expected, "{path} {headers:?}");
                 let is_asked = response.headers().contains_key(header::WWW_AUTHENTICATE);
                 assert_eq!(is_asked, expected == 401, "{path} {headers:?}");

@@ -27,6 +27,24 @@ pub struct Numbered {
     pub starts: bool,
 }
 
+/// A time that a client brings back.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenTime<'a> {
+    /// The time.
+    pub time: Timestamp,
+    /// What a member signed it with.
+    pub signature: Option<ClientSignature<'a>>,
+}
+
+/// A signature as a client says it.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientSignature<'a> {
+    /// What is to be the signature.
+    pub hash: &'a [u8],
+    /// The number of the key that made it.
+    pub key_id: i64,
+}
+
 /// The generic arguments of one request.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as the client gives them")]
@@ -48,7 +66,7 @@ pub struct Arguments<'a> {
     /// The read preference lets a member answer that is not primary.
     pub secondary_ok: bool,
     /// The newest time the client has seen.
-    pub cluster_time: Option<Timestamp>,
+    pub cluster_time: Option<SeenTime<'a>>,
     /// The number of the session's transaction or retryable write.
     pub numbered: Option<Numbered>,
     /// `collectionUUID`: which collection the client takes it for, which the command checks.
@@ -83,7 +101,7 @@ impl<'a> Arguments<'a> {
         own: &mut Fields<'a>,
     ) -> Result<Self> {
         let mut arguments = Self { user, ..Self::default() };
-        let grammar = command.grammar;
+        let types = command.field_types;
         for element in raw::elements(body) {
             let element = element?;
             let value = element.value()?;
@@ -91,8 +109,8 @@ impl<'a> Arguments<'a> {
             if own.is_empty() {
                 own.push(field);
             } else if !arguments.take(command, &field)? {
-                if let Some(grammar) = grammar
-                    && !grammar.admit(&field)?
+                if let Some(types) = types
+                    && !types.admit(&field)?
                 {
                     continue;
                 }
@@ -102,7 +120,7 @@ impl<'a> Arguments<'a> {
                         format!("BSON field '{}.{}' is a duplicate field", field.place, field.name),
                     ));
                 }
-                if grammar.is_some() && field.name == "collectionUUID" {
+                if types.is_some() && field.name == "collectionUUID" {
                     arguments.collection_uuid = Some(field.uuid()?);
                     continue;
                 }
@@ -341,18 +359,34 @@ fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
     Ok((millis > 0).then_some(millis as u64))
 }
 
-/// `{clusterTime: <timestamp>, signature: …}`; without keys nobody signs.
-fn parse_cluster_time(field: &Field<'_>) -> Result<Option<Timestamp>> {
-    let mut time = None;
+/// `{clusterTime: <timestamp>, signature: {hash, keyId}}`; without users nobody signs.
+fn parse_cluster_time<'a>(field: &Field<'a>) -> Result<Option<SeenTime<'a>>> {
+    let (mut time, mut signature) = (None, None);
     for part in inner(field.document()?, "$clusterTime") {
         let part = part?;
         match (part.name, part.value) {
             ("clusterTime", RawBsonRef::Timestamp(seen)) => time = Some(seen),
             ("clusterTime", _) => return Err(part.wrong_type("timestamp")),
+            ("signature", _) => signature = parse_signature(part.document()?)?,
             _ => {}
         }
     }
-    Ok(time)
+    Ok(time.map(|time| SeenTime { time, signature }))
+}
+
+fn parse_signature(document: &RawDocument) -> Result<Option<ClientSignature<'_>>> {
+    let (mut hash, mut key_id) = (None, None);
+    for part in inner(document, "$clusterTime.signature") {
+        let part = part?;
+        match (part.name, part.value) {
+            ("hash", RawBsonRef::Binary(bytes)) => hash = Some(bytes.bytes),
+            ("hash", _) => return Err(part.wrong_type("binData")),
+            // A client that has read a long brings another number back.
+            ("keyId", _) => key_id = Some(part.i64()?),
+            _ => {}
+        }
+    }
+    Ok(hash.zip(key_id).map(|(hash, key_id)| ClientSignature { hash, key_id }))
 }
 
 /// Says whether a member may answer that is not primary.

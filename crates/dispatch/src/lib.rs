@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod field_types;
 pub mod fields;
-pub mod grammar;
 pub mod labels;
 mod link;
 pub mod read_concern;

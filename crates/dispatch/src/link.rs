@@ -9,15 +9,21 @@
 use crate::request::ConnectionInfo;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::Result;
+use std::io::Read;
 use std::net::TcpStream;
 
 /// A connection that is no client's any more.
-#[derive(Debug)]
 pub struct HandedOver {
-    /// Its socket. Nobody else reads, writes or closes it; reading and writing do not wait.
+    /// Its socket. Nobody else closes it or sets how it reads and writes, which do not wait.
     pub socket: TcpStream,
-    /// What was read from it behind the `hello`.
-    pub read: Vec<u8>,
+    /// What comes by it: what was read behind the `hello`, and then what the socket gives; plain, however it is sent.
+    pub input: Box<dyn Read + Send>,
+}
+
+impl std::fmt::Debug for HandedOver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandedOver").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 /// Takes a connection over. Called once the reply is on its way, by a thread that must not wait.

@@ -1,7 +1,7 @@
 //! One request, as sockets hand it to whoever runs commands, and the connection it came by.
 
 use bson::RawDocument;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +73,11 @@ pub struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
+    /// The client's address, if it came by the network.
+    pub fn remote_ip(&self) -> Option<IpAddr> {
+        self.remote.parse::<SocketAddr>().ok().map(|at| at.ip())
+    }
+
     /// Whether the client is on this machine: a loopback address, or a Unix socket, whose ends have
     /// no address of the network.
     pub fn is_of_this_machine(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! Always true: what reads requests and what routes them decide by these rules alone.
 
-use crate::grammar::{self, Grammar};
+use crate::field_types::{self, FieldTypes};
 
 /// What a command counts as in `serverStatus.opcounters`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,22 +50,22 @@ pub struct Rules {
     pub admin_only: bool,
     /// It belongs to API version 1.
     pub api_v1: bool,
-    /// What it does is as durable as the client asks before it is acknowledged: the service waits,
-    /// not the command's code. Without this or the next a command writes nothing; the service
-    /// checks that.
-    pub write_concern: bool,
+    /// It takes a write concern: the service, not the command's code, waits before the reply until
+    /// what was done is as durable as the client asks. Without this or the next a command writes
+    /// nothing; the service checks that.
+    pub takes_write_concern: bool,
     /// What it does is durable before it is acknowledged, whatever is asked.
-    pub durable: bool,
+    pub is_always_durable: bool,
     /// It takes a read concern.
-    pub read_concern: bool,
-    /// Only connections that wrote in the old way know it.
-    pub legacy: bool,
+    pub takes_read_concern: bool,
+    /// Exists only for clients that write with the opcodes from before OP_MSG (`getLastError`).
+    pub is_legacy_protocol_only: bool,
     /// The profiler tells of it.
-    pub profiled: bool,
+    pub is_profiled: bool,
     /// The kind 1 sections it takes.
     pub sequences: &'static [&'static str],
     /// What its fields take, where that is known without its code.
-    pub grammar: Option<&'static Grammar>,
+    pub field_types: Option<&'static FieldTypes>,
 }
 
 impl Rules {
@@ -79,18 +79,18 @@ impl Rules {
             class: Class::Other,
             admin_only: false,
             api_v1: false,
-            write_concern: false,
-            durable: false,
-            read_concern: false,
-            legacy: false,
-            profiled: true,
+            takes_write_concern: false,
+            is_always_durable: false,
+            takes_read_concern: false,
+            is_legacy_protocol_only: false,
+            is_profiled: true,
             sequences: &[],
-            grammar: grammar::of(name),
+            field_types: field_types::of_command(name),
         }
     }
 
     /// Whether it may leave something behind; then its reply waits for the disk.
-    pub const fn leaves_something(&self) -> bool {
-        self.write_concern || self.durable
+    pub const fn writes_data(&self) -> bool {
+        self.takes_write_concern || self.is_always_durable
     }
 }

@@ -34,7 +34,7 @@ pub struct WriteConcern<'a> {
 /// Reads a write concern of a command that takes one.
 pub fn parse<'a>(command: &Rules, field: &Field<'a>) -> Result<WriteConcern<'a>> {
     let document = field.document()?;
-    if !command.write_concern && !document.is_empty() {
+    if !command.takes_write_concern && !document.is_empty() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));
     }
     let mut concern = WriteConcern { given: !document.is_empty(), ..WriteConcern::default() };

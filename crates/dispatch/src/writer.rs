@@ -168,7 +168,7 @@ impl Writer {
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
-    /// A whole array, given as the document that carries it.
+    /// A whole array.
     pub fn array(&mut self, key: &str, value: &bson::RawArray) {
         self.key(0x04, key);
         self.bytes.extend_from_slice(value.as_bytes());
@@ -182,7 +182,7 @@ impl Writer {
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
-    /// A document or array key's text for an array position.
+    /// A string as an array's element.
     pub fn element_str(&mut self, at: usize, value: &str) {
         let mut digits = Digits::default();
         let key = digits.of(at);

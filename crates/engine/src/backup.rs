@@ -6,12 +6,15 @@
 //! Who copies it piece by piece, over hours and while other checkpoints are written, asks for the parts: first
 //! those of the data file, whose superblocks it takes from here, then the log's.
 
+mod local;
 mod receive;
 
+pub use local::BackupProgress;
 pub use receive::{CopiedFile, Receiving, take_received};
 
 use crate::environment::Environment;
 use crate::error::Cause;
+use crate::keys::keys_file;
 use crate::{Error, Result, Timestamp};
 use blockfile::FileParts;
 use os::OpenOptions;
@@ -83,6 +86,21 @@ impl Backup {
         let mut bytes = vec![0; length];
         opened.read_exact_at(&mut bytes, offset).map_err(failed)?;
         Ok(bytes)
+    }
+
+    /// `fern.keys`, as it is now: it belongs to the copy of an encrypted directory.
+    pub fn keys_file(&self) -> Result<Option<Vec<u8>>> {
+        keys_file(&self.environment.os, &self.environment.options.dir)
+    }
+
+    /// The data keys, for who has made this public key; none where the directory is not encrypted.
+    pub fn data_keys_for(
+        &self,
+        receiver: &[u8; crypt::PUBLIC_KEY_BYTES],
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(keys) = self.environment.blocks.keys() else { return Ok(None) };
+        let given = keys.encrypt_for(receiver, &*self.environment.os.entropy);
+        given.map(Some).map_err(|error| Error::Keys(error.to_string()))
     }
 
     /// The log's directory: all segment files in it belong to the copy.

@@ -20,6 +20,7 @@ mod stats;
 pub(crate) use root::{CheckpointRoot, MemberRoot};
 pub use stats::CheckpointStats;
 
+use crate::adjustable::Adjustable;
 use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::{Dictionary, Directory};
@@ -41,7 +42,6 @@ use root::{CheckpointDigest, DictionaryImage, QUIESCENT};
 use stats::{CheckpointCounters, CheckpointTimings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// The last completed checkpoint, while none is being written.
 #[derive(Default)]
@@ -70,7 +70,8 @@ pub(crate) struct CheckpointState {
 /// Writes checkpoints, one at a time.
 pub(crate) struct Checkpointer {
     pub(crate) state: CheckpointState,
-    pub(crate) period: Duration,
+    /// With `checkpointPeriod`.
+    pub(crate) adjustable: Arc<Adjustable>,
     /// Bytes of log between two checkpoints, at most.
     pub(crate) log_cap: u64,
     pub(crate) blocks: BlockFile,
@@ -112,7 +113,7 @@ impl Checkpointer {
         let (end, log_end) = (self.log.wal().next_lsn(), state.log_end.load(Ordering::Relaxed));
         debug_assert!(log_end <= end, "the log only grows");
         let load = CheckpointLoad {
-            period_us: micros(self.period),
+            period_us: micros(self.adjustable.checkpoint_period()),
             since_us: since(&state.begun),
             log_bytes: end.saturating_sub(log_end),
             log_cap: self.log_cap,

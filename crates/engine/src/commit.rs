@@ -23,6 +23,7 @@
 //!
 //! See `docs/flows/commit.md`.
 
+use crate::adjustable::Adjustable;
 use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::{Directory, Found};
@@ -42,7 +43,7 @@ use crate::{
     Committed, Compression, DictionaryOptions, Durability, Error, Result, Seen, Timestamp,
     unsettled,
 };
-use cachetable::{CacheTable, Part, Reservation};
+use cachetable::{CacheTable, MemoryKind, Reservation};
 use ftree::{Context, Message, SpillTree};
 use os::Padded;
 use parking_lot::Mutex;
@@ -68,9 +69,9 @@ pub fn thread_commits() -> u64 {
     COMMITS.get()
 }
 
-/// Runs what this thread does besides its task: its commits do not count as the thread's, and the task does
+/// Runs internal work on this thread: its commits are not counted as the request's, and the request does
 /// not wait for them ([`crate::Engine::settle`]).
-pub fn besides_the_task<T>(work: impl FnOnce() -> T) -> T {
+pub fn outside_request<T>(work: impl FnOnce() -> T) -> T {
     let before = COMMITS.get();
     let result = unsettled::besides(work);
     COMMITS.set(before);
@@ -139,8 +140,8 @@ pub(crate) struct Committer {
     pub(crate) health: Arc<Health>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sizes: Sizes,
-    /// `logFlushPeriod` is zero: each commit waits for the disk.
-    pub(crate) syncs_each: bool,
+    /// Where `logFlushPeriod` is zero each commit is synced.
+    pub(crate) adjustable: Arc<Adjustable>,
 }
 
 impl Committer {
@@ -180,7 +181,8 @@ impl Committer {
                 published(Timestamp(timestamp));
             }
         }
-        let is_synced = durability == Durability::Synced || self.syncs_each;
+        let is_synced =
+            durability == Durability::Synced || self.adjustable.log_flush_period().is_zero();
         let durable = if is_synced { self.log.sync_to(end) } else { Ok(()) };
         Ok(Committed::new(timestamp, time, durable))
     }
@@ -312,7 +314,7 @@ impl Committer {
         };
         let bytes = txn.writes.bytes().saturating_add(noted);
         let room = longest.saturating_add(self.sizes.chunk_bytes as u64).min(bytes);
-        let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
+        let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(MemoryKind::WriteSets, room));
         let mut encoder = Encoder::with_room(bytes, self.sizes.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
@@ -419,7 +421,7 @@ impl Committer {
             may(&order)?;
             let appended = self.log.wal().try_append(pieces, Priority::Ordinary);
             if let Some(end) = self.health.check(appended)? {
-                let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
+                let position = end.saturating_sub(self.log.wal().record_bytes(len));
                 let done = done(&mut order, position, end);
                 drop(order);
                 self.log.grew(end);
@@ -460,7 +462,7 @@ impl Committer {
             drop(order);
             self.health.check(self.log.wal().make_room(len, priority))?;
         };
-        let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
+        let position = end.saturating_sub(self.log.wal().record_bytes(len));
         order.newest = timestamp;
         let mut time = 0;
         if let (Some(history), Some(place)) = (&self.history, place) {
@@ -469,7 +471,7 @@ impl Committer {
             order.time = time;
             history.times().given(Place { timestamp, time, end });
             if count > 0 || position >= order.next_history_point {
-                order.next_history_point = history.committed(&place, count, position);
+                order.next_history_point = history.note_commit(&place, count, position);
             }
         }
         if held_back {

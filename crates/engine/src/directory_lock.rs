@@ -1,4 +1,5 @@
-//! The lock of a data directory: one engine, or whoever changes its files, at a time.
+//! What marks a data directory: the lock, which one engine has at a time, or whoever changes its files; and the file
+//! that names the format.
 
 use crate::error::Cause;
 use crate::{Error, Result};
@@ -7,6 +8,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub(crate) const LOCK_FILE: &str = "fernd.lock";
+/// The file of a directory whose backup is being written, or was not written to its end.
+pub(crate) const UNFINISHED_BACKUP: &str = "UNFINISHED-BACKUP";
+/// The file that names the format of the directory.
+pub(crate) const VERSION_FILE: &str = "FERNDB";
+/// What is in it.
+pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
 
 /// Takes the lock.
 ///

@@ -1,11 +1,14 @@
 //! The handle: opening, closing, and everything that is not a transaction.
 
+use crate::adjustable::Adjustable;
 use crate::backup::Backup;
 use crate::directory_lock::lock_directory;
+use crate::directory_lock::{UNFINISHED_BACKUP, VERSION_FILE, VERSION_TEXT};
 use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::history::History;
+use crate::keys::{Encryption, open_keys};
 use crate::live::TxnInfo;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
@@ -17,6 +20,7 @@ use crate::{
 };
 use blockfile::BlockFile;
 use cachetable::CacheTable;
+use crypt::KeyRing;
 use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os};
@@ -25,11 +29,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
-
-/// The file a running engine holds locked.
-/// The file that names the format of the directory.
-pub(crate) const VERSION_FILE: &str = "FERNDB";
-pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
 
 /// Each of the log's two buffers takes at most one part in so many of the cache's bound, and has so many
 /// bytes in any case.
@@ -78,7 +77,8 @@ impl Engine {
         let guard = lock_directory(&os, &options.dir)?;
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
-        let environment = assemble(os, registry, options, guard)?;
+        let keys = open_keys(&os, &options)?;
+        let environment = assemble(os, registry, options, keys, guard)?;
         let handles = PerThreadHandles::new(&environment);
         Ok(Self(Arc::new(Handle { environment, handles })))
     }
@@ -118,16 +118,17 @@ impl Engine {
     }
 
     /// A read-only view of everything committed by `timestamp`; `None` where that state is not
-    /// kept ([`Engine::keep_history`]), or is yet to come.
+    /// kept ([`Engine::retain_states_since`]), or is yet to come.
     pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
         let pinned = Pinned::past(self.0.handles.mine(), timestamp.0)?;
         Some(Snapshot::of(&pinned, None, None))
     }
 
-    /// From now on keeps every state since `since`, or with `None` only those that are read. A
-    /// state that was let go does not come back. Costs the space of every version since then.
-    pub fn keep_history(&self, since: Option<crate::Timestamp>) {
-        self.environment().snapshots.keep_history(since.map(|timestamp| timestamp.0));
+    /// Retains every state from `since` on, so that [`Engine::snapshot_at`] can read it; with `None` only
+    /// those with a live snapshot. A state that was released cannot be read again. Costs the space of
+    /// every version since then.
+    pub fn retain_states_since(&self, since: Option<crate::Timestamp>) {
+        self.environment().snapshots.retain_states_since(since.map(|timestamp| timestamp.0));
     }
 
     /// The newest commit that readers see.
@@ -141,22 +142,22 @@ impl Engine {
         self.environment().snapshots.complete()
     }
 
-    /// Every commit up to here is on a majority of the set, so readers may see it; what is not complete yet
-    /// they see when it is. Only for [`Showing::Committed`](crate::Showing::Committed).
+    /// Tells the engine that every commit up to here is on a majority of the set: readers see it from now on,
+    /// or as soon as it is complete. Only for [`Showing::Committed`](crate::Showing::Committed).
     ///
     /// # Errors
     /// The engine shows every complete commit.
-    pub fn committed(&self, timestamp: crate::Timestamp) -> Result<()> {
-        self.environment().committed(timestamp.0)
+    pub fn advance_commit_point(&self, timestamp: crate::Timestamp) -> Result<()> {
+        self.environment().advance_commit_point(timestamp.0)
     }
 
-    /// As [`Engine::committed`], of all commits up to the end of an entry; so checkpoints know that entries
+    /// As [`Engine::advance_commit_point`], of all commits up to the end of an entry; so checkpoints know that entries
     /// without commits are committed as well.
     ///
     /// # Errors
     /// The entry is not known, or the engine shows every complete commit.
-    pub fn committed_entry(&self, index: u64) -> Result<()> {
-        self.environment().committed_entry(index, None)
+    pub fn commit_entries_up_to(&self, index: u64) -> Result<()> {
+        self.environment().commit_entries_up_to(index, None)
     }
 
     /// The history, where one is kept.
@@ -300,20 +301,33 @@ impl Engine {
         let _told = self.environment().health.stop(cause);
     }
 
+    /// What it says of its keys; `None` where what is stored is not encrypted.
+    pub fn encryption(&self) -> Option<Encryption> {
+        let environment = self.environment();
+        let (keys, master) = environment.blocks.keys().zip(environment.options.master.as_ref())?;
+        let (newest_key, count) = (keys.newest().0, keys.len());
+        Some(Encryption { master: master.fingerprint(), newest_key, keys: count })
+    }
+
     /// Begins a hot backup: writes a checkpoint and holds its files.
     pub fn backup(&self) -> Result<Backup> {
         Backup::begin(self.environment())
     }
 
+    /// The settings that may be changed while it runs.
+    pub fn adjustable(&self) -> &Adjustable {
+        &self.environment().adjustable
+    }
+
     /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.
     pub fn lend_memory(&self, bytes: u64) {
-        self.environment().cache.sample(cachetable::Part::Lent, bytes);
+        self.environment().cache.report_held(cachetable::MemoryKind::Lent, bytes);
     }
 
     /// Counts so many bytes, which whoever uses the engine keeps about its dictionaries, into the cache's
     /// bound; the cache makes room for them.
     pub fn set_catalog_bytes(&self, bytes: u64) {
-        self.environment().cache.sample(cachetable::Part::Catalog, bytes);
+        self.environment().cache.report_held(cachetable::MemoryKind::Catalog, bytes);
     }
 
     /// Cuts free space off the data file; says how many bytes the filesystem got back.
@@ -364,9 +378,11 @@ fn assemble(
     os: Os,
     registry: Arc<Registry>,
     options: Options,
+    keys: Option<Arc<KeyRing>>,
     guard: LockGuard,
 ) -> Result<Arc<Environment>> {
-    let mut file_options = blockfile::Options { direct: options.directio, ..Default::default() };
+    let mut file_options =
+        blockfile::Options { direct: options.directio, keys: keys.clone(), ..Default::default() };
     if options.sizes.tiny_trees {
         // Nodes are as large as leaves there.
         file_options.reserve_one_in = 1;
@@ -383,13 +399,14 @@ fn assemble(
     let most = usize::try_from(most).unwrap_or(usize::MAX).max(LEAST_LOG_BUFFER);
     log_options.buffer_bytes = log_options.buffer_bytes.min(most);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
+    let log = log.with_keys(keys)?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let capacity = match options.sizes.frame_bytes {
         0 => options.cache_size,
         bytes => bytes + options.sizes.write_budget / 2,
     };
     let cache = Arc::new(CacheTable::new(capacity));
-    cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
+    cache.set_keeps_compressed(options.compress_before_eviction.unwrap_or(options.directio));
     let readers = match options.background {
         Background::Threads => ReadPool::with_threads(Arc::clone(&os.spawner), READERS),
         _ => ReadPool::none(),
@@ -451,6 +468,14 @@ fn recover(
 
 /// Refuses a directory of another format; says whether it has one.
 fn check_version(os: &Os, dir: &Path) -> Result<bool> {
+    let unfinished = dir.join(UNFINISHED_BACKUP);
+    if os.vfs.exists(&unfinished).map_err(|e| io_error("look for", &unfinished, e))? {
+        return Err(Error::InvalidOption(format!(
+            "{} is a backup that was not written to its end ({UNFINISHED_BACKUP} is in it): it holds nothing, write \
+             another one",
+            dir.display()
+        )));
+    }
     let path = dir.join(VERSION_FILE);
     let failed = |what, e| io_error(what, &path, e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {

@@ -11,6 +11,7 @@
 //! lock table and the snapshot registry are called with none of these held, except that a commit
 //! publishes and releases last, and that a tail that is overwritten is forgotten in one step.
 
+use crate::adjustable::Adjustable;
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::commit::Committer;
 use crate::commit_order::CommitOrder;
@@ -51,6 +52,8 @@ const MOST_KEPT: u64 = 16 << 20;
 pub(crate) struct Environment {
     pub(crate) os: Os,
     pub(crate) options: Options,
+    /// What of them may have changed since.
+    pub(crate) adjustable: Arc<Adjustable>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) health: Arc<Health>,
     pub(crate) blocks: BlockFile,
@@ -119,8 +122,10 @@ impl Environment {
             Arc::new(History::new(kept, most_note_bytes, &log, &times, &order, clock))
         });
         let memory = Arc::new(Padded(WriteBudget::new(&sizes)));
+        let adjustable = Arc::new(Adjustable::new(&options));
         let schedule = Arc::new(Scheduler::new(&Parts {
             options: &options,
+            adjustable: &adjustable,
             memory: &memory,
             directory: &directory,
             snapshots: &snapshots,
@@ -131,7 +136,7 @@ impl Environment {
             may_wait: &may_wait,
         }));
         let free_space = Arc::new(FreeSpace::new(
-            &options,
+            (&options, &adjustable),
             &os,
             &blocks,
             &log,
@@ -163,7 +168,7 @@ impl Environment {
         });
         let checkpoints = Arc::new(Checkpointer {
             state: CheckpointState::default(),
-            period: options.checkpoint_period,
+            adjustable: Arc::clone(&adjustable),
             log_cap: sizes.log_cap,
             blocks: blocks.clone(),
             log: Arc::clone(&log),
@@ -179,14 +184,8 @@ impl Environment {
             health: Arc::clone(&health),
             counters: Arc::clone(&counters),
         });
-        let log_writer = Arc::new(LogWriter::new(
-            &log,
-            &schedule,
-            &locks,
-            &cache,
-            clock,
-            options.log_flush_period,
-        ));
+        let log_writer =
+            Arc::new(LogWriter::new(&log, &schedule, &locks, &cache, clock, &adjustable));
         let commits = Committer {
             order,
             log: Arc::clone(&log),
@@ -200,7 +199,7 @@ impl Environment {
             health: Arc::clone(&health),
             counters: Arc::clone(&counters),
             sizes,
-            syncs_each: options.log_flush_period.is_zero(),
+            adjustable: Arc::clone(&adjustable),
         };
         Arc::new(Self {
             threads: Threads::new(&os.spawner, &health),
@@ -208,6 +207,7 @@ impl Environment {
             directory_lock: Mutex::new(Some(guard)),
             os,
             options,
+            adjustable,
             registry,
             health,
             blocks,
@@ -264,12 +264,12 @@ impl Environment {
     }
 
     /// Every commit up to here is on a majority of the set.
-    pub(crate) fn committed(&self, timestamp: u64) -> Result<()> {
+    pub(crate) fn advance_commit_point(&self, timestamp: u64) -> Result<()> {
         if !self.snapshots.holds_back() {
             let text = "every complete commit is shown: none is held back".to_owned();
             return Err(Error::InvalidOption(text));
         }
-        if self.snapshots.committed(timestamp) {
+        if self.snapshots.advance_commit_point(timestamp) {
             self.commits.became_visible();
         }
         Ok(())

@@ -71,6 +71,9 @@ pub enum Error {
     /// The history does not reach back to the time that was asked for, or no longer does.
     #[error("the history no longer reaches back to the time that was asked for")]
     HistoryLost,
+    /// The data directory is encrypted, and the right key is not there.
+    #[error("{0}")]
+    Keys(String),
     /// An option has a value that cannot be honoured.
     #[error("invalid option: {0}")]
     InvalidOption(String),
@@ -220,6 +223,7 @@ impl From<blockfile::Error> for Error {
             E::NoSpace { .. } => Self::NoSpace(error.into()),
             E::Corruption { .. } => Self::Corruption(error.into()),
             E::Version { .. } => Self::InvalidOption(error.to_string()),
+            E::Keys { .. } => Self::Keys(error.to_string()),
             E::Stopped { cause } => Self::Stopped(cause),
             other => Self::Io(other.into()),
         }
@@ -233,6 +237,7 @@ impl From<wal::Error> for Error {
             E::NoSpace { .. } => Self::NoSpace(error.into()),
             E::Corruption { .. } | E::Missing { .. } => Self::Corruption(error.into()),
             E::Version { .. } => Self::InvalidOption(error.to_string()),
+            E::Keys { .. } => Self::Keys(error.to_string()),
             E::Stopped { cause } => Self::Stopped(cause),
             other => Self::Io(other.into()),
         }

@@ -9,10 +9,12 @@ use crate::{DictionaryId, DictionaryOptions, Timestamp};
 
 /// The file a running engine holds locked.
 pub const LOCK_FILE: &str = crate::directory_lock::LOCK_FILE;
+/// The file of a directory whose backup is being written, or was not written to its end.
+pub const UNFINISHED_BACKUP: &str = crate::directory_lock::UNFINISHED_BACKUP;
 /// The file that names the format of the directory.
-pub const VERSION_FILE: &str = crate::engine::VERSION_FILE;
+pub const VERSION_FILE: &str = crate::directory_lock::VERSION_FILE;
 /// What is in it.
-pub const VERSION_TEXT: &str = crate::engine::VERSION_TEXT;
+pub const VERSION_TEXT: &str = crate::directory_lock::VERSION_TEXT;
 /// The log's directory in the data directory, unless the server was told otherwise.
 pub const LOG_DIR: &str = crate::settings::LOG_DIR;
 

@@ -205,7 +205,7 @@ impl History {
 
     /// A commit is in the log at `position`. Says from which position on it wants to know of the next
     /// one.
-    pub(crate) fn committed(&self, head: &HistoryHead, chunks: u32, position: u64) -> u64 {
+    pub(crate) fn note_commit(&self, head: &HistoryHead, chunks: u32, position: u64) -> u64 {
         let mut points = self.points.lock();
         if chunks > 0 {
             points.large(position, head.first_chunk);
@@ -218,7 +218,22 @@ impl History {
     /// Readers may start after this time: every later commit is there. Reads the disk where the log was
     /// cut since it was asked last.
     pub fn oldest_time(&self) -> Result<u64> {
-        let from = self.log.wal().first_lsn().max(self.floor());
+        loop {
+            let from = self.begins_at();
+            match self.oldest_time_from(from) {
+                // Its file was let go of while it was read.
+                Err(Error::HistoryLost) if self.begins_at() != from => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// The place in the log before which nothing is read.
+    fn begins_at(&self) -> u64 {
+        self.log.wal().first_lsn().max(self.floor())
+    }
+
+    fn oldest_time_from(&self, from: u64) -> Result<u64> {
         let mut beginning = self.beginning.lock();
         if let Some(known) = beginning.filter(|known| known.at == from) {
             return Ok(known.time);
@@ -263,9 +278,9 @@ impl History {
             Err(wal::Error::Corruption { lsn, .. }) => {
                 found.damage = Some(lsn);
                 reader.seek(from);
-                reader.skip_damage(wal, until)?
+                tail::lost(reader.skip_damage(wal, until))?
             }
-            other => other?,
+            other => tail::lost(other)?,
         };
         found.first_frame = reader.position();
         while there {
@@ -274,11 +289,11 @@ impl History {
                 Ok(None) => break,
                 Err(wal::Error::Corruption { lsn, .. }) => {
                     found.damage.get_or_insert(lsn);
-                    there = reader.skip_damage(wal, until)?;
+                    there = tail::lost(reader.skip_damage(wal, until))?;
                     found.first_frame = reader.position();
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return tail::lost(Err(error)),
             };
             let damaged = |e| Error::in_record(record.lsn, e);
             if let Record::Commit { chunks, history: Some(head), .. } =
@@ -343,20 +358,24 @@ impl History {
     /// # Errors
     /// [`Error::HistoryLost`] where the log does not reach back so far.
     pub fn read_after(self: &Arc<Self>, time: u64) -> Result<HistoryTail> {
-        if time < self.oldest_time()? {
-            return Err(Error::HistoryLost);
-        }
-        let reader = self.place_of(time)?;
+        let reader = self.place_again(time)?;
         Ok(HistoryTail::new(self, reader, time))
     }
 
-    /// A reader that has seen everything up to `time` stood at a place that went. Where no commit went
-    /// with it, it goes on behind.
+    /// Where a reader that has seen everything up to `time` goes on, also where the place at which it
+    /// stood went, and no commit later than `time` with it.
     fn place_again(&self, time: u64) -> Result<LiveReader> {
-        if time < self.oldest_time()? {
-            return Err(Error::HistoryLost);
+        loop {
+            let from = self.begins_at();
+            if time < self.oldest_time()? {
+                return Err(Error::HistoryLost);
+            }
+            match self.place_of(time) {
+                // A file was let go of while it was looked at.
+                Err(Error::HistoryLost) if self.begins_at() != from => {}
+                place => return place,
+            }
         }
-        self.place_of(time)
     }
 
     /// A place at or before every commit later than `time`.
@@ -392,7 +411,7 @@ impl History {
         }
         let from = from.unwrap_or(start);
         let mut reader = LiveReader::default();
-        if !reader.seek_frame(wal, from, durable.end)? {
+        if !tail::lost(reader.seek_frame(wal, from, durable.end))? {
             reader.seek(durable.end);
         }
         Ok(reader)

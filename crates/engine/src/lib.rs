@@ -12,6 +12,7 @@
 //!    pages go where the rest grows; the rest has bounds of its own.
 #![forbid(unsafe_code)]
 
+mod adjustable;
 mod backup;
 mod checkpoint;
 mod commit;
@@ -30,6 +31,7 @@ mod health;
 mod history;
 mod holder;
 mod interrupt;
+mod keys;
 mod live;
 mod log;
 mod maintenance;
@@ -59,11 +61,12 @@ mod watermarks;
 mod writes;
 mod writeset;
 
-pub use backup::{Backup, CopiedFile, Receiving, take_received};
+pub use adjustable::Adjustable;
+pub use backup::{Backup, BackupProgress, CopiedFile, Receiving, take_received};
 pub use blockfile::{FileParts, PageStats};
-pub use cachetable::{Amount, Evictions, Misses, Part, Parts, Stats as CacheStats};
+pub use cachetable::{Amount, Evictions, MemoryKind, Misses, Parts, Stats as CacheStats};
 pub use checkpoint::CheckpointStats;
-pub use commit::{besides_the_task, thread_commits};
+pub use commit::{outside_request, thread_commits};
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use entries::EntryId;
@@ -73,6 +76,7 @@ pub use history::{
     History, HistoryCommit, HistoryOperation, HistoryOperations, HistoryOptions, HistoryStats,
     HistoryTail,
 };
+pub use keys::Encryption;
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};
 pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};

@@ -10,7 +10,7 @@ use crate::error::ignore_no_space;
 use crate::health::Health;
 use crate::times::Times;
 use crate::tuning::Tuning;
-use cachetable::{CacheTable, Part};
+use cachetable::{CacheTable, MemoryKind};
 use os::sync::{Condvar, Mutex};
 use os::{Clock, Wait, Waits};
 use std::collections::{BTreeMap, VecDeque};
@@ -310,7 +310,7 @@ impl Log {
         let bytes = self.wal().memory_bytes() + kept;
         if self.told_memory.load(Ordering::Relaxed) != bytes {
             self.told_memory.store(bytes, Ordering::Relaxed);
-            self.cache.sample(Part::Log, bytes);
+            self.cache.report_held(MemoryKind::Log, bytes);
         }
     }
 

@@ -170,14 +170,14 @@ impl Engine {
         order.entries.configuration_at(index).map(|(_, told)| told)
     }
 
-    /// As [`Engine::committed_entry`], where the configuration of the set changed with the entries up to this
+    /// As [`Engine::commit_entries_up_to`], where the configuration of the set changed with the entries up to this
     /// one: `configuration` counts behind it. What it says is not looked at; checkpoints keep it, and name no
     /// entry behind a change that was not told.
     ///
     /// # Errors
-    /// As [`Engine::committed_entry`].
-    pub fn configured(&self, index: u64, configuration: &[u8]) -> Result<()> {
-        self.environment().committed_entry(index, Some(configuration))
+    /// As [`Engine::commit_entries_up_to`].
+    pub fn apply_configuration(&self, index: u64, configuration: &[u8]) -> Result<()> {
+        self.environment().commit_entries_up_to(index, Some(configuration))
     }
 
     /// From now on commits are held back, as with [`Showing::Committed`](crate::Showing::Committed): an empty
@@ -218,7 +218,7 @@ impl Engine {
 
     /// From now on no transaction commits, and those that are open never will: this member does not lead.
     /// Those whose commit has its timestamp complete it.
-    pub fn refuse_writes(&self) {
+    pub fn forbid_writes(&self) {
         let mut order = self.environment().commits.order.lock();
         order.refuses_writes = true;
         self.environment().snapshots.begin_era();
@@ -226,7 +226,7 @@ impl Engine {
 
     /// Transactions that begin from now on may commit: this member leads. Those that are open never will: they
     /// may have looked at what is kept beside the data as another leader's commits had left it.
-    pub fn take_writes(&self) {
+    pub fn allow_writes(&self) {
         let mut order = self.environment().commits.order.lock();
         order.refuses_writes = false;
         self.environment().snapshots.begin_era();
@@ -238,7 +238,7 @@ impl Engine {
     }
 
     /// Makes void all entries from `index` on, and what is not closed by one: consensus has others. Nobody
-    /// writes meanwhile ([`Engine::refuse_writes`]); it waits for those whose commit is being completed. On
+    /// writes meanwhile ([`Engine::forbid_writes`]); it waits for those whose commit is being completed. On
     /// disk when this returns.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl Environment {
             let priority = wal::Priority::Ordinary;
             let appended = self.log.wal().try_append(&[&record], priority);
             if let Some(behind) = self.health.check(appended)? {
-                let end = behind - wal::format::frame_bytes(record.len()) as u64;
+                let end = behind - self.log.wal().record_bytes(record.len());
                 let (start, until) = part.map_or((end, end), |(start, until, _)| (start, until));
                 if is_records {
                     order.open.close(index);
@@ -323,7 +323,11 @@ impl Environment {
     }
 
     /// Entries up to `index` are committed; where one of them changed the configuration, this one counts.
-    pub(crate) fn committed_entry(&self, index: u64, configuration: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn commit_entries_up_to(
+        &self,
+        index: u64,
+        configuration: Option<&[u8]>,
+    ) -> Result<()> {
         let id = {
             let mut order = self.commits.order.lock();
             let Some(id) = order.entries.id_of(index) else {
@@ -343,7 +347,7 @@ impl Environment {
             });
             id
         };
-        self.committed(id.timestamp)
+        self.advance_commit_point(id.timestamp)
     }
 
     fn begin_entries(&self, (term, index): (u64, u64), configuration: &[u8]) -> Result<()> {

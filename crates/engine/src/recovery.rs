@@ -99,6 +99,19 @@ struct Redo<'a> {
     done: Recovered,
 }
 
+/// What the log has said, once all of it is replayed.
+struct Replayed {
+    done: Recovered,
+    /// The newest commit, and its cluster time.
+    newest: u64,
+    time: u64,
+    /// Transactions of a member whose commit may come with another entry.
+    chunked: BTreeMap<u64, Chunked>,
+    all_visible: bool,
+    history_from: Option<u64>,
+    voids: Voids,
+}
+
 /// Opens what the checkpoint names, replays the log and opens it for writing.
 pub(crate) fn recover(
     environment: &Arc<Environment>,
@@ -106,124 +119,179 @@ pub(crate) fn recover(
     mut log: Replay,
 ) -> Result<Recovered> {
     let started = environment.os.clock.monotonic();
-    let root = match image {
-        Some(image) => {
-            let root = CheckpointRoot::fold(&image.root, &image.changes)
-                .map_err(|e| Error::Corruption(format!("checkpoint root: {e}").into()))?;
-            log.seek(image.lsn)?;
-            Some(root)
-        }
-        None => None,
-    };
+    let root = read_root(image, &mut log)?;
     let flushed = open_trees(environment, root.as_ref())?;
     let redo_from = image.map_or_else(|| log.first_lsn(), |i| i.lsn);
+    let root = root.unwrap_or_default();
+    go_on_after(environment, &root, redo_from);
+    let mut scan = look_at(environment, image, &root, &log)?;
+    if environment.options.sizes.planted == Some(PlantedBug::IgnoresCuts) {
+        scan.voids = Voids::default();
+    }
+    let holds_back = environment.options.showing == Showing::Committed;
+    let dropped = scan.open.filter(|_| scan.is_member && holds_back);
+    if let Some(from) = dropped {
+        scan.voids.add(from, u64::MAX);
+    }
+    environment.snapshots.advance_commit_point(scan.committed);
+    let mut redo = Redo::start(environment, &root, flushed, redo_from, &mut scan, log.again());
+    redo.replay(&mut log, root.log_end)?;
+    let mut replayed = redo.finish(&root, &scan);
+    let last = publish(environment, &mut replayed, scan);
+    open_log(environment, &mut log, &mut replayed, dropped, last)?;
+    environment.pruning.drop_invisible();
+    let took = environment.os.clock.monotonic().saturating_sub(started);
+    replayed.done.micros = took.as_micros() as u64;
+    Ok(replayed.done)
+}
+
+/// The checkpoint's root, where there is a checkpoint; the log then stands behind it.
+fn read_root(image: Option<&CheckpointImage>, log: &mut Replay) -> Result<Option<CheckpointRoot>> {
+    let Some(image) = image else { return Ok(None) };
+    let root = CheckpointRoot::fold(&image.root, &image.changes)
+        .map_err(|e| Error::Corruption(format!("checkpoint root: {e}").into()))?;
+    log.seek(image.lsn)?;
+    Ok(Some(root))
+}
+
+/// Ids, checkpoints and the log's needs go on from where the checkpoint was.
+fn go_on_after(environment: &Environment, root: &CheckpointRoot, redo_from: u64) {
     environment.log.needed.lock().start_at(redo_from);
     environment.log.set_redo_from(redo_from);
-    let root = root.unwrap_or_default();
-    environment.checkpoints.begin_after(&root);
+    environment.checkpoints.begin_after(root);
     environment.directory.taken_below(root.next_dictionary);
     environment.live.taken_below(root.next_txn);
-    let showing = environment.options.showing;
-    let LogScan { entries, mut voids, committed, open, is_member } =
-        look_at(environment, image, &root, &log)?;
-    let dropped = open.filter(|_| is_member && showing == Showing::Committed);
-    if environment.options.sizes.planted == Some(PlantedBug::IgnoresCuts) {
-        voids = Voids::default();
-    }
-    if let Some(from) = dropped {
-        voids.add(from, u64::MAX);
-    }
-    environment.snapshots.committed(committed);
-    let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
-    // A checkpoint holds nothing that may be overwritten. It is visible once it is complete again: memtables
-    // that are sealed meanwhile say that they hold all that is visible.
-    environment.snapshots.committed(root.timestamp);
-    environment.snapshots.start_at(newest);
-    let threads = environment.options.background == Background::Threads;
-    let mut redo = Redo {
-        environment,
-        workers: Workers::start(environment, threads),
-        again: log.again(),
-        batch: Batch::default(),
-        touched: BTreeSet::new(),
-        applying: BTreeSet::new(),
-        complete: newest,
-        newest,
-        time: root.time,
-        last_time: 0,
-        history_from: root.history_from,
-        flushed,
-        checkpoint: root.timestamp,
-        chunks: BTreeMap::new(),
-        fences: BTreeMap::new(),
-        first: true,
-        dropping: false,
-        voids,
-        visible: (showing == Showing::Committed && is_member).then_some(Place {
-            timestamp: root.timestamp,
+}
+
+impl<'a> Redo<'a> {
+    fn start(
+        environment: &'a Arc<Environment>,
+        root: &CheckpointRoot,
+        flushed: BTreeMap<u64, u64>,
+        redo_from: u64,
+        scan: &mut LogScan,
+        again: Replay,
+    ) -> Self {
+        let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
+        // A checkpoint holds nothing that may be overwritten. It is visible once it is complete again: memtables
+        // that are sealed meanwhile say that they hold all that is visible.
+        environment.snapshots.advance_commit_point(root.timestamp);
+        environment.snapshots.start_at(newest);
+        let threads = environment.options.background == Background::Threads;
+        let holds_back = environment.options.showing == Showing::Committed;
+        Self {
+            environment,
+            workers: Workers::start(environment, threads),
+            again,
+            batch: Batch::default(),
+            touched: BTreeSet::new(),
+            applying: BTreeSet::new(),
+            complete: newest,
+            newest,
             time: root.time,
-            end: redo_from,
-        }),
-        has_invisible: false,
-        done: Recovered::default(),
-    };
-    let mut end = 0;
-    while let Some(record) = log.next_record()? {
-        end = record.end;
-        redo.done.log_bytes += record.payload.len() as u64;
-        redo.record(record.lsn, record.payload)?;
-    }
-    redo.hand_over()?;
-    redo.finish_batch()?;
-    if root.log_end > end && root.log_end > log.find_end()? {
-        let synced = root.log_end;
-        let text =
-            format_args!("the log ends, but was synced up to {synced} before the checkpoint");
-        return Err(Error::in_record(end, text));
-    }
-    let mut done = redo.done;
-    let newest = redo.newest.max(root.timestamp);
-    let (mut time, history_from) = (redo.time, redo.history_from);
-    if environment.history.is_some() && history_from.is_none() && newest > 0 {
-        // Commits without a time came since: whoever has seen the last time has not seen them.
-        time = time.saturating_add(1);
-    }
-    let mut chunked = BTreeMap::new();
-    for (txn, positions) in std::mem::take(&mut redo.chunks) {
-        let first = positions.first().copied().unwrap_or_default();
-        let fence = redo.fences.remove(&txn);
-        let is_over = fence.is_some_and(|fence| fence <= entries.committed());
-        if is_member && showing == Showing::Committed && !is_over {
-            // Its commit may come with another entry.
-            chunked.insert(txn, Chunked { first, fence });
-        } else {
-            environment.log.needed.lock().chunks_end(txn, first, None);
+            last_time: 0,
+            history_from: root.history_from,
+            flushed,
+            checkpoint: root.timestamp,
+            chunks: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            first: true,
+            dropping: false,
+            voids: std::mem::take(&mut scan.voids),
+            visible: (holds_back && scan.is_member).then_some(Place {
+                timestamp: root.timestamp,
+                time: root.time,
+                end: redo_from,
+            }),
+            has_invisible: false,
+            done: Recovered::default(),
         }
     }
-    let all_visible = !redo.has_invisible;
-    let mut voids = std::mem::take(&mut redo.voids);
-    drop(redo);
-    if showing == Showing::Committed && !is_member {
+
+    /// Replays the log to its end. It was synced up to `synced` before the checkpoint: it may not end before that.
+    fn replay(&mut self, log: &mut Replay, synced: u64) -> Result<()> {
+        let mut end = 0;
+        while let Some(record) = log.next_record()? {
+            end = record.end;
+            self.done.log_bytes += record.payload.len() as u64;
+            self.record((record.lsn, record.end), record.payload)?;
+        }
+        self.hand_over()?;
+        self.finish_batch()?;
+        if synced > end && synced > log.find_end()? {
+            let text =
+                format_args!("the log ends, but was synced up to {synced} before the checkpoint");
+            return Err(Error::in_record(end, text));
+        }
+        Ok(())
+    }
+
+    /// What there is now. Chunks of transactions that can commit no more are not needed from here on.
+    fn finish(mut self, root: &CheckpointRoot, scan: &LogScan) -> Replayed {
+        let environment = self.environment;
+        let newest = self.newest.max(root.timestamp);
+        let (mut time, history_from) = (self.time, self.history_from);
+        if environment.history.is_some() && history_from.is_none() && newest > 0 {
+            // Commits without a time came since: whoever has seen the last time has not seen them.
+            time = time.saturating_add(1);
+        }
+        let holds_back = environment.options.showing == Showing::Committed;
+        let mut chunked = BTreeMap::new();
+        for (txn, positions) in std::mem::take(&mut self.chunks) {
+            let first = positions.first().copied().unwrap_or_default();
+            let fence = self.fences.remove(&txn);
+            let is_over = fence.is_some_and(|fence| fence <= scan.entries.committed());
+            if scan.is_member && holds_back && !is_over {
+                // Its commit may come with another entry.
+                chunked.insert(txn, Chunked { first, fence });
+            } else {
+                environment.log.needed.lock().chunks_end(txn, first, None);
+            }
+        }
+        Replayed {
+            done: self.done,
+            newest,
+            time,
+            chunked,
+            all_visible: !self.has_invisible,
+            history_from,
+            voids: self.voids,
+        }
+    }
+}
+
+/// Commits go on behind the newest one that was replayed. Returns the last entry.
+fn publish(environment: &Environment, replayed: &mut Replayed, scan: LogScan) -> EntryId {
+    let (newest, time) = (replayed.newest, replayed.time);
+    if environment.options.showing == Showing::Committed && !scan.is_member {
         // It has shown every commit so far.
-        environment.snapshots.committed(newest);
-        done.is_new_member = true;
+        environment.snapshots.advance_commit_point(newest);
+        replayed.done.is_new_member = true;
     }
     environment.snapshots.start_at(newest);
     if environment.snapshots.visible().get() < newest {
         // Transactions on a snapshot may meet them.
         environment.locks.not_remembered(newest);
     }
-    let last = {
-        let mut order = environment.commits.order.lock();
-        (order.newest, order.time) = (newest, time);
-        order.chunked = chunked;
-        order.entries = if is_member {
-            entries
-        } else {
-            Entries::behind(EntryId { index: 0, term: 0, timestamp: newest, time })
-        };
-        order.entries.last()
+    let mut order = environment.commits.order.lock();
+    (order.newest, order.time) = (newest, time);
+    order.chunked = std::mem::take(&mut replayed.chunked);
+    order.entries = if scan.is_member {
+        scan.entries
+    } else {
+        Entries::behind(EntryId { index: 0, term: 0, timestamp: newest, time })
     };
+    order.entries.last()
+}
+
+/// The log is written from here on. What is void from `dropped` on is cut off behind the last entry.
+fn open_log(
+    environment: &Environment,
+    log: &mut Replay,
+    replayed: &mut Replayed,
+    dropped: Option<u64>,
+    last: EntryId,
+) -> Result<()> {
     if let Some(wal::TornTail { lsn, file, offset }) = log.torn_tail() {
         tracing::warn!(
             lsn,
@@ -241,6 +309,7 @@ pub(crate) fn recover(
         }
         started => started?,
     };
+    let mut voids = std::mem::take(&mut replayed.voids);
     if let Some(from) = dropped {
         let cut = Cut { index: last.index.saturating_add(1), timestamp: last.timestamp, from };
         let end = wal.append(&[&records::cut_record(&cut)])?;
@@ -248,7 +317,8 @@ pub(crate) fn recover(
         voids.add(from, end);
     }
     if let Some(history) = &environment.history {
-        let place = Place { timestamp: newest, time, end: wal.next_lsn() };
+        let (timestamp, time) = (replayed.newest, replayed.time);
+        let place = Place { timestamp, time, end: wal.next_lsn() };
         history.set_voids(voids);
         if let Some(file) = log.damaged_segment() {
             tracing::error!(
@@ -257,13 +327,10 @@ pub(crate) fn recover(
             );
             history.lost_before(wal.first_lsn());
         }
-        history.start_at(place, history_from, all_visible);
+        history.start_at(place, replayed.history_from, replayed.all_visible);
     }
     environment.log.open(wal);
-    environment.pruning.drop_invisible();
-    let took = environment.os.clock.monotonic().saturating_sub(started);
-    done.micros = took.as_micros() as u64;
-    Ok(done)
+    Ok(())
 }
 
 /// What of the log counts, where it is a member's or may be.
@@ -319,7 +386,7 @@ fn open_trees(
 }
 
 impl Redo<'_> {
-    fn record(&mut self, position: u64, payload: &[u8]) -> Result<()> {
+    fn record(&mut self, (position, end): (u64, u64), payload: &[u8]) -> Result<()> {
         let damaged = |e| Error::in_record(position, e);
         let is_void = self.voids.has(position);
         match Record::decode(payload).map_err(damaged)? {
@@ -355,7 +422,6 @@ impl Redo<'_> {
             }
             Record::Commit { txn, timestamp, chunks, history, operations } => {
                 self.saw_txn(txn);
-                let end = position.saturating_add(wal::format::frame_bytes(payload.len()) as u64);
                 self.place(position, chunks, history)?;
                 self.note_visible(timestamp, history, end);
                 self.commit(position, txn, timestamp, chunks, operations)
@@ -379,7 +445,7 @@ impl Redo<'_> {
         // A large one begins with its chunks.
         self.history_from.get_or_insert(if chunks > 0 { head.first_chunk } else { position });
         if let Some(history) = &self.environment.history {
-            history.committed(&head, chunks, position);
+            history.note_commit(&head, chunks, position);
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ mod threads;
 mod workers;
 mod writers;
 
+use crate::adjustable::Adjustable;
 use crate::counters::Counters;
 use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
@@ -66,8 +67,8 @@ pub(crate) struct Scheduler {
     last_wanted: AtomicU64,
     /// The cleaner has found something the last time.
     cleaned: AtomicBool,
-    /// `cleanerPeriod` and `cleanerIterations`.
-    cleaner: (Duration, u32),
+    /// With `cleanerPeriod` and `cleanerIterations`.
+    adjustable: Arc<Adjustable>,
     has_flushers: bool,
     planted: Option<PlantedBug>,
     memory: Arc<Padded<WriteBudget>>,
@@ -83,6 +84,7 @@ pub(crate) struct Scheduler {
 /// What the scheduler works with.
 pub(crate) struct Parts<'a> {
     pub(crate) options: &'a Options,
+    pub(crate) adjustable: &'a Arc<Adjustable>,
     pub(crate) memory: &'a Arc<Padded<WriteBudget>>,
     pub(crate) directory: &'a Arc<Directory>,
     pub(crate) snapshots: &'a Arc<Snapshots>,
@@ -105,7 +107,7 @@ impl Scheduler {
             last_clean: AtomicU64::new(0),
             last_wanted: AtomicU64::new(0),
             cleaned: AtomicBool::new(false),
-            cleaner: (parts.options.cleaner_period, parts.options.cleaner_iterations),
+            adjustable: Arc::clone(parts.adjustable),
             has_flushers: parts.options.background == Background::Threads,
             planted: parts.options.sizes.planted,
             memory: Arc::clone(parts.memory),
@@ -155,7 +157,8 @@ impl Scheduler {
     }
 
     fn cleaner_load(&self, since_us: u64) -> CleanerLoad {
-        let (period, units) = self.cleaner;
+        let (period, units) =
+            (self.adjustable.cleaner_period(), self.adjustable.cleaner_iterations());
         let found = self.cleaned.load(Ordering::Relaxed);
         CleanerLoad { period_us: micros(period), units, since_us, found }
     }

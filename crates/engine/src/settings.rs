@@ -1,8 +1,11 @@
 //! How an engine is opened.
 
+use crate::adjustable::MOST_REDZONE;
 use crate::open_records::PART_BYTES;
 use crate::{Error, HistoryOptions, Result};
+use crypt::{MasterKey, NonceLog};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who does the background work: flushing the log, draining memtables, merging, checkpoints.
@@ -68,6 +71,12 @@ pub struct Options {
     pub showing: Showing,
     /// Who does the background work.
     pub background: Background,
+    /// The key of an encrypted directory: a new one is made with it, an old one opened. `None`: what is
+    /// written is not encrypted.
+    pub master: Option<Arc<MasterKey>>,
+    /// Tests see that no nonce is used twice.
+    #[doc(hidden)]
+    pub nonces: Option<NonceLog>,
     /// Sizes that tests make tiny.
     #[doc(hidden)]
     pub sizes: Sizes,
@@ -157,6 +166,8 @@ impl Options {
             history: None,
             showing: Showing::default(),
             background: Background::Threads,
+            master: None,
+            nonces: None,
             sizes: Sizes::default(),
         }
     }
@@ -168,7 +179,7 @@ impl Options {
             let text = format!("cacheSize of {} bytes is below {MIN_CACHE}", self.cache_size);
             return Err(Error::InvalidOption(text));
         }
-        if self.fs_redzone_percent > 90 {
+        if self.fs_redzone_percent > MOST_REDZONE {
             let text = format!("fsRedzone of {} percent is above 90", self.fs_redzone_percent);
             return Err(Error::InvalidOption(text));
         }

@@ -161,7 +161,7 @@ impl Snapshots {
     }
 
     /// Every commit up to here is on a majority of the set; says whether more became visible.
-    pub(crate) fn committed(&self, timestamp: u64) -> bool {
+    pub(crate) fn advance_commit_point(&self, timestamp: u64) -> bool {
         if let Some(held_back) = self.held_back.get() {
             held_back.commit(timestamp);
         }
@@ -302,7 +302,7 @@ impl Snapshots {
 
     /// Keeps every state from `since` on, or none beyond what is read. What was let go does not
     /// come back.
-    pub(crate) fn keep_history(&self, since: Option<u64>) {
+    pub(crate) fn retain_states_since(&self, since: Option<u64>) {
         self.kept_states.keep(since, || self.visible());
     }
 

@@ -98,7 +98,7 @@ impl EngineTxn {
         let live = handle.live.begin(handle.stripe(), pinned.timestamp);
         let owner = Owner::new(LockTableRef(Arc::clone(&handle)), live.interrupt.clone());
         Self {
-            lock_timeout: options.lock_timeout.unwrap_or(handle.options.lock_timeout),
+            lock_timeout: options.lock_timeout.unwrap_or_else(|| handle.adjustable.lock_timeout()),
             era: pinned.era(),
             live,
             pinned,

@@ -308,7 +308,8 @@ impl WriteSet {
     }
 }
 
-/// The first write strictly beyond `after` (in the direction) and inside `range`.
+/// The first write between `lower` and `upper` in the direction of the walk; `None` where there is
+/// none.
 pub(crate) fn step<'a>(
     writes: &'a Writes,
     lower: Bound<&[u8]>,

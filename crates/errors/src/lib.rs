@@ -1,6 +1,6 @@
 //! The one table of error codes, names and labels that a client can see.
 //!
-//! Every floor from `bsonval` up returns [`Error`]; its number and name are MongoDB's, chosen here
+//! Every layer from `bsonval` up returns [`Error`]; its number and name are MongoDB's, chosen here
 //! once, so that drivers, tests and `docs/COMPAT.md` read the same list.
 //!
 //! Invariants, held by the tests below:
@@ -15,7 +15,7 @@ use std::fmt;
 mod table;
 pub use table::TABLE;
 
-/// What a fallible step of the values floor and above returns.
+/// What a fallible step of `bsonval` and the layers above it returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A MongoDB error number. The named ones are constants (`Code::BAD_VALUE`); the nameless ones

@@ -42,8 +42,21 @@ pub enum Task {
         #[command(flatten)]
         place: Place,
     },
+    /// Wraps the data keys of an encrypted data directory with another master key. No server may run on it.
+    RotateMaster {
+        /// The data directory.
+        dbpath: PathBuf,
+        /// The master key that it has.
+        #[arg(long = "encryptionKeyFile", value_name = "FILE")]
+        key_file: PathBuf,
+        /// The one that takes its place.
+        #[arg(long = "newEncryptionKeyFile", value_name = "FILE")]
+        new_key_file: PathBuf,
+    },
     /// Runs one of the experiments against a server, or against two in turns.
     Bench(HandedOn),
+    /// Has a running server write a hot backup, and shows how far it is.
+    Backup(HandedOn),
     /// What a running server does, a second at a time.
     Stats(HandedOn),
 }
@@ -65,6 +78,9 @@ pub struct Place {
     /// Where the log is, if not in the data directory.
     #[arg(long = "logDir", value_name = "PATH")]
     pub log_dir: Option<PathBuf>,
+    /// The master key of an encrypted directory; without it only checksums are looked at.
+    #[arg(long = "encryptionKeyFile", value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// For programs.
     #[arg(long, global = true)]
     pub json: bool,

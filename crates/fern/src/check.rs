@@ -8,7 +8,7 @@ use crate::datafile::DataFile;
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
 use crate::log::Log;
-use crate::segment::{self, Amount, LEAF_KIND, RUN_KIND};
+use crate::segment::{self, Amount, LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND};
 use crate::tree::{Range, Tree};
 
 /// How much was checked.
@@ -28,9 +28,14 @@ pub struct Checked {
     pub bytes: u64,
     /// Records of the log.
     pub records: u64,
-    /// Segments no tree names: dropped, or written and not yet used. The next start frees them.
+    /// Segments no tree names: dropped, or written and not yet used. The next start frees them. Without the key
+    /// of an encrypted directory all of them: their trees are not known.
     pub unnamed: u64,
 }
+
+/// What is said first where there is no key.
+pub(crate) const CLOSED: &str = "the data directory is encrypted, and no key was given: checksums are looked at, \
+                                 and nothing of what they cover (--encryptionKeyFile FILE)";
 
 /// What a check says.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +58,10 @@ pub fn check(directory: &DataDirectory) -> Checkup {
     let from = data.superblock.filter(|_| data.has_checkpoint()).map(|s| s.lsn);
     let log = Log::read(directory, from, data.root.as_ref(), findings);
     checked.records = log.records;
+    if data.is_closed() {
+        checksums(&data, checked, findings);
+        return checkup;
+    }
     let newest = data.root.as_ref().map_or(0, |root| root.timestamp.0);
     // what a tree holds must have been committed; a damaged log cannot tell
     let newest = log.whole.then_some(newest.max(log.last_commit.unwrap_or(0)));
@@ -77,6 +86,17 @@ pub fn check(directory: &DataDirectory) -> Checkup {
     checkup
 }
 
+/// What can be said of encrypted segments without a key.
+fn checksums(data: &DataFile, checked: &mut Checked, findings: &mut Findings) {
+    findings.note(CLOSED);
+    for (id, entry) in &data.table {
+        let (pages, bytes) = data.check_stored_pages(*id, entry, findings);
+        checked.pages += pages;
+        checked.bytes += bytes;
+        checked.unnamed += 1;
+    }
+}
+
 /// No segment belongs to two trees, or is two things in one.
 fn named_once(data: &DataFile, tree: &Tree, named: &mut BTreeSet<u64>, findings: &mut Findings) {
     for id in tree.segment_ids() {
@@ -99,10 +119,12 @@ fn segments(
         checked.bytes += node.stored_bytes;
     }
     let all = Range::default();
-    let leaves = tree.leaves.values().map(|(leaf, range)| (LEAF_KIND, leaf, range));
-    for (kind, facts, range) in leaves.chain(tree.runs.values().map(|run| (RUN_KIND, run, &all))) {
+    let (of_leaves, of_runs) = (&[LEAF_KIND, LIGHT_LEAF_KIND][..], &[RUN_KIND][..]);
+    let leaves = tree.leaves.values().map(|(leaf, range)| (of_leaves, leaf, range));
+    let runs = tree.runs.values().map(|run| (of_runs, run, &all));
+    for (kinds, facts, range) in leaves.chain(runs) {
         let Amount { pages, entries, bytes } =
-            segment::check(data, tree.id, kind, facts, range, findings);
+            segment::check(data, tree.id, kinds, facts, range, findings);
         checked.segments += 1;
         checked.pages += pages;
         checked.entries += entries;

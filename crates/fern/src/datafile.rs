@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use blockfile::format::{
     BlobPointer, Chunk, Entry, Extent, Link, MAX_CHUNK_PAYLOAD, SUPERBLOCK_BYTES, Superblock,
-    fold_tables,
+    decrypt_root, fold_tables,
 };
-use blockfile::{PageContext, PageRef, UNIT, decode_page};
+use blockfile::{PageContext, PageRef, UNIT, check_encrypted_page, decode_page, page_stored_len};
+use crypt::KeyRing;
 use engine::format::{RootFacts, read_root};
 use os::{File, OpenOptions};
 use xxhash_rust::xxh3::xxh3_64;
@@ -35,6 +36,14 @@ pub(crate) struct DataFile {
     pub(crate) root: Option<RootFacts>,
     /// Units of the table's and the root's chunks.
     pub(crate) blobs: Vec<Extent>,
+    keys: Option<Arc<KeyRing>>,
+}
+
+/// One blob of a chain.
+struct ChainPart {
+    link: Link,
+    generation: u64,
+    bytes: Vec<u8>,
 }
 
 impl DataFile {
@@ -51,6 +60,7 @@ impl DataFile {
             table_known: false,
             root: None,
             blobs: Vec::new(),
+            keys: directory.keys.clone(),
         };
         let opened = directory.os.vfs.open(&data.path, OpenOptions::read_only());
         match opened.and_then(|file| Ok((file.len()?, file))) {
@@ -67,6 +77,11 @@ impl DataFile {
             data.check_extents(&superblock, findings);
         }
         data
+    }
+
+    /// Whether it is encrypted, and there is no key: then roots and pages have checksums and no meaning.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.keys.is_none() && self.superblock.is_some_and(|superblock| superblock.encrypted)
     }
 
     /// Whether a checkpoint should be there.
@@ -125,9 +140,9 @@ impl DataFile {
 
     fn read_table(&mut self, superblock: &Superblock, findings: &mut Findings) {
         self.table_known = superblock.table.is_none();
-        let Some(parts) = self.read_chain(superblock, superblock.table, "table", findings) else {
-            return;
-        };
+        let parts = self.read_chain(superblock, superblock.table, "table", findings);
+        let Some(parts) = parts else { return };
+        let parts: Vec<_> = parts.into_iter().map(|part| part.bytes).collect();
         match fold_tables(&parts) {
             Ok(entries) => {
                 self.table = entries.into_iter().map(|(id, entry)| (id.0, entry)).collect();
@@ -141,10 +156,18 @@ impl DataFile {
     }
 
     fn read_root(&mut self, superblock: &Superblock, findings: &mut Findings) {
-        let Some(parts) = self.read_chain(superblock, superblock.root, "root", findings) else {
-            return;
-        };
-        match read_root(&parts) {
+        let parts = self.read_chain(superblock, superblock.root, "root", findings);
+        let Some(parts) = parts.filter(|_| !self.is_closed()) else { return };
+        let keys = self.keys.clone().filter(|_| superblock.encrypted);
+        let plain = parts.into_iter().map(|part| match &keys {
+            Some(keys) => {
+                let place = (&part.link.encode()[..], part.generation);
+                decrypt_root(keys, place, &part.bytes).map_err(str::to_owned)
+            }
+            None => Ok(part.bytes),
+        });
+        let plain: Result<Vec<_>, String> = plain.collect();
+        match plain.and_then(|parts| read_root(&parts).map_err(ToString::to_string)) {
             Ok(root) => self.root = Some(root),
             Err(what) => {
                 let offset = superblock.root.unit.saturating_mul(UNIT);
@@ -161,7 +184,7 @@ impl DataFile {
         newest: BlobPointer,
         name: &str,
         findings: &mut Findings,
-    ) -> Option<Vec<Vec<u8>>> {
+    ) -> Option<Vec<ChainPart>> {
         let mut next = Link { previous: newest, generation: superblock.generation };
         let mut parts = Vec::new();
         while !next.previous.is_none() {
@@ -173,7 +196,7 @@ impl DataFile {
                 findings.damage(Damage::of(&self.path, what).at(offset));
                 return None;
             };
-            parts.push(bytes.to_vec());
+            parts.push(ChainPart { link, generation, bytes: bytes.to_vec() });
             next = link;
         }
         parts.reverse();
@@ -291,11 +314,56 @@ impl DataFile {
         let stored = self.read_in(entry, page.offset, u64::from(page.len))?;
         let mut raw = Vec::new();
         let context = PageContext { dictionary: tree, segment, page: page.page };
-        let taken = decode_page(context, &stored, &mut raw).map_err(|e| e.to_string())?;
+        let taken =
+            decode_page(context, self.page_keys(), &stored, &mut raw).map_err(|e| e.to_string())?;
         if taken != stored.len() {
             return Err("page is shorter than its reference says".to_owned());
         }
         Ok(raw)
+    }
+
+    /// The keys that pages need, where they are encrypted.
+    fn page_keys(&self) -> Option<&KeyRing> {
+        let encrypted = self.superblock.is_some_and(|superblock| superblock.encrypted);
+        self.keys.as_deref().filter(|_| encrypted)
+    }
+
+    /// Walks the pages of a segment by their checksums alone: how many there are, and how many bytes.
+    /// Nothing is known of the tree that it belongs to.
+    pub(crate) fn check_stored_pages(
+        &self,
+        segment: u64,
+        entry: &Entry,
+        findings: &mut Findings,
+    ) -> (u64, u64) {
+        let damage = |offset: u64, page: u32, what: String| {
+            let place = entry.unit.saturating_mul(UNIT).saturating_add(offset);
+            Damage::of(&self.path, what).segment(segment).page(page).at(place)
+        };
+        let stored = match self.read_in(entry, 0, entry.bytes) {
+            Ok(stored) => stored,
+            Err(what) => {
+                findings.damage(damage(0, 0, what));
+                return (0, 0);
+            }
+        };
+        let (mut at, mut page) = (0, 0);
+        while at < stored.len() {
+            let context = PageContext { dictionary: 0, segment, page };
+            match check_encrypted_page(context, &stored[at..]) {
+                Ok(length) => at += length,
+                Err(what) => {
+                    findings.damage(damage(at as u64, page, what.to_string()));
+                    // How long it is may be part of the damage.
+                    match page_stored_len(&stored[at..]) {
+                        Some(length) if at + length <= stored.len() => at += length,
+                        _ => break,
+                    }
+                }
+            }
+            page += 1;
+        }
+        (u64::from(page), at as u64)
     }
 
     /// Damage in a segment of a tree, at a byte of the segment.

@@ -2,8 +2,10 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use crypt::{KeyRing, KeysFile, MasterKey};
 use engine::format::{LOCK_FILE, LOG_DIR, VERSION_FILE, VERSION_TEXT};
 use os::{LockGuard, OpenOptions, Os};
 
@@ -18,6 +20,8 @@ pub struct DataDirectory {
     pub(crate) os: Os,
     pub(crate) path: PathBuf,
     pub(crate) log: PathBuf,
+    /// Of an encrypted directory, where its master key was given.
+    pub(crate) keys: Option<Arc<KeyRing>>,
     _lock: Option<LockGuard>,
     /// The lock could not be taken, though nobody holds it.
     unlocked: Option<String>,
@@ -43,7 +47,28 @@ impl DataDirectory {
             }
         }
         let log = log.map_or_else(|| path.join(LOG_DIR), Path::to_path_buf);
-        Ok(Self { os: os.clone(), path: path.to_path_buf(), log, _lock: lock, unlocked })
+        Ok(Self {
+            os: os.clone(),
+            path: path.to_path_buf(),
+            log,
+            keys: None,
+            _lock: lock,
+            unlocked,
+        })
+    }
+
+    /// Reads what is encrypted with the data keys that this master key opens.
+    ///
+    /// # Errors
+    /// It is another key, or the directory is not encrypted.
+    pub fn with_key(mut self, master: &MasterKey) -> Result<Self> {
+        let path = self.path.display().to_string();
+        if !self.os.vfs.exists(&self.path.join(crypt::FILE_NAME))? {
+            bail!("{path} has no {}: it is not encrypted, or has lost it", crypt::FILE_NAME);
+        }
+        let keys = KeysFile::read(&*self.os.vfs, &self.path, master).context(path)?;
+        self.keys = Some(Arc::new(keys));
+        Ok(self)
     }
 
     pub(crate) fn data_file(&self) -> PathBuf {

@@ -9,12 +9,13 @@ use engine::format::DictionaryFacts;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+use crate::check::CLOSED;
 use crate::datafile::DataFile;
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
 use crate::log::Log;
 use crate::names::Names;
-use crate::segment::{LEAF_KIND, RUN_KIND};
+use crate::segment::{LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND};
 use crate::table::{ratio, ratio_text, size, table};
 use crate::tree::{NODE_KIND, Tree};
 
@@ -70,6 +71,9 @@ pub fn inspect(directory: &DataDirectory, section: Section) -> Result<View> {
     let mut view = View::default();
     directory.check_version(&mut view.findings);
     let data = DataFile::read(directory, &mut view.findings);
+    if data.is_closed() {
+        view.findings.note(CLOSED);
+    }
     let overview = section == Section::Overview;
     if overview || section == Section::Superblock {
         superblock(&data, &mut view);
@@ -112,6 +116,7 @@ fn slot_json(slot: &Superblock) -> Value {
         "writtenMs": slot.written_ms,
         "nextSegment": slot.next_segment,
         "table": { "offset": slot.table.unit.saturating_mul(UNIT), "bytes": slot.table.bytes },
+        "encrypted": slot.encrypted,
         "root": { "offset": slot.root.unit.saturating_mul(UNIT), "bytes": slot.root.bytes },
     })
 }
@@ -177,6 +182,7 @@ fn kind_name(kind: u8) -> String {
     match kind {
         RUN_KIND => "run".to_owned(),
         LEAF_KIND => "leaf".to_owned(),
+        LIGHT_LEAF_KIND => "lightly compressed leaf".to_owned(),
         NODE_KIND => "node".to_owned(),
         other => format!("kind {other}"),
     }

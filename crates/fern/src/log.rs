@@ -58,7 +58,7 @@ impl Log {
         let metrics = wal::Metrics::new(&Registry::new());
         let opened = Wal::open(&directory.os, &directory.log, WalOptions::default(), metrics);
         let mut reader = Reader { directory, findings, order: Order::new(root), log: &mut log };
-        match opened {
+        match opened.and_then(|replay| replay.with_keys(directory.keys.clone())) {
             Ok(replay) => reader.all(replay, from, root),
             Err(e) => reader.damage(e),
         }
@@ -141,12 +141,9 @@ impl Reader<'_> {
         }
         self.log.end = self.log.from;
         loop {
-            match replay.next_record() {
-                Ok(Some(record)) => {
-                    self.log.end = record.end;
-                    self.record(record.lsn, record.payload);
-                }
-                Ok(None) => break,
+            match self.next(&mut replay) {
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(e) => {
                     let corrupt = matches!(e, Error::Corruption { .. });
                     self.damage(e);
@@ -169,6 +166,20 @@ impl Reader<'_> {
             );
             self.at(end, &what);
         }
+    }
+
+    /// Looks at the next record, as far as there is a key for it; false at the log's end.
+    fn next(&mut self, replay: &mut Replay) -> Result<bool, Error> {
+        if self.directory.keys.is_none() && replay.is_encrypted() {
+            let Some((_, end)) = replay.skip_record()? else { return Ok(false) };
+            self.log.end = end;
+            self.log.records += 1;
+            return Ok(true);
+        }
+        let Some(record) = replay.next_record()? else { return Ok(false) };
+        self.log.end = record.end;
+        self.record(record.lsn, record.payload);
+        Ok(true)
     }
 
     fn record(&mut self, lsn: Lsn, payload: &[u8]) {

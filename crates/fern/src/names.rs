@@ -62,9 +62,9 @@ impl Names {
     fn log(&mut self, directory: &DataDirectory, data: &DataFile) {
         let metrics = wal::Metrics::new(&telemetry::Registry::new());
         let options = wal::WalOptions::default();
-        let Ok(mut replay) = wal::Wal::open(&directory.os, &directory.log, options, metrics) else {
-            return;
-        };
+        let opened = wal::Wal::open(&directory.os, &directory.log, options, metrics);
+        let opened = opened.and_then(|replay| replay.with_keys(directory.keys.clone()));
+        let Ok(mut replay) = opened else { return };
         if let Some(from) = data.superblock.filter(|_| data.has_checkpoint()).map(|s| s.lsn)
             && replay.seek(from).is_err()
         {
@@ -113,8 +113,25 @@ fn named_by(value: &[u8]) -> Option<Vec<(u64, String)>> {
         let spec = index.get_document("spec").ok();
         let name = spec.and_then(|spec| spec.get_str("name").ok()).unwrap_or("?");
         names.extend(number(index, "dictionary").map(|id| (id, format!("{namespace}.${name}"))));
+        let parts = index.get_array("parts").into_iter().flatten().flatten();
+        for (part, partition) in parts.zip(partitions(record)) {
+            let part = part.as_i64().and_then(|part| u64::try_from(part).ok());
+            let name = |id| format!("{namespace}.${name} (partition {id})");
+            names.extend(part.zip(number(partition, "id")).map(|(part, id)| (part, name(id))));
+        }
+    }
+    for partition in partitions(record) {
+        let name = |id| format!("{namespace} (partition {id})");
+        let primary = number(partition, "primary").zip(number(partition, "id"));
+        names.extend(primary.map(|(primary, id)| (primary, name(id))));
     }
     Some(names)
+}
+
+/// What a record says of partitions, in their order; nothing where it has none.
+fn partitions(record: &RawDocument) -> impl Iterator<Item = &RawDocument> {
+    let list = record.get_array("partitions").into_iter().flatten().flatten();
+    list.filter_map(bson::RawBsonRef::as_document)
 }
 
 /// The value an entry has, wherever it lies.

@@ -424,13 +424,13 @@ fn wrong_order_under_a_right_checksum_is_named() {
     let bytes = fs::read(&path).unwrap();
     let mut raw = Vec::new();
     let stored = &bytes[offset as usize..];
-    let length = decode_page(context, stored, &mut raw).unwrap();
+    let length = decode_page(context, None, stored, &mut raw).unwrap();
     assert_eq!(stored[0], 0, "what this dictionary stores is not compressed");
     // the first two heads change places
     let heads = 20 + u32::from_le_bytes([raw[16], raw[17], raw[18], raw[19]]) as usize;
     raw[heads..heads + 8].rotate_left(4);
     let mut page = Vec::new();
-    encode_page(context, blockfile::Compression::None, &raw, &mut page);
+    encode_page(context, blockfile::Compression::None, None, &raw, &mut page);
     let changed = Changed::new(&path, offset, |old| old.copy_from_slice(&page), length);
     let found = checkup(dir.path());
     let damage = &found.findings.damages[0];

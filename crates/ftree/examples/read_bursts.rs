@@ -62,7 +62,7 @@ impl Load {
             let row = random(&mut self.state) % self.rows;
             self.tree.get(&key(row), u64::MAX - 1)?;
             if read % 1000 == 0 && self.tree.debt().wanted {
-                settle(&self.tree, Effort::Wanted)?;
+                settle(&self.tree, Effort::ReadFlush)?;
             }
         }
         let after = self.tree.stats();

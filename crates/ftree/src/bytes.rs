@@ -1,6 +1,6 @@
 //! Little-endian numbers, varints and counted byte strings, written and read with checks.
 //!
-//! Always true: the reader answers `None` for bytes that end early or do not parse, never panics,
+//! Always true: the reader returns `None` for bytes that end early or do not parse, never panics,
 //! and never allocates more than the bytes it was given.
 
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {

@@ -3,7 +3,6 @@
 use crate::Direction;
 use crate::block::BlockHandle;
 use crate::filter;
-use crate::home::Home;
 use crate::message::{Entry, Message};
 use crate::node::{Child, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
@@ -11,6 +10,7 @@ use crate::page::{PageBuilder, PageView};
 use crate::segment::{
     Bounds, Content, Descriptor, Reading, Role, Segment, SegmentBuilder, SegmentIter,
 };
+use crate::tree_shared::TreeShared;
 use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, SegmentId};
 use cachetable::CacheTable;
 use proptest::prelude::*;
@@ -22,13 +22,13 @@ fn golden(name: &str, encoded: &[u8]) {
     assert!(committed == encoded, "{name} differs from the committed bytes");
 }
 
-fn home() -> Arc<Home> {
+fn shared() -> Arc<TreeShared> {
     let os = os::sim::SimOs::new(1).os();
     os.vfs.create_dir_all(Path::new("/data")).unwrap();
     let metrics = Metrics::new(&telemetry::Registry::new());
     let (blocks, _) =
         BlockFile::open(&os, Path::new("/data"), Options::default(), metrics).unwrap();
-    Home::new(5, blocks, Arc::new(CacheTable::new(1 << 20)))
+    TreeShared::new(5, blocks, Arc::new(CacheTable::new(1 << 20)))
 }
 
 const ENTRIES: [(&str, u64, Option<&str>); 6] = [
@@ -78,18 +78,18 @@ fn filter_matches_its_golden_file() {
 
 #[test]
 fn segment_matches_its_golden_file_and_reads_back() {
-    let home = home();
+    let shared = shared();
     let options = TreeOptions {
         compression: Compression::None,
         read_page_size: 90,
         ..TreeOptions::default()
     };
-    let mut builder = SegmentBuilder::new(&home, &options, Role::Run);
+    let mut builder = SegmentBuilder::new(&shared, &options, Role::Run);
     entries().for_each(|entry| builder.add(entry).unwrap());
     let segment = builder.finish().unwrap();
     assert!(segment.pages() > 1);
     let mut bytes = vec![0; segment.content().stored_bytes as usize];
-    home.blocks.read(SegmentId(segment.id()), 0, &mut bytes).unwrap();
+    shared.blocks.read(SegmentId(segment.id()), 0, &mut bytes).unwrap();
     golden("segment.bin", &bytes);
     let bounds = Bounds::default();
     let mut iter =
@@ -128,19 +128,19 @@ fn descriptor(id: u64, filter: bool) -> Descriptor {
 
 /// A node over two leaves with one run, and a root over that node.
 fn nodes() -> [Vec<u8>; 2] {
-    let (home, options) = (home(), TreeOptions::default());
+    let (shared, options) = (shared(), TreeOptions::default());
     let mut parts = Parts::over(1, Child::Empty);
-    let leaf = Segment::new(&home, Role::Leaf, descriptor(1000, false));
+    let leaf = Segment::new(&shared, Role::Leaf, descriptor(1000, false));
     let pivot: Arc<[u8]> = b"middle".as_slice().into();
     parts.replace(0..1, vec![Child::Leaf(leaf), Child::Empty], vec![pivot]);
     let shares = Shares { places: parts.places(), bytes: vec![1500, 0] };
-    parts.attach(Segment::new(&home, Role::Run, descriptor(1001, true)), 77, &shares);
-    let below = parts.close(&options, &home).remove(0);
+    parts.attach(Segment::new(&shared, Role::Run, descriptor(1001, true)), 77, &shares);
+    let below = parts.close(&options, &shared).remove(0);
     let mut bytes = [Vec::new(), Vec::new()];
     encode(&below, &mut bytes[0]);
     let page = PageRef { page: 0, len: 321, offset: 0 };
-    assert!(below.stored.set(StoredNode { id: 1002, page, home: Arc::clone(&home) }).is_ok());
-    let root = Parts::over(2, Child::Node(below)).close(&options, &home).remove(0);
+    assert!(below.stored.set(StoredNode { id: 1002, page, shared: Arc::clone(&shared) }).is_ok());
+    let root = Parts::over(2, Child::Node(below)).close(&options, &shared).remove(0);
     encode(&root, &mut bytes[1]);
     bytes
 }

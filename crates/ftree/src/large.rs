@@ -10,9 +10,9 @@
 use crate::block::{BlockHandle, decode_block, encode_block};
 use crate::bytes::{Reader, put_varint};
 use crate::error::{Error, Result};
-use crate::home::{Home, Large, count};
+use crate::tree_shared::{Large, TreeShared, count};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
-use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Rank};
+use cachetable::{Access, EvictionPriority, Frame, FrameKey, Level, Loader, PageInfo};
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
@@ -45,7 +45,7 @@ impl LargeRef {
     }
 }
 
-impl Home {
+impl TreeShared {
     /// Writes a value to a segment of its own.
     pub(crate) fn write_large(
         self: &Arc<Self>,
@@ -84,15 +84,20 @@ impl Home {
 
     /// A large value, through the cache. The caller keeps the run or leaf with the reference. May
     /// read the disk.
-    pub(crate) fn load_large(&self, reference: &[u8], entry: Entry) -> Result<Frame> {
+    pub(crate) fn load_large(&self, reference: &[u8], entry: Access) -> Result<Frame> {
         let at = self.decode_large(reference)?;
         let key = FrameKey { segment: at.segment, page: 0 };
         if let Some(frame) = self.cache.get(key) {
             return Ok(frame);
         }
         let raw_len = at.block.raw_len as usize;
-        let page = Page { raw_len, rank: Rank::Page, level: Level::Leaf, entry };
-        self.cache.load(key, page, &Loading { home: self, at })
+        let page = PageInfo {
+            raw_len,
+            priority: EvictionPriority::Page,
+            level: Level::Leaf,
+            access: entry,
+        };
+        self.cache.load(key, page, &Loading { shared: self, at })
     }
 
     pub(crate) fn decode_large(&self, reference: &[u8]) -> Result<LargeRef> {
@@ -102,7 +107,7 @@ impl Home {
 
     /// Reads and checks a large value, past the cache.
     pub(crate) fn read_large(&self, at: LargeRef) -> Result<Vec<u8>> {
-        let loading = Loading { home: self, at };
+        let loading = Loading { shared: self, at };
         loading.decode(&loading.read()?)
     }
 
@@ -113,7 +118,7 @@ impl Home {
 
 /// One large value on its way into memory.
 struct Loading<'a> {
-    home: &'a Home,
+    shared: &'a TreeShared,
     at: LargeRef,
 }
 
@@ -121,7 +126,7 @@ impl Loader for Loading<'_> {
     type Error = Error;
 
     fn read(&self) -> Result<Cow<'_, [u8]>> {
-        let Home { blocks, counters, .. } = self.home;
+        let TreeShared { blocks, counters, .. } = self.shared;
         count(&counters.page_reads, 1);
         let id = SegmentId(self.at.segment);
         Ok(Cow::Owned(blocks.read_stored_page(id, self.at.block.page)?))
@@ -130,15 +135,15 @@ impl Loader for Loading<'_> {
     fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
         let LargeRef { segment, block } = self.at;
         let mut bytes = Vec::new();
-        let Home { blocks, tree, .. } = self.home;
+        let TreeShared { blocks, tree, .. } = self.shared;
         blocks.decode(*tree, SegmentId(segment), block.page, stored, &mut bytes)?;
         if bytes.len() != block.raw_len as usize {
-            return Err(self.home.large_corruption(segment, "large value's length differs"));
+            return Err(self.shared.large_corruption(segment, "large value's length differs"));
         }
         Ok(bytes)
     }
 
     fn now_us(&self) -> u64 {
-        self.home.blocks.now_us()
+        self.shared.blocks.now_us()
     }
 }

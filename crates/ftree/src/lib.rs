@@ -25,7 +25,6 @@ mod filter;
 pub mod format;
 #[cfg(test)]
 mod golden;
-mod home;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod key_hasher;
@@ -43,6 +42,7 @@ mod retain;
 mod segment;
 mod spill;
 mod tree;
+mod tree_shared;
 mod value;
 
 pub use error::{Error, Result};

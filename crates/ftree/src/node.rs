@@ -136,12 +136,12 @@ pub(crate) struct Node {
 pub(crate) struct StoredNode {
     pub(crate) id: u64,
     pub(crate) page: blockfile::PageRef,
-    pub(crate) home: Arc<crate::home::Home>,
+    pub(crate) shared: Arc<crate::tree_shared::TreeShared>,
 }
 
 impl Drop for StoredNode {
     fn drop(&mut self) {
-        self.home.release(self.id, 0);
+        self.shared.release(self.id, 0);
     }
 }
 
@@ -184,7 +184,7 @@ impl Node {
 
     /// What flushing the heaviest child costs, in bytes merged; 0 where nothing waits.
     fn price(&self) -> u64 {
-        let waiting = (0..self.children.len()).map(|child| (self.waiting(child), child));
+        let waiting = (0..self.children.len()).map(|child| (self.buffered_for(child), child));
         match waiting.max() {
             Some((bytes, child)) if bytes > 0 => bytes + self.children[child].leaf_bytes(),
             _ => 0,
@@ -192,7 +192,7 @@ impl Node {
     }
 
     /// Bytes that wait for a child.
-    pub(crate) fn waiting(&self, child: usize) -> u64 {
+    pub(crate) fn buffered_for(&self, child: usize) -> u64 {
         self.runs.iter().map(|attached| attached.shares[child]).sum()
     }
 
@@ -222,7 +222,7 @@ impl Node {
         if self.height != 1 {
             return None;
         }
-        let size = |child: usize| self.children[child].leaf_bytes() + self.waiting(child);
+        let size = |child: usize| self.children[child].leaf_bytes() + self.buffered_for(child);
         (1..self.children.len()).map(|right| right - 1).find(|left| {
             let (a, b) = (size(*left), size(left + 1));
             a.min(b) < options.page_size / 4 && a + b <= options.page_size

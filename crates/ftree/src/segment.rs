@@ -26,9 +26,9 @@ pub use load::thread_page_reads;
 use crate::block::{BlockHandle, decode_block, encode_block, read_block};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::home::{Home, Large, count};
 use crate::message::{Kind, Place};
 use crate::page::PageView;
+use crate::tree_shared::{Large, TreeShared, count};
 use blockfile::{MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId};
 use cachetable::{Frame, Level};
 use std::ops::Range;
@@ -114,7 +114,7 @@ pub(crate) struct Descriptor {
 
 /// One immutable sorted extent; freed with its last reference.
 pub(crate) struct Segment {
-    home: Arc<Home>,
+    shared: Arc<TreeShared>,
     role: Role,
     descriptor: Descriptor,
     /// A run's index and filter, once they were needed, where there was room for them.
@@ -132,11 +132,11 @@ pub(crate) struct Found {
 }
 
 impl Segment {
-    pub(crate) fn new(home: &Arc<Home>, role: Role, descriptor: Descriptor) -> Arc<Self> {
-        home.counters.segments.fetch_add(1, Ordering::Relaxed);
-        let large = descriptor.large.iter().map(|id| home.keep_large(*id)).collect();
-        let (home, resident) = (Arc::clone(home), OnceLock::new());
-        Arc::new(Self { home, role, descriptor, resident, _large: large })
+    pub(crate) fn new(shared: &Arc<TreeShared>, role: Role, descriptor: Descriptor) -> Arc<Self> {
+        shared.counters.segments.fetch_add(1, Ordering::Relaxed);
+        let large = descriptor.large.iter().map(|id| shared.keep_large(*id)).collect();
+        let (shared, resident) = (Arc::clone(shared), OnceLock::new());
+        Arc::new(Self { shared, role, descriptor, resident, _large: large })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -178,7 +178,7 @@ impl Segment {
                 let entry = view.entry(slot);
                 if !view.has_key(&entry, key) {
                     if self.descriptor.filter.is_some() {
-                        count(&self.home.counters.filter_misses, 1);
+                        count(&self.shared.counters.filter_misses, 1);
                     }
                     return Ok(None);
                 }
@@ -256,12 +256,12 @@ impl Segment {
         PageView::open(frame).map_err(|what| self.corruption(page, what))
     }
 
-    pub(crate) fn home(&self) -> &Home {
-        &self.home
+    pub(crate) fn shared(&self) -> &TreeShared {
+        &self.shared
     }
 
     pub(crate) fn corruption(&self, page: u32, what: &'static str) -> Error {
-        Error::Corruption { tree: self.home.tree, segment: self.descriptor.id, page, what }
+        Error::Corruption { tree: self.shared.tree, segment: self.descriptor.id, page, what }
     }
 
     /// The footer says what the node says of the segment: for `verify`.
@@ -274,7 +274,7 @@ impl Segment {
         let place = PageRef { page, len, offset };
         let mut bytes = Vec::new();
         let id = SegmentId(self.descriptor.id);
-        self.home.blocks.read_page(self.home.tree, id, place, &mut bytes)?;
+        self.shared.blocks.read_page(self.shared.tree, id, place, &mut bytes)?;
         let mut expected = self.descriptor.clone();
         expected.content.stored_bytes = 0;
         if Descriptor::decode(&mut Reader::new(&bytes)) != Some(expected) {
@@ -296,13 +296,13 @@ impl Segment {
 impl Segment {
     /// Its pages leave the cache, whoever still holds the segment.
     pub(crate) fn let_go_of_pages(&self) {
-        self.home.cache.forget(self.descriptor.id, self.descriptor.pages + 2);
+        self.shared.cache.forget(self.descriptor.id, self.descriptor.pages + 2);
     }
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        self.home.release(self.descriptor.id, self.descriptor.pages + 2);
+        self.shared.release(self.descriptor.id, self.descriptor.pages + 2);
     }
 }
 

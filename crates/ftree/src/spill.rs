@@ -18,7 +18,7 @@ use crate::message::{Direction, KeyRange, Message, Visibility};
 use crate::options::TreeOptions;
 use crate::tree::{Context, Cursor, Effort, Progress, Tree};
 use crate::value::Value;
-use cachetable::Part;
+use cachetable::MemoryKind;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl SpillTree {
         payload.clear();
         let len = 1 + value.map_or(0, <[u8]>::len);
         let cache = &self.tree.context().cache;
-        let _copy = (len > KEPT_BYTES).then(|| cache.reserve(Part::WriteSets, len as u64));
+        let _copy = (len > KEPT_BYTES).then(|| cache.reserve(MemoryKind::WriteSets, len as u64));
         payload.reserve_exact(len);
         payload.push(if value.is_some() { VALUE } else { DELETED });
         payload.extend_from_slice(value.unwrap_or_default());

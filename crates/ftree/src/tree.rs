@@ -30,7 +30,6 @@ use work::Claims;
 pub use work::{Effort, Progress, Step, Walk, Work};
 
 use crate::error::Result;
-use crate::home::Home;
 use crate::key_hasher::KeyHasher;
 use crate::memtable::{MemTable, hash};
 use crate::merge_limiter::MergeLimiter;
@@ -41,9 +40,10 @@ use crate::overlay::Overlay;
 use crate::readers::ReadPool;
 use crate::segment::Found;
 use crate::spill::{SpillTree, Written};
+use crate::tree_shared::TreeShared;
 use crate::value::Value;
 use blockfile::BlockFile;
-use cachetable::{CacheTable, Entry, Frame, Part, Reservation};
+use cachetable::{Access, CacheTable, Frame, MemoryKind, Reservation};
 use layer::Layer;
 use os::sync::atomic::{AtomicBool, Ordering};
 use os::sync::{Mutex, RwLock};
@@ -115,7 +115,7 @@ pub struct Tree {
     /// The shape of what is written from now on; what is written keeps its own.
     options: RwLock<TreeOptions>,
     context: Arc<Context>,
-    home: Arc<Home>,
+    shared: Arc<TreeShared>,
     pins: Pins,
     publish: Mutex<()>,
     claims: Claims,
@@ -132,8 +132,8 @@ impl Tree {
     /// are taken as the nearest possible ones.
     pub fn create(context: &Arc<Context>, id: u64, options: TreeOptions) -> Arc<Self> {
         let options = options.sound();
-        let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
-        let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
+        let shared = TreeShared::new(id, context.blocks.clone(), Arc::clone(&context.cache));
+        let root = Parts::over(1, Child::Empty).close(&options, &shared).pop();
         let state = State {
             active: Arc::new(MemTable::new(&context.cache, &context.hasher)),
             sealed: Vec::new(),
@@ -142,32 +142,32 @@ impl Tree {
             sequence: 0,
             installed: AtomicBool::new(false),
         };
-        Self::with_state(context, home, options, state)
+        Self::with_state(context, shared, options, state)
     }
 
     fn with_state(
         context: &Arc<Context>,
-        home: Arc<Home>,
+        shared: Arc<TreeShared>,
         options: TreeOptions,
         state: State,
     ) -> Arc<Self> {
-        home.keep_segments(false);
+        shared.keep_segments(false);
         Arc::new(Self {
             options: RwLock::new(options),
             context: Arc::clone(context),
-            home,
+            shared,
             pins: Pins::new(&Arc::new(state), &context.cache),
             publish: Mutex::new(()),
             claims: Claims::default(),
             imaging: Mutex::new(()),
             discarded: AtomicBool::new(false),
-            _memory: context.cache.reserve(Part::Nodes, TREE_BYTES),
+            _memory: context.cache.reserve(MemoryKind::Nodes, TREE_BYTES),
         })
     }
 
     /// The dictionary's id.
     pub fn id(&self) -> u64 {
-        self.home.tree
+        self.shared.tree
     }
 
     /// The shape of what is written from now on.
@@ -289,20 +289,20 @@ impl Tree {
     /// Adds to a node's read debt, and lets the background know once that is the price of a flush.
     pub(crate) fn note_reads(&self, node: &Node, bytes: u64) {
         if node.reads.note(bytes) {
-            self.home.wanted.store(true, Ordering::Relaxed);
+            self.shared.has_read_flush.store(true, Ordering::Relaxed);
         }
     }
 
     fn on_disk<T>(&self, mut found: Found, values: bool) -> Result<Lookup<T>> {
         if values && found.kind == Kind::Large {
-            found.frame = self.load_large(&found.frame[found.payload], Entry::Wanted)?;
+            found.frame = self.load_large(&found.frame[found.payload], Access::Demand)?;
             found.payload = 0..found.frame.len();
         }
         Ok(Lookup::Disk(found))
     }
 
-    pub(crate) fn load_large(&self, reference: &[u8], entry: Entry) -> Result<Frame> {
-        self.home.load_large(reference, entry)
+    pub(crate) fn load_large(&self, reference: &[u8], entry: Access) -> Result<Frame> {
+        self.shared.load_large(reference, entry)
     }
 
     /// A cursor over `range` as a reader at `ts` sees it; `ts` must stay among the live snapshots
@@ -409,7 +409,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         // A tree that is merely closed keeps its segments: images name them.
         if !self.discarded.load(Ordering::Acquire) {
-            self.home.keep_segments(true);
+            self.shared.keep_segments(true);
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error fails")]
 
 use blockfile::{BlockFile, Compression, Metrics, Options};
-use cachetable::{CacheTable, Part};
+use cachetable::{CacheTable, MemoryKind};
 use ftree::{
     Context, Direction, Effort, KeyHasher, KeyRange, Message, Progress, ReadPool, Tree,
     TreeOptions, Visibility, thread_page_reads,
@@ -108,7 +108,7 @@ fn sequential_cursor_reads_many_pages_at_once_both_ways() {
             let stats = room.tree.context().cache.stats();
             assert_eq!(stats.prefetches_used > 0, threads > 0, "{stats:?}");
             assert!(stats.prefetches_wasted <= stats.prefetches_used, "{stats:?}");
-            assert_eq!(stats.parts.of(Part::Buffers), 0, "cursors give everything back");
+            assert_eq!(stats.parts.of(MemoryKind::Buffers), 0, "cursors give everything back");
         }
     }
 }
@@ -190,18 +190,18 @@ fn total_stays_within_the_capacity_whoever_grows() {
     let check = || {
         let parts = cache.stats().parts;
         assert!(parts.total() <= capacity, "{:?}", parts.iter().collect::<Vec<_>>());
-        assert!(parts.of(Part::Filters) <= capacity / 8);
+        assert!(parts.of(MemoryKind::Filters) <= capacity / 8);
     };
     room.scan(Direction::Forward);
-    let frames = cache.held(Part::Frames);
+    let frames = cache.held(MemoryKind::Frames);
     assert!(frames > capacity / 2, "{frames} of {capacity} bytes are frames");
     // Memtables grow: frames go.
     for number in 0..1500 {
         tree.insert(&key(number), KEYS + number + 1, Message::Put(&[8; 100]));
         check();
     }
-    let grown = cache.held(Part::Memtables);
-    assert!(grown > capacity / 4 && cache.held(Part::Frames) < frames, "{grown}");
+    let grown = cache.held(MemoryKind::Memtables);
+    assert!(grown > capacity / 4 && cache.held(MemoryKind::Frames) < frames, "{grown}");
     let mut cursor = tree.cursor(KeyRange::all(), KEYS, Direction::Forward);
     let mut count = 0;
     while cursor.next().unwrap().is_some() {
@@ -217,5 +217,5 @@ fn total_stays_within_the_capacity_whoever_grows() {
     {
         check();
     }
-    assert!(cache.held(Part::Memtables) < grown / 4);
+    assert!(cache.held(MemoryKind::Memtables) < grown / 4);
 }

@@ -176,22 +176,22 @@ fn range_that_is_read_drains_to_plain_leaves_and_no_other_does() {
     let (read, unread) = (0..2000, 10_000..12_000);
     let before = probes(&tree, read.clone());
     assert!(before > 1.0, "only {before} runs are in the way");
-    settle(&tree, &visibility, Effort::Wanted);
+    settle(&tree, &visibility, Effort::ReadFlush);
     let flushes = tree.stats().flushes;
     // One reader comes by: nothing is rewritten for it.
     probes(&tree, 3000..3040);
-    settle(&tree, &visibility, Effort::Wanted);
+    settle(&tree, &visibility, Effort::ReadFlush);
     assert_eq!(tree.stats().flushes, flushes);
     let written = tree.stats().written_bytes;
     for _ in 0..300 {
         probes(&tree, read.clone());
-        settle(&tree, &visibility, Effort::Wanted);
+        settle(&tree, &visibility, Effort::ReadFlush);
     }
     let (after, others) = (probes(&tree, read), probes(&tree, unread));
     assert!(after < before / 10.0, "{before} runs before, {after} after");
     assert!(others > 1.0, "what nobody read was drained too: {others} runs");
     assert!(tree.stats().written_bytes > written);
-    settle(&tree, &visibility, Effort::Wanted);
+    settle(&tree, &visibility, Effort::ReadFlush);
     assert!(!tree.debt().wanted);
     tree.verify().unwrap();
 }
@@ -200,12 +200,12 @@ fn range_that_is_read_drains_to_plain_leaves_and_no_other_does() {
 fn scan_that_opens_many_runs_asks_for_a_flush() {
     let tree = loaded(small(), 6000, 8 << 20);
     let visibility = Visibility::newest_only(u64::MAX - 1);
-    settle(&tree, &visibility, Effort::Wanted);
+    settle(&tree, &visibility, Effort::ReadFlush);
     assert!(tree.stats().runs > 0);
     for _ in 0..200 {
         let mut cursor = tree.cursor(KeyRange::all(), u64::MAX - 1, Direction::Forward);
         while cursor.next().unwrap().is_some() {}
-        settle(&tree, &visibility, Effort::Wanted);
+        settle(&tree, &visibility, Effort::ReadFlush);
     }
     assert_eq!(
         (tree.stats().runs, tree.debt().buffered_bytes),
@@ -350,7 +350,7 @@ fn leaf_compressed_in_haste_is_written_anew_once_nobody_writes() {
         "others write: it would be for nothing"
     );
     let stored = tree.stats().stored_bytes;
-    settle(&tree, &visibility, Effort::Quiet);
+    settle(&tree, &visibility, Effort::IdleWithoutWrites);
     assert_eq!(tree.debt().lightly_compressed_bytes, 0);
     assert!(tree.stats().stored_bytes < stored * 9 / 10, "{stored} bytes got no fewer");
     for number in 0..2000 {

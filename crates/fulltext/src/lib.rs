@@ -3,7 +3,7 @@
 //! From → to: a document's indexed texts [`Fields::each`] are cut into words, folded and stemmed
 //! [`tokens`]; the terms of all of them have a score [`Fields::scores`], which is what a text index
 //! holds. A search becomes terms of the same kind and phrases [`Query::parse`]; what the index found
-//! by terms is asked for the rest [`Search::verifies`].
+//! by terms is asked for the rest [`Search::matches_indexed`].
 //!
 //! Always true: the same text gives the same terms for ever, since indexes hold them. A release of
 //! the stemmers, the stop words or the Unicode data is a change of format.

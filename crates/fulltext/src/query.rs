@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A parsed search.
 #[derive(Clone, Debug)]
 pub struct Query {
-    wanted: BTreeSet<String>,
+    index_terms: BTreeSet<String>,
     terms: BTreeSet<String>,
     negated_terms: BTreeSet<String>,
     phrases: Vec<String>,
@@ -47,7 +47,7 @@ impl Query {
         sensitivity: Sensitivity,
     ) -> Self {
         let mut query = Self {
-            wanted: BTreeSet::new(),
+            index_terms: BTreeSet::new(),
             terms: BTreeSet::new(),
             negated_terms: BTreeSet::new(),
             phrases: Vec::new(),
@@ -82,7 +82,7 @@ impl Query {
             }
         }
         tokens(&words, language, version, Sensitivity::default(), |term| {
-            query.wanted.insert(index_term(term).into_owned());
+            query.index_terms.insert(index_term(term).into_owned());
         });
         tokens(&words, language, version, sensitivity, |term| {
             query.terms.insert(term.to_owned());
@@ -95,7 +95,7 @@ impl Query {
 
     /// The terms to look for in the index.
     pub fn index_terms(&self) -> &BTreeSet<String> {
-        &self.wanted
+        &self.index_terms
     }
 
     /// The terms of which a document must have one.
@@ -124,7 +124,7 @@ impl Query {
     }
 }
 
-/// Words, and the signs `-` and `"` by themselves; other ASCII punctuation only parts words.
+/// Words, and the signs `-` and `"` by themselves; other ASCII punctuation only separates words.
 fn split(search: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = 0;
     let mut after_space = true;
@@ -132,11 +132,11 @@ fn split(search: &str) -> impl Iterator<Item = Piece<'_>> {
         loop {
             let at = rest;
             let first = search[at..].chars().next()?;
-            let sign = is_sign(first);
+            let sign = is_separator(first);
             let end = if sign {
                 at + first.len_utf8()
             } else {
-                search[at..].find(is_sign).map_or(search.len(), |length| at + length)
+                search[at..].find(is_separator).map_or(search.len(), |length| at + length)
             };
             rest = end;
             if first.is_ascii_whitespace() || first == '\x0b' {
@@ -152,7 +152,7 @@ fn split(search: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-fn is_sign(letter: char) -> bool {
+fn is_separator(letter: char) -> bool {
     letter.is_ascii_whitespace()
         || letter == '\x0b'
         || letter.is_ascii_punctuation() && !matches!(letter, '_' | '\'')
@@ -178,17 +178,18 @@ impl Search {
 
     /// Whether a document matches.
     pub fn matches(&self, document: &RawDocument) -> Result<bool> {
-        Ok(self.has_term(document, &self.query.terms)? && self.holds_rest(document)?)
+        Ok(self.has_term(document, &self.query.terms)?
+            && self.passes_phrases_and_negations(document)?)
     }
 
     /// Whether a document matches that was found in the index under one of the terms.
-    pub fn verifies(&self, document: &RawDocument) -> Result<bool> {
+    pub fn matches_indexed(&self, document: &RawDocument) -> Result<bool> {
         let found =
             self.query.sensitivity.is_none() || self.has_term(document, &self.query.terms)?;
-        Ok(found && self.holds_rest(document)?)
+        Ok(found && self.passes_phrases_and_negations(document)?)
     }
 
-    fn holds_rest(&self, document: &RawDocument) -> Result<bool> {
+    fn passes_phrases_and_negations(&self, document: &RawDocument) -> Result<bool> {
         if self.has_term(document, &self.query.negated_terms)? {
             return Ok(false);
         }

@@ -8,6 +8,7 @@ mod indexes;
 mod language;
 mod login;
 mod network;
+mod secure;
 mod storage;
 mod tree;
 
@@ -40,6 +41,13 @@ pub const ALL: &[Target] = &[
     login::LOGIN,
     login::KEY_FILE,
     login::ACCOUNT,
+    login::OLD_USER,
+    secure::FIRST_BYTES,
+    secure::CERTIFICATE,
+    secure::ENCRYPTED_PAGE,
+    secure::ENCRYPTED_ROOT,
+    secure::KEYS,
+    secure::MASTER_KEY,
 ];
 
 /// The target of that name.

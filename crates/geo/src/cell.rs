@@ -215,7 +215,7 @@ impl Coverable for Drawn<'_> {
 
     fn cut(&self, cell: Cell, around: &Vec<usize>) -> Cut<Vec<usize>> {
         let meets = |at: &usize| cell.may_meet(self.edges[*at].0, self.edges[*at].1);
-        let known = around.iter().copied().take_while(|_| !limits::is_stopped(1));
+        let known = around.iter().copied().take_while(|_| !limits::poll_or_stop(1));
         let part: Vec<usize> = known.filter(meets).collect();
         if !part.is_empty() {
             Cut::Border(part)

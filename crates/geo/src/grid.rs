@@ -7,7 +7,7 @@
 //! larger than they are.
 
 use crate::cover::{Coverable, Cut, Quadrant, cover, interleaved, joined};
-use crate::flat::{self, Flat, Place};
+use crate::flat::{self, Flat, Point};
 use crate::sphere::Cap;
 use std::f64::consts::FRAC_PI_2;
 
@@ -40,7 +40,7 @@ pub enum Area<'a> {
     /// What lies within these distances of a place.
     Around {
         /// The place.
-        centre: Place,
+        centre: Point,
         /// The least distance.
         low: f64,
         /// The greatest.
@@ -74,13 +74,13 @@ impl Quadrant for Square {
 
 impl Grid {
     /// Whether a place lies on it.
-    pub fn holds(&self, (x, y): Place) -> bool {
+    pub fn holds(&self, (x, y): Point) -> bool {
         let within = |value: f64| self.min <= value && value <= self.max;
         within(x) && within(y)
     }
 
     /// The number of a place that lies on it.
-    pub fn key(&self, (x, y): Place) -> i64 {
+    pub fn key(&self, (x, y): Point) -> i64 {
         let side = f64::from(self.bits).exp2();
         let scale = side / (self.max - self.min);
         let at = |value: f64| ((value - self.min) * scale).clamp(0.0, side - 1.0) as u32;
@@ -117,7 +117,7 @@ struct OnGrid<'a> {
     grid: Grid,
     area: Area<'a>,
     /// Around a cap.
-    boxes: Vec<(Place, Place)>,
+    boxes: Vec<(Point, Point)>,
 }
 
 impl Coverable for OnGrid<'_> {
@@ -155,7 +155,7 @@ impl Coverable for OnGrid<'_> {
     }
 }
 
-fn of_box(low: Place, high: Place, from: Place, to: Place) -> Cut<()> {
+fn of_box(low: Point, high: Point, from: Point, to: Point) -> Cut<()> {
     if high.0 < from.0 || high.1 < from.1 || to.0 < low.0 || to.1 < low.1 {
         Cut::Outside
     } else if from.0 <= low.0 && from.1 <= low.1 && high.0 <= to.0 && high.1 <= to.1 {
@@ -165,7 +165,7 @@ fn of_box(low: Place, high: Place, from: Place, to: Place) -> Cut<()> {
     }
 }
 
-fn of_ring(low: Place, high: Place, centre: Place, (least, most): (f64, f64), pad: f64) -> Cut<()> {
+fn of_ring(low: Point, high: Point, centre: Point, (least, most): (f64, f64), pad: f64) -> Cut<()> {
     let gap = |low: f64, high: f64, at: f64| (low - at).max(at - high).max(0.0);
     let reach = |low: f64, high: f64, at: f64| (at - low).abs().max((high - at).abs());
     let nearest = gap(low.0, high.0, centre.0).hypot(gap(low.1, high.1, centre.1));
@@ -181,9 +181,9 @@ fn of_ring(low: Place, high: Place, centre: Place, (least, most): (f64, f64), pa
     }
 }
 
-fn of_polygon(low: Place, high: Place, polygon: &[Place]) -> Cut<()> {
+fn of_polygon(low: Point, high: Point, polygon: &[Point]) -> Cut<()> {
     let corners = [low, (high.0, low.1), high, (low.0, high.1)];
-    let meets = |a: Place, b: Place| {
+    let meets = |a: Point, b: Point| {
         let apart = (a.0 < low.0 && b.0 < low.0)
             || (a.0 > high.0 && b.0 > high.0)
             || (a.1 < low.1 && b.1 < low.1)
@@ -201,7 +201,7 @@ fn of_polygon(low: Place, high: Place, polygon: &[Place]) -> Cut<()> {
 }
 
 /// Longitudes and latitudes that a cap does not reach beyond.
-fn boxes_around(cap: &Cap) -> Vec<(Place, Place)> {
+fn boxes_around(cap: &Cap) -> Vec<(Point, Point)> {
     let (longitude, latitude) = cap.centre.degrees();
     // A little more, for what rounding takes away.
     let radius = cap.radius.min(std::f64::consts::PI) + 1e-9;

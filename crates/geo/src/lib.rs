@@ -11,8 +11,8 @@
 //! 3. The ranges of a search hold a cell of every geometry that the shape searched for meets; they
 //!    may hold others.
 //!
-//! What goes over many edges ends early where its operation is stopped (`limits::is_stopped`). Reading a
-//! geometry then fails; whoever asks of a relation, distance or cover asks `limits::check_stopped` before the
+//! What goes over many edges ends early where its operation is stopped (`limits::poll_or_stop`). Reading a
+//! geometry then fails; whoever asks of a relation, distance or cover asks `limits::take_stop_error` before the
 //! answer is used.
 #![forbid(unsafe_code)]
 

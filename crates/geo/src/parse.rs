@@ -2,7 +2,7 @@
 //!
 //! Always true: what was parsed is valid, so that the rest of the crate need not ask again.
 
-use crate::flat::{Flat, Place};
+use crate::flat::{Flat, Point};
 use crate::polygon::{Polygon, Ring, ring_fault};
 use crate::sphere::{Cap, Shape};
 use crate::vector::Vector;
@@ -15,13 +15,14 @@ use std::fmt::Write;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Geometry {
     /// A pair of coordinates: a place on the plane, and on the sphere where it is one.
-    Pair(Place),
+    Pair(Point),
     /// A GeoJSON point: a place on both.
-    Point(Place),
+    Point(Point),
     /// Any other GeoJSON.
     Shape(Shape),
-    /// A polygon whose winding says which side is meant. Only queries may use one.
-    Wound(Shape),
+    /// A polygon in MongoDB's CRS of strict winding, which says which side is meant. Only queries
+    /// may use one.
+    StrictWinding(Shape),
 }
 
 /// A geometry as a query names it.
@@ -39,7 +40,7 @@ pub enum Region {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Centre {
     /// As written.
-    pub place: Place,
+    pub place: Point,
     /// Whether it was written as GeoJSON.
     pub geojson: bool,
 }
@@ -52,7 +53,7 @@ impl Geometry {
     /// Reads a stored value.
     pub fn parse(value: RawBsonRef<'_>) -> Result<Self> {
         let parsed = Self::read(value);
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         parsed
     }
 
@@ -71,10 +72,10 @@ impl Geometry {
     }
 
     /// Its place on the plane: only points have one.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<Point> {
         match self {
             Self::Pair(place) | Self::Point(place) => Some(*place),
-            Self::Shape(_) | Self::Wound(_) => None,
+            Self::Shape(_) | Self::StrictWinding(_) => None,
         }
     }
 
@@ -87,7 +88,7 @@ impl Geometry {
                     .then(|| Cow::Owned(Shape::point(Vector::from_degrees(longitude, latitude))))
             }
             Self::Shape(shape) => Some(Cow::Borrowed(shape)),
-            Self::Wound(_) => None,
+            Self::StrictWinding(_) => None,
         }
     }
 }
@@ -96,7 +97,7 @@ impl Region {
     /// Reads one specifier, `$geometry` or a legacy shape.
     pub fn parse(name: &str, value: RawBsonRef<'_>) -> Result<Self> {
         let parsed = Self::read(name, value);
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         parsed
     }
 
@@ -112,7 +113,7 @@ impl Region {
         };
         match (name, value) {
             ("$geometry", RawBsonRef::Document(document)) => match geojson(document)? {
-                Geometry::Shape(shape) | Geometry::Wound(shape) => Ok(Self::Shape(shape)),
+                Geometry::Shape(shape) | Geometry::StrictWinding(shape) => Ok(Self::Shape(shape)),
                 Geometry::Point((x, y)) | Geometry::Pair((x, y)) => {
                     Ok(Self::Shape(Shape::point(Vector::from_degrees(x, y))))
                 }
@@ -160,9 +161,9 @@ impl Region {
     }
 
     /// Whether a stored geometry has a point in common with it.
-    pub fn meets(&self, geometry: &Geometry) -> bool {
+    pub fn intersects(&self, geometry: &Geometry) -> bool {
         match self {
-            Self::Shape(own) => geometry.shape().is_some_and(|shape| own.meets(&shape)),
+            Self::Shape(own) => geometry.shape().is_some_and(|shape| own.intersects(&shape)),
             Self::Flat(_) | Self::Cap(_) => false,
         }
     }
@@ -186,11 +187,11 @@ impl Centre {
     }
 }
 
-fn is_on_sphere((longitude, latitude): Place) -> bool {
+fn is_on_sphere((longitude, latitude): Point) -> bool {
     longitude.abs() <= 180.0 && latitude.abs() <= 90.0
 }
 
-fn on_sphere(place: Place) -> Result<Vector> {
+fn on_sphere(place: Point) -> Result<Vector> {
     let (longitude, latitude) = place;
     if !is_on_sphere(place) {
         return bad(format!(
@@ -219,7 +220,7 @@ fn part<'a>(parts: &[RawBsonRef<'a>], at: usize) -> Result<RawBsonRef<'a>> {
 }
 
 /// Two numbers in an array or a document; stored ones may have more behind them.
-fn pair(value: RawBsonRef<'_>, more: bool) -> Result<Place> {
+fn pair(value: RawBsonRef<'_>, allows_more_fields: bool) -> Result<Point> {
     let mut parts: [Option<RawBsonRef<'_>>; 3] = [None; 3];
     match value {
         RawBsonRef::Array(array) => {
@@ -247,7 +248,7 @@ fn pair(value: RawBsonRef<'_>, more: bool) -> Result<Place> {
         )),
     };
     let place = (coordinate(0)?, coordinate(1)?);
-    if !more && parts[2].is_some() {
+    if !allows_more_fields && parts[2].is_some() {
         return bad("Point must only contain two numeric elements");
     }
     if !place.0.is_finite() || !place.1.is_finite() {
@@ -256,7 +257,7 @@ fn pair(value: RawBsonRef<'_>, more: bool) -> Result<Place> {
     Ok(place)
 }
 
-fn circle(parts: &[RawBsonRef<'_>]) -> Result<(Place, f64)> {
+fn circle(parts: &[RawBsonRef<'_>]) -> Result<(Point, f64)> {
     let centre = pair(part(parts, 0)?, false)?;
     let radius = parts.get(1).copied().and_then(number).filter(|radius| *radius >= 0.0);
     let Some(radius) = radius else { return bad("radius must be a non-negative number") };
@@ -272,9 +273,9 @@ fn geojson(document: &RawDocument) -> Result<Geometry> {
     let Some(RawBsonRef::String(kind)) = document.get("type")? else { return unknown() };
     match kind {
         "Point" => point(document).map(Geometry::Point),
-        "Polygon" if is_wound(document)? => {
-            let polygon = wound_polygon(document.get("coordinates")?)?;
-            Ok(Geometry::Wound(Shape { polygons: vec![polygon], ..Shape::default() }))
+        "Polygon" if has_strict_winding_crs(document)? => {
+            let polygon = strict_winding_polygon(document.get("coordinates")?)?;
+            Ok(Geometry::StrictWinding(Shape { polygons: vec![polygon], ..Shape::default() }))
         }
         "GeometryCollection" => collection(document).map(Geometry::Shape),
         "LineString" | "Polygon" | "MultiPoint" | "MultiLineString" | "MultiPolygon" => {
@@ -287,7 +288,7 @@ fn geojson(document: &RawDocument) -> Result<Geometry> {
 }
 
 /// Whether the `crs` asks for polygons by their winding.
-fn is_wound(document: &RawDocument) -> Result<bool> {
+fn has_strict_winding_crs(document: &RawDocument) -> Result<bool> {
     let crs = match document.get("crs")? {
         None => return Ok(false),
         Some(RawBsonRef::Document(crs)) => crs,
@@ -308,13 +309,13 @@ fn is_wound(document: &RawDocument) -> Result<bool> {
 }
 
 fn check_crs(document: &RawDocument) -> Result<()> {
-    if is_wound(document)? {
+    if has_strict_winding_crs(document)? {
         return bad("Strict winding order is only supported by polygon");
     }
     Ok(())
 }
 
-fn point(document: &RawDocument) -> Result<Place> {
+fn point(document: &RawDocument) -> Result<Point> {
     check_crs(document)?;
     let Some(coordinates) = document.get("coordinates")? else {
         return bad("Point must be an array or object, instead got type missing");
@@ -481,7 +482,7 @@ fn polygon(coordinates: Option<RawBsonRef<'_>>) -> Result<Polygon> {
     let mut first: Option<(RawBsonRef<'_>, Polygon)> = None;
     for coordinates in loops(coordinates)? {
         let coordinates = coordinates?;
-        let ring = Ring::around_less(loop_vertices(coordinates)?);
+        let ring = Ring::enclosing_smaller_area(loop_vertices(coordinates)?);
         match &first {
             None => first = Some((coordinates, Polygon::new(ring, Vec::new()))),
             Some((shell, area)) => {
@@ -539,7 +540,7 @@ fn check_hole(
 }
 
 /// A polygon of one loop whose area is on its left.
-fn wound_polygon(coordinates: Option<RawBsonRef<'_>>) -> Result<Polygon> {
+fn strict_winding_polygon(coordinates: Option<RawBsonRef<'_>>) -> Result<Polygon> {
     let mut loops = loops(coordinates)?.into_iter();
     match (loops.next().transpose()?, loops.next()) {
         (Some(coordinates), None) => {

@@ -60,7 +60,7 @@ pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (place, (_, end, one)) in order.iter().enumerate() {
         let near = order[place + 1..].iter().take_while(|(begin, ..)| begin <= end);
-        let near = near.take_while(|_| !limits::is_stopped(1));
+        let near = near.take_while(|_| !limits::poll_or_stop(1));
         for (_, _, other) in near {
             let (first, second) = (*one.min(other), *one.max(other));
             let ((middle, far), (other_middle, other_far)) = (reach[first], reach[second]);
@@ -128,7 +128,7 @@ impl Ring {
     }
 
     /// A ring around the smaller of the two areas it parts.
-    pub(crate) fn around_less(mut vertices: Vec<Vector>) -> Self {
+    pub(crate) fn enclosing_smaller_area(mut vertices: Vec<Vector>) -> Self {
         let first = vertices[0];
         let pairs = vertices[1..].windows(2);
         let area: f64 = pairs.map(|pair| signed_area(first, pair[0], pair[1])).sum();
@@ -148,7 +148,7 @@ impl Ring {
     pub(crate) fn edges(&self) -> impl Iterator<Item = (Vector, Vector)> + '_ {
         let next = self.vertices[1..].iter().chain(&self.vertices[..1]);
         let edges = self.vertices.iter().copied().zip(next.copied());
-        edges.take_while(|_| !limits::is_stopped(1))
+        edges.take_while(|_| !limits::poll_or_stop(1))
     }
 
     fn is_on_border(&self, point: Vector) -> bool {
@@ -251,12 +251,12 @@ impl Polygon {
     }
 
     /// Whether it has a point in common with an arc.
-    pub(crate) fn meets_arc(&self, a: Vector, b: Vector) -> bool {
+    pub(crate) fn intersects_arc(&self, a: Vector, b: Vector) -> bool {
         self.edges().any(|(c, d)| touches(a, b, c, d)) || self.contains(a)
     }
 
     /// Whether two polygons have a point in common.
-    pub(crate) fn meets(&self, other: &Self) -> bool {
+    pub(crate) fn intersects(&self, other: &Self) -> bool {
         self.contains(other.shell.vertices[0])
             || other.contains(self.shell.vertices[0])
             || self.edges().any(|(a, b)| other.edges().any(|(c, d)| touches(a, b, c, d)))

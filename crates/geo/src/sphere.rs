@@ -39,12 +39,12 @@ impl Shape {
     }
 
     fn own_points(&self) -> impl Iterator<Item = &Vector> {
-        self.points.iter().take_while(|_| !limits::is_stopped(1))
+        self.points.iter().take_while(|_| !limits::poll_or_stop(1))
     }
 
     fn line_edges(&self) -> impl Iterator<Item = (Vector, Vector)> + '_ {
         let edges = self.lines.iter().flat_map(|line| line.windows(2));
-        edges.map(|pair| (pair[0], pair[1])).take_while(|_| !limits::is_stopped(1))
+        edges.map(|pair| (pair[0], pair[1])).take_while(|_| !limits::poll_or_stop(1))
     }
 
     /// Everything that is drawn of it: points as edges without length, lines, and borders.
@@ -65,23 +65,23 @@ impl Shape {
             || self.area_contains(point)
     }
 
-    fn meets_arc(&self, a: Vector, b: Vector) -> bool {
+    fn intersects_arc(&self, a: Vector, b: Vector) -> bool {
         self.own_points().any(|point| is_on(*point, a, b))
             || self.line_edges().any(|(c, d)| touches(a, b, c, d))
-            || self.polygons.iter().any(|polygon| polygon.meets_arc(a, b))
+            || self.polygons.iter().any(|polygon| polygon.intersects_arc(a, b))
     }
 
-    fn meets_polygon(&self, polygon: &Polygon) -> bool {
+    fn intersects_polygon(&self, polygon: &Polygon) -> bool {
         self.own_points().any(|point| polygon.contains(*point))
-            || self.line_edges().any(|(a, b)| polygon.meets_arc(a, b))
-            || self.polygons.iter().any(|own| own.meets(polygon))
+            || self.line_edges().any(|(a, b)| polygon.intersects_arc(a, b))
+            || self.polygons.iter().any(|own| own.intersects(polygon))
     }
 
     /// Whether two shapes have a point in common.
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         other.own_points().any(|point| self.contains_point(*point))
-            || other.line_edges().any(|(a, b)| self.meets_arc(a, b))
-            || other.polygons.iter().any(|polygon| self.meets_polygon(polygon))
+            || other.line_edges().any(|(a, b)| self.intersects_arc(a, b))
+            || other.polygons.iter().any(|polygon| self.intersects_polygon(polygon))
     }
 
     /// Whether every part of another shape lies in one of this one's areas.

@@ -48,7 +48,7 @@ fn check(region: &Region, value: Bson, contains: bool, meets: bool) {
     let parsed = geometry(value.clone()).unwrap();
     assert_eq!(region.contains(&parsed), contains, "{value} in {region:?}");
     if matches!(region, Region::Shape(_)) {
-        assert_eq!(region.meets(&parsed), meets, "{value} meets {region:?}");
+        assert_eq!(region.intersects(&parsed), meets, "{value} meets {region:?}");
     }
 }
 
@@ -119,7 +119,7 @@ fn the_smaller_side_is_meant_unless_the_winding_is_strict() {
     // A document's own strict polygon is never matched.
     let world = region("$geometry", in_strict_winding(clockwise)).unwrap();
     let stored = geometry(in_strict_winding(square(20.0, 30.0))).unwrap();
-    assert!(!world.contains(&stored) && !world.meets(&stored));
+    assert!(!world.contains(&stored) && !world.intersects(&stored));
 }
 
 #[test]
@@ -338,11 +338,11 @@ proptest! {
         let keys = cell::keys(&stored);
         prop_assert!(!keys.is_empty() && keys.len() <= 24);
         let points_only = stored.as_point().is_some();
-        if wanted.meets(&stored) {
-            prop_assert!(stored.meets(&wanted));
+        if wanted.intersects(&stored) {
+            prop_assert!(stored.intersects(&wanted));
             prop_assert!(holds(&cell::search(cell::Area::Shape(&wanted), points_only), &keys));
         }
-        prop_assert!(!wanted.contains(&stored) || wanted.meets(&stored));
+        prop_assert!(!wanted.contains(&stored) || wanted.intersects(&stored));
         let centre = Vector::from_degrees(centre.0, centre.1);
         let distance = stored.distance(centre);
         let area = cell::Area::Around {
@@ -362,7 +362,7 @@ proptest! {
         let area = shape(area);
         let point = Vector::from_degrees(place.0, place.1);
         let inside = area.contains(&Shape::point(point));
-        prop_assert_eq!(inside, area.meets(&Shape::point(point)));
+        prop_assert_eq!(inside, area.intersects(&Shape::point(point)));
         prop_assert!(!inside || area.distance(point) == 0.0);
         let cap = Cap { centre: point, radius: area.distance(point) * 0.999 };
         prop_assert!(!cap.contains(&area) || inside);

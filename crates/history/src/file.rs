@@ -23,12 +23,12 @@ pub(crate) struct HourFile {
     first_ms: i64,
     end: u64,
     columns: Arc<[Column]>,
-    blocks: Vec<Place>,
+    blocks: Vec<BlockPosition>,
 }
 
 /// Where a block lies, and its names.
 #[derive(Clone)]
-struct Place {
+struct BlockPosition {
     offset: u64,
     header: Header,
     columns: Arc<[Column]>,
@@ -39,7 +39,7 @@ pub(crate) struct Block {
     pub(crate) columns: Arc<[Column]>,
     path: PathBuf,
     file: Arc<dyn File>,
-    place: Place,
+    position: BlockPosition,
 }
 
 /// Whether a path has the name of one of our files.
@@ -114,7 +114,7 @@ impl HourFile {
 
     fn remember(&mut self, header: Header) {
         let columns = Arc::clone(&self.columns);
-        self.blocks.push(Place { offset: self.end, header, columns });
+        self.blocks.push(BlockPosition { offset: self.end, header, columns });
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -127,7 +127,7 @@ impl HourFile {
 
     /// The newest time of its blocks.
     pub(crate) fn last_ms(&self) -> Option<i64> {
-        self.blocks.iter().map(|place| place.header.last_ms).max()
+        self.blocks.iter().map(|position| position.header.last_ms).max()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -169,15 +169,14 @@ impl HourFile {
 
     /// The blocks that have something of this stretch.
     pub(crate) fn blocks_of(&self, from_ms: i64, to_ms: i64) -> Vec<Block> {
-        let wanted = self
-            .blocks
-            .iter()
-            .filter(|place| place.header.first_ms <= to_ms && place.header.last_ms >= from_ms);
-        let block = |place: &Place| Block {
-            columns: Arc::clone(&place.columns),
+        let wanted = self.blocks.iter().filter(|position| {
+            position.header.first_ms <= to_ms && position.header.last_ms >= from_ms
+        });
+        let block = |position: &BlockPosition| Block {
+            columns: Arc::clone(&position.columns),
             path: self.path.clone(),
             file: Arc::clone(&self.file),
-            place: place.clone(),
+            position: position.clone(),
         };
         wanted.map(block).collect()
     }
@@ -192,9 +191,9 @@ fn encode(rows: &[Row]) -> io::Result<Option<Vec<u8>>> {
 impl Block {
     /// Reads its rows. Waits for the disk.
     pub(crate) fn read(&self) -> Result<Vec<Row>, Error> {
-        let header = &self.place.header;
+        let header = &self.position.header;
         let mut bytes = vec![0; HEADER + header.length];
-        self.file.read_exact_at(&mut bytes, self.place.offset)?;
+        self.file.read_exact_at(&mut bytes, self.position.offset)?;
         let damaged = || Error::Damaged(self.path.clone());
         let (found, payload) = frame::decode(&bytes).ok_or_else(damaged)?;
         if found != *header {

@@ -9,7 +9,7 @@
 //!    broken frame of a file is not read; a file that is continued is cut there.
 //! 2. A crash loses the rows since the last write, [`WRITE_EVERY`] of them at most when only the
 //!    process dies, and the last block when the machine does.
-//! 3. Files together stay below [`MAX_BYTES`], and none is older than [`KEEP`] plus an hour.
+//! 3. Files together stay below [`MAX_BYTES`], and none is older than [`RETENTION`] plus an hour.
 //! 4. Readers read without the lock; a writer never waits for a reader's disk.
 //!
 //! On disk: `docs/formats/history.md`.
@@ -40,10 +40,10 @@ const BLOCK_ROWS: usize = 60;
 pub const WRITE_EVERY: usize = 10;
 
 /// How long a second is kept.
-pub const KEEP: Duration = Duration::from_hours(24);
+pub const RETENTION: Duration = Duration::from_hours(24);
 
 /// A new file is begun after this time.
-const FILE_TIME: Duration = Duration::from_hours(1);
+const FILE_SPAN: Duration = Duration::from_hours(1);
 
 /// All files together; a busy server with 500 figures writes about a tenth of it in a day.
 pub const MAX_BYTES: u64 = 64 << 20;
@@ -240,7 +240,7 @@ impl State {
 
     /// Sees to a file that can take a row of this time with these columns.
     fn make_room(&mut self, os: &Os, folder: &Path, at_ms: i64) -> io::Result<()> {
-        let hour = FILE_TIME.as_millis() as i64;
+        let hour = FILE_SPAN.as_millis() as i64;
         let fits = |file: &HourFile| (file.first_ms()..file.first_ms() + hour).contains(&at_ms);
         if !self.open || !self.files.back().is_some_and(fits) {
             self.end_block()?;
@@ -256,7 +256,7 @@ impl State {
 
     /// Removes what is too old or too much, but never the newest file.
     fn forget(&mut self, os: &Os, now_ms: i64) {
-        let oldest = now_ms - KEEP.as_millis() as i64;
+        let oldest = now_ms - RETENTION.as_millis() as i64;
         while self.files.len() > 1 {
             let bytes: u64 = self.files.iter().map(HourFile::bytes).sum();
             let is_old = self.files[0].last_ms().is_none_or(|last| last < oldest);

@@ -72,8 +72,8 @@ impl Points {
         Self { from_ms, to_ms, step_ms, steps: Steps::new(), before: None }
     }
 
-    /// Takes rows that follow those before; what lies before the newest of its step is left out. Of
-    /// rows just before the stretch only what its first row grew by is told.
+    /// Adds rows that follow those added before. Rows older than the newest of their step are
+    /// skipped; rows just before `from_ms` only serve to compute the growth of the first row.
     pub(crate) fn take(
         &mut self,
         columns: &[Column],

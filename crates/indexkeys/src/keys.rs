@@ -1,18 +1,22 @@
 //! The keys a document has in an index, and reading them back.
 //!
-//! An entry of a non-unique index is `keystring(parts) ++ keystring(_id)` → type bits of all of
-//! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
-//! for the usual types, so most entries have an empty value. An entry of a clustering index holds
-//! its document too: the value's length as a varint, the value, the document. Where a measurement
-//! shares its `_id`, what tells it apart follows the `_id` (see [`RecordKey`]). Under a collation
-//! strings are sort keys: those of the parts under the index's, that of `_id` under the
-//! collection's. Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
+//! An entry of a non-unique index is `keystring(parts) ++ record key` → type bits of all of it; of a
+//! unique index `keystring(parts)` → record key ++ type bits. The record key is the keystring of the
+//! collection's primary key, mostly `_id` alone (see [`RecordKey`]). Type bits are empty for the usual
+//! types, so most entries have an empty value. An entry of a clustering index holds its document too:
+//! the value's length as a varint, the value, the document. Under a collation strings are sort keys:
+//! those of the parts under the index's, those of the record key under the collection's. Parts of
+//! geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
+//!
+//! A primary key that is not `_id` alone is read as a clustering index too, whose entries are the
+//! records themselves: [`KeyMaker::of_records`].
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
 
 mod geo;
 
+use super::record_key::{PrimaryKey, RecordKey, bad_key};
 use super::text::{TextKeys, plain_value};
 use super::wildcard::WildcardValue;
 use super::{IndexSpec, PartKind, Wildcard};
@@ -20,11 +24,11 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use bsonval::Path;
 use bsonval::path::{Component, array_index};
-use bsonval::raw;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
 use matcher::Filter;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Bytes of entries that a document may have in an index where they multiply: by paths, by arrays of
 /// several parts, by the document itself.
@@ -52,6 +56,7 @@ pub struct DocumentKeys {
 
 /// Makes and reads the keys of one index.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options, not states")]
 pub struct KeyMaker {
     paths: Vec<Vec<String>>,
     directions: Vec<Direction>,
@@ -69,8 +74,12 @@ pub struct KeyMaker {
     geo: Option<Box<geo::GeoParts>>,
     /// The collation of the parts.
     collation: Option<Collation>,
-    /// The collation in `_id`.
-    id_collation: Option<Collation>,
+    /// The collation in record keys.
+    record_collation: Option<Collation>,
+    /// The fields in record keys, where `_id` is not the only one.
+    primary_key: Option<Arc<PrimaryKey>>,
+    /// The entries are the records themselves.
+    holds_records: bool,
 }
 
 /// Where one part of the key stands while a document is taken apart.
@@ -90,60 +99,6 @@ enum Found<'a> {
 }
 
 type PartValues<'a> = SmallVec<[PartValue<'a>; 4]>;
-
-/// What a stored document is found by: the key of its record in the primary dictionary, and the
-/// `_id` that the key begins with.
-#[derive(Clone, Copy, Debug)]
-pub struct RecordKey<'a> {
-    id: RawBsonRef<'a>,
-    bytes: &'a [u8],
-}
-
-impl<'a> RecordKey<'a> {
-    /// Of a document with this `_id` under `bytes`.
-    pub fn new(id: RawBsonRef<'a>, bytes: &'a [u8]) -> Self {
-        Self { id, bytes }
-    }
-
-    /// Of the document that stands under `bytes`. What has no `_id` is damaged, and counts as null.
-    pub fn of(document: &'a RawDocument, bytes: &'a [u8]) -> Result<Self> {
-        Ok(Self { id: raw::field(document, "_id")?.unwrap_or(RawBsonRef::Null), bytes })
-    }
-
-    /// What follows the keystring of the `_id`: nothing, or in a time-series collection what tells
-    /// measurements with one `_id` apart.
-    fn suffix(&self, id: &[u8]) -> Result<&'a [u8]> {
-        self.bytes
-            .strip_prefix(id)
-            .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"))
-    }
-}
-
-/// Bytes after the `_id` in the record key of a measurement whose `_id` another one has.
-const SUFFIX_BYTES: usize = 9;
-/// The first of them. Scans end behind an `_id` at a byte of 255, and begin there.
-const SUFFIX_MARK: u8 = 0x80;
-
-/// The record key of a measurement whose `_id`, with this key, another one has.
-pub fn shared_id_key(mut id_key: Vec<u8>, random: [u8; SUFFIX_BYTES - 1]) -> Vec<u8> {
-    id_key.push(SUFFIX_MARK);
-    id_key.extend_from_slice(&random);
-    id_key
-}
-
-/// Whether this may follow the `_id` in the record key of such a measurement.
-pub fn is_suffix(bytes: &[u8]) -> bool {
-    bytes.len() == SUFFIX_BYTES && bytes[0] == SUFFIX_MARK
-}
-
-/// The dictionary key of a document: the keystring of its `_id` under the collection's collation,
-/// and in a time-series collection, where another measurement has it, [`SUFFIX_BYTES`] more.
-pub fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
-    // Most ids fit.
-    let mut builder = KeyBuilder::reusing(Vec::with_capacity(32));
-    builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
-    Ok(builder.into_bytes())
-}
 
 /// What a hashed part holds of a value: MongoDB's own hash, equal for values that compare as equal.
 /// On disk, so it never changes.
@@ -167,15 +122,6 @@ pub(super) fn check_bytes(bytes: usize) -> Result<()> {
     ))
 }
 
-/// The keystring's complaint in the client's words.
-pub(crate) fn bad_key(error: keystring::Error) -> Error {
-    match error {
-        keystring::Error::TooDeep => Error::new(Code::OVERFLOW, error.to_string()),
-        keystring::Error::Bson(text) => Error::new(Code::INVALID_BSON, text),
-        other => Error::new(Code::INTERNAL_ERROR, other.to_string()),
-    }
-}
-
 /// A list without room for more. Collected ones have room for four at least, and indexes are many.
 fn without_spare_room<T>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list: Vec<T> = items.collect();
@@ -184,8 +130,8 @@ fn without_spare_room<T>(items: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 impl KeyMaker {
-    /// Of an index of a collection whose `_id` has this collation.
-    pub fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
+    /// Of an index of a collection whose record keys have this collation.
+    pub fn new(spec: &IndexSpec, record_collation: Option<Collation>) -> Self {
         Self {
             paths: without_spare_room(
                 spec.parts
@@ -212,8 +158,32 @@ impl KeyMaker {
             geo: geo::GeoParts::of(spec).map(Box::new),
             partial: spec.partial.as_ref().map(|partial| Box::new(partial.filter.clone())),
             collation: spec.collation.clone(),
-            id_collation,
+            record_collation,
+            primary_key: None,
+            holds_records: false,
         }
+    }
+
+    /// The same in a collection whose documents are clustered by this key.
+    #[must_use]
+    pub fn under(self, primary_key: Option<Arc<PrimaryKey>>) -> Self {
+        Self { primary_key, ..self }
+    }
+
+    /// Of a primary key that is read as an index. It makes no keys: the records are its entries.
+    pub fn of_records(spec: &IndexSpec, primary_key: Arc<PrimaryKey>) -> Self {
+        let collation = spec.collation.clone();
+        Self { holds_records: true, ..Self::new(spec, collation).under(Some(primary_key)) }
+    }
+
+    /// Whether the entries are the records themselves.
+    pub fn holds_records(&self) -> bool {
+        self.holds_records
+    }
+
+    /// The direction of each value of a record key.
+    fn record_directions(&self) -> &[Direction] {
+        self.primary_key.as_ref().map_or(&[Direction::Ascending], |key| key.directions())
     }
 
     /// The direction of each value of an entry: one a part, two for a wildcard.
@@ -225,6 +195,7 @@ impl KeyMaker {
     pub fn depends_on(&self, touched: &[Path]) -> bool {
         self.partial.is_some()
             || self.clustering
+            || self.primary_key.as_ref().is_some_and(|key| key.depends_on(touched))
             || self.wildcard.as_ref().is_some_and(|part| part.depends_on(touched, overlap))
             || self.paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
             || self.text.as_ref().is_some_and(|text| match &text.paths {
@@ -237,6 +208,14 @@ impl KeyMaker {
 
     /// The entries of a document.
     pub fn make(&self, document: &RawDocument, record: RecordKey<'_>) -> Result<DocumentKeys> {
+        assert!(!self.holds_records, "what is written to the records is no entry of an index");
+        let Some(key) = &self.primary_key else { return self.make_behind(document, record) };
+        let leading = key.leading_values(document)?;
+        self.make_behind(document, record.behind(&leading))
+    }
+
+    /// The entries of a document whose record key is known with all its values.
+    fn make_behind(&self, document: &RawDocument, record: RecordKey<'_>) -> Result<DocumentKeys> {
         let mut keys = DocumentKeys::default();
         if let Some(filter) = &self.partial
             && !filter.matches(document)?
@@ -305,6 +284,9 @@ impl KeyMaker {
     fn split_document<'a>(&self, value: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
         if !self.clustering {
             return Ok((value, &[]));
+        }
+        if self.holds_records {
+            return Ok((&[], value));
         }
         take_length(value)
             .and_then(|(len, rest)| rest.split_at_checked(len))
@@ -380,8 +362,7 @@ impl KeyMaker {
             builder.append_under(value, *direction, self.collation.as_ref()).map_err(bad_key)?;
         }
         let parts_end = builder.as_bytes().len();
-        let under = self.id_collation.as_ref();
-        builder.append_under(record.id, Direction::Ascending, under).map_err(bad_key)?;
+        record.append_to(&mut builder, self.record_directions(), self.record_collation.as_ref())?;
         let (mut key, bits) = builder.finish();
         let suffix = record.suffix(&key[parts_end..])?;
         if !self.unique {
@@ -399,18 +380,21 @@ impl KeyMaker {
         Ok(IndexKey { key, value })
     }
 
-    /// The document an entry points to.
-    pub fn id_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
+    /// The key of the record that an entry points to.
+    pub fn record_key_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
+        if self.holds_records {
+            return Ok(key);
+        }
         if self.unique {
             let (value, _) = self.split_document(value)?;
-            let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
+            let end = keystring::skip(value, self.record_directions()).map_err(bad_key)?;
             return Ok(&value[..end]);
         }
         let start = keystring::skip(key, &self.directions).map_err(bad_key)?;
         Ok(&key[start..])
     }
 
-    /// The part of a key of an index that is not unique before the document's id.
+    /// The part of a key of an index that is not unique before the record key.
     pub fn values_of<'a>(&self, key: &'a [u8]) -> Result<&'a [u8]> {
         let end = keystring::skip(key, &self.directions).map_err(bad_key)?;
         Ok(&key[..end])
@@ -418,14 +402,15 @@ impl KeyMaker {
 
     /// Whether entries tell the values they were made of: sort keys do not.
     pub fn can_return_values(&self) -> bool {
-        self.collation.is_none() && self.id_collation.is_none()
+        self.collation.is_none() && self.record_collation.is_none() && !self.holds_records
     }
 
-    /// The values of an entry: the parts, then `_id`, with their exact types. Under a collation
-    /// strings come as their sort keys, see [`keystring::decode_collated`].
+    /// The values of an entry: the parts, then those of the record key, of which `_id` is the last, with
+    /// their exact types. Under a collation strings come as their sort keys, see
+    /// [`keystring::decode_collated`].
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
         let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
-        directions.push(Direction::Ascending);
+        directions.extend_from_slice(self.record_directions());
         let (value, _) = self.split_document(value)?;
         let decode =
             if self.can_return_values() { keystring::decode } else { keystring::decode_collated };
@@ -438,7 +423,7 @@ impl KeyMaker {
             let end = keystring::skip(key, &directions).map_err(bad_key)?;
             return decode(&key[..end], value, &directions).map_err(bad_key);
         }
-        let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
+        let end = keystring::skip(value, self.record_directions()).map_err(bad_key)?;
         let whole = [key, &value[..end]].concat();
         decode(&whole, &value[end..], &directions).map_err(bad_key)
     }
@@ -675,6 +660,7 @@ pub(super) const SEVEN: [u8; 2] = [0x2b, 0x0e];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id_key;
     use bson::{Document, RawDocumentBuf, bson, doc};
 
     fn maker(spec: Document) -> KeyMaker {
@@ -724,7 +710,7 @@ mod tests {
             .iter()
             .map(|entry| {
                 assert_eq!(
-                    maker.id_of(&entry.key, &entry.value).unwrap(),
+                    maker.record_key_of(&entry.key, &entry.value).unwrap(),
                     id_key(RawBsonRef::Int32(7), None).unwrap()
                 );
                 let mut values = maker.values(&entry.key, &entry.value).unwrap();
@@ -793,14 +779,28 @@ mod tests {
     }
 
     #[test]
-    fn measurements_that_share_their_id_stand_behind_it_and_before_what_follows() {
-        let id = id_key(RawBsonRef::Int32(7), None).unwrap();
-        for random in [[0; 8], [0xFF; 8]] {
-            let shared = shared_id_key(id.clone(), random);
-            assert!(is_suffix(&shared[id.len()..]));
-            assert!(shared > id && shared < [&id[..], &[0xFF]].concat());
+    fn entries_end_in_the_record_key_and_tell_its_values() {
+        let pattern = RawDocumentBuf::try_from(&doc! { "b": -1, "_id": 1 }).unwrap();
+        let primary = Arc::new(PrimaryKey::parse(&pattern).unwrap().unwrap());
+        let raw =
+            RawDocumentBuf::try_from(&doc! { "_id": 7, "a": [1.0, 2.0], "b": 5_i64 }).unwrap();
+        let record = primary.record_key(&raw, RawBsonRef::Int32(7), None).unwrap();
+        for unique in [false, true] {
+            let maker = maker(doc! { "key": { "a": 1 }, "unique": unique });
+            let maker = maker.under(Some(Arc::clone(&primary)));
+            let keys = maker.make(&raw, RecordKey::of(&raw, &record).unwrap()).unwrap();
+            let values = [1.0, 2.0].map(|a| [bson!(a), bson!(5_i64), bson!(7)].to_vec());
+            for (entry, values) in keys.entries.iter().zip(values) {
+                let IndexKey { key, value } = entry;
+                assert_eq!(maker.record_key_of(key, value).unwrap(), record);
+                assert_eq!(maker.values(key, value).unwrap(), values);
+                assert_eq!(maker.parts_of(key, value).len(), 1);
+            }
+            assert_eq!(keys.entries.len(), 2);
+            assert!(maker.depends_on(&[Path::new("b.x")]) && !maker.depends_on(&[Path::new("c")]));
+            let other = maker.make(&raw, RecordKey::of(&raw, &record[1..]).unwrap()).unwrap_err();
+            assert_eq!(other.code(), Code::INTERNAL_ERROR);
         }
-        assert!(!is_suffix(&[0; SUFFIX_BYTES]) && !is_suffix(&[SUFFIX_MARK]));
     }
 
     #[test]

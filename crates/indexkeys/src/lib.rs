@@ -6,15 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod keys;
+mod record_key;
 mod shape;
 mod spec;
 mod text;
 pub mod values;
 mod wildcard;
 
-pub use keys::{
-    DocumentKeys, IndexKey, KeyMaker, RecordKey, hash, hexadecimal, id_key, is_suffix,
-    shared_id_key,
+pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash, hexadecimal};
+pub use record_key::{
+    LeadingValues, PrimaryKey, RecordKey, bad_key, id_key, is_suffix, shared_id_key,
 };
 pub use shape::{
     Compression, STORAGE_OPTIONS, StorageOptions, compression_name, reshaped, substitution,

@@ -145,7 +145,7 @@ impl IndexSpec {
         let texts = text::parse(key, spec)?;
         let parts = match &texts {
             Some(texts) => check_parts(texts.parts.clone(), key)?,
-            None => check_parts(parse_key(key)?, key)?,
+            None => parse_parts(key)?,
         };
         let name = match spec.get("name")? {
             Some(RawBsonRef::String(name)) => check_name(name, key)?,
@@ -184,6 +184,8 @@ impl IndexSpec {
             let (option, value) = element?;
             index.take_option(option.as_str(), value, spec)?;
         }
+        // The client need not say so, and is not shown it.
+        index.unique |= index.is_id();
         index.take_wildcard(spec.get("wildcardProjection")?)?;
         for element in texts.iter().flat_map(|texts| texts.options.iter()) {
             let (option, value) = element?;
@@ -490,6 +492,11 @@ pub fn default_index_name(key: &RawDocument) -> String {
         parts.push(format!("{}_{direction}", path.as_str()));
     }
     parts.join("_")
+}
+
+/// The parts of a key pattern without texts.
+pub(super) fn parse_parts(key: &RawDocument) -> Result<Vec<KeyPart>> {
+    check_parts(parse_key(key)?, key)
 }
 
 fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub const LARGE_BYTES: usize = 256 << 10;
 
 /// How often who waits asks whether to go on waiting, should nobody tell of room.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits without news after which who waits gets an error: half a minute…
 const MAX_WAITS: u32 = 1500;
@@ -72,9 +72,9 @@ impl Admission {
 }
 
 /// Somebody waits for room; until dropped.
-pub struct Waiting(Arc<Account>);
+pub struct WaiterGuard(Arc<Account>);
 
-impl Drop for Waiting {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         self.0.admission.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -97,11 +97,11 @@ impl Drop for Ticket<'_> {
 }
 
 impl Account {
-    /// Says that somebody waits for room, for as long as what it returns lives: whoever holds memory
+    /// Says that somebody waits for room, for as long as the guard lives: whoever holds memory
     /// without using it is to give it back ([`Account::is_awaited`]).
-    pub fn wait_for_room(self: &Arc<Self>) -> Waiting {
+    pub fn wait_for_room(self: &Arc<Self>) -> WaiterGuard {
         self.admission.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(Arc::clone(self))
+        WaiterGuard(Arc::clone(self))
     }
 
     /// Whether somebody waits for room.
@@ -163,7 +163,7 @@ impl Account {
             }
             go_on()?;
             let mut lines = self.admission.lines.lock();
-            let waited = self.admission.room.wait_for(&mut lines, LOOK_AGAIN);
+            let waited = self.admission.room.wait_for(&mut lines, RECHECK_INTERVAL);
             *if waited.timed_out() { &mut waits } else { &mut news } += 1;
         }
         Err(Error::new(

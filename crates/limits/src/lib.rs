@@ -14,13 +14,17 @@
 //! 3. Maps in memory keyed by what clients send hash with the process's secret: [`KeyMap`], [`KeySet`].
 
 mod admission;
+mod arrivals;
+mod before_login;
 mod growth;
 mod hash;
 mod memory;
 mod sort;
 mod stack;
 
-pub use admission::{LARGE_BYTES, Waiting};
+pub use admission::{LARGE_BYTES, WaiterGuard};
+pub use arrivals::Arrivals;
+pub use before_login::{BeforeLogin, network_of};
 pub use growth::{Growth, UNCHARGED_BYTES};
 pub use hash::{KeyHash, KeyHashing, KeyMap, KeySet, hashes_are_seeded, seed_hashes};
 pub use memory::{Account, Charge, Part, Usage};
@@ -91,6 +95,8 @@ pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         OPERATION.with(|operation| operation.replace(self.outer.take()));
+        // What ended this operation is no other's.
+        STOPPED.set(None);
     }
 }
 
@@ -118,9 +124,9 @@ pub fn note_work(units: usize) {
 }
 
 /// Counts `units` of work in code that cannot fail; true where it should end at once with whatever
-/// result. Whoever called that code asks [`check_stopped`] before the result is used.
+/// result. Whoever called that code asks [`take_stop_error`] before the result is used.
 #[inline]
-pub fn is_stopped(units: usize) -> bool {
+pub fn poll_or_stop(units: usize) -> bool {
     match poll_work(units) {
         Ok(()) => false,
         Err(error) => {
@@ -132,16 +138,16 @@ pub fn is_stopped(units: usize) -> bool {
     }
 }
 
-/// Fails where code that cannot fail was ended by [`is_stopped`] since it was last asked. So does the
+/// Fails where code that cannot fail was ended by [`poll_or_stop`] since it was last asked. So does the
 /// next [`poll`].
-pub fn check_stopped() -> Result<()> {
+pub fn take_stop_error() -> Result<()> {
     STOPPED.take().map_or(Ok(()), Err)
 }
 
 /// Asks the interrupt now.
 #[cold]
 pub fn check() -> Result<()> {
-    check_stopped()?;
+    take_stop_error()?;
     COUNTDOWN.set(POLL_PERIOD);
     interrupt().map_or(Ok(()), |interrupt| interrupt.check())
 }
@@ -158,12 +164,12 @@ fn interrupt() -> Option<Arc<dyn Interrupt>> {
         .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)))
 }
 
-/// Takes memory for the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)
-/// where the account has no room for it; free outside of a scope.
+/// Charges memory to the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)
+/// where the account has no room; outside of a scope nothing is charged.
 pub fn charge(part: Part, bytes: usize) -> Result<Charge> {
     OPERATION.with_borrow(|operation| match operation {
         Some(running) => running.account.charge(part, bytes as u64),
-        None => Ok(Charge::free(part)),
+        None => Ok(Charge::uncharged(part)),
     })
 }
 
@@ -221,12 +227,12 @@ pub fn take_admitted() -> Option<Charge> {
     OPERATION.with_borrow_mut(|operation| operation.as_mut()?.large.take())
 }
 
-/// Takes memory for the operation that runs on this thread, whether it fits or not: for what is small
-/// beside what it helps to give back, and for what is there already.
+/// Charges memory to the operation that runs on this thread, whether it fits or not: for what is
+/// small beside what it helps to give back, and for what is there already.
 pub fn charge_regardless(part: Part, bytes: usize) -> Charge {
     OPERATION.with_borrow(|operation| match operation {
         Some(running) => running.account.charge_regardless(part, bytes as u64),
-        None => Charge::free(part),
+        None => Charge::uncharged(part),
     })
 }
 
@@ -254,10 +260,10 @@ mod tests {
         let ended = (0..10_000).position(|_| poll().is_err()).expect("it is killed");
         assert!(ended < POLL_PERIOD as usize, "{ended}");
         assert!(poll_work(usize::MAX).is_err(), "a lot of work at once asks at once");
-        assert!(is_stopped(POLL_PERIOD as usize));
+        assert!(poll_or_stop(POLL_PERIOD as usize));
         assert!(poll().is_err(), "code that could not fail was stopped");
-        assert!(is_stopped(POLL_PERIOD as usize));
-        assert!(check_stopped().is_err() && check_stopped().is_ok());
+        assert!(poll_or_stop(POLL_PERIOD as usize));
+        assert!(take_stop_error().is_err() && take_stop_error().is_ok());
         note_work(usize::MAX);
         assert!(poll().is_err(), "work that was noted is asked about next");
         drop(scope);

@@ -21,6 +21,8 @@ pub enum Part {
     Requests,
     /// The beginnings of messages whose rest has not come.
     PartialRequests,
+    /// Connections that speak TLS, as long as they are open.
+    Tls,
     /// Replies that are made and sent.
     Replies,
     /// Values that expressions make.
@@ -43,9 +45,10 @@ pub enum Part {
 
 impl Part {
     /// Every part, in the order of [`Usage`].
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 12] = [
         Part::Requests,
         Part::PartialRequests,
+        Part::Tls,
         Part::Replies,
         Part::Values,
         Part::Stages,
@@ -62,6 +65,7 @@ impl Part {
         match self {
             Part::Requests => "requests",
             Part::PartialRequests => "partialRequests",
+            Part::Tls => "tls",
             Part::Replies => "replies",
             Part::Values => "values",
             Part::Stages => "stages",
@@ -255,7 +259,7 @@ pub struct Charge {
 
 impl Charge {
     /// Belongs to no account: for what runs outside of a scope.
-    pub fn free(part: Part) -> Self {
+    pub fn uncharged(part: Part) -> Self {
         Self { account: None, part, bytes: 0, admitted: None }
     }
 

@@ -11,27 +11,30 @@ use crate::{BYTES_PER_UNIT, Part, charge_regardless, poll, poll_work};
 use errors::Result;
 use std::cmp::Ordering;
 
-/// So few items are left to the standard library: it compares each with each at most.
-const FEW: usize = 16;
+/// Slices of at most this many items are sorted by the standard library, which cannot be
+/// interrupted.
+const MAX_STD_SORT: usize = 16;
 
-/// As many where the first bytes of keys decide nearly always.
-const FEW_BY_KEY: usize = 256;
+/// The same for keys: nearly every comparison is of two integers, so more of them fit between two
+/// polls.
+const MAX_STD_SORT_BY_KEY: usize = 256;
 
-/// Comparisons for each of few items: half of the others, or the logarithm of their number.
-const COMPARISONS: usize = 8;
+/// Units of work charged for each item of such a slice: half of the others, or the logarithm of
+/// their number.
+const COMPARISONS_PER_ITEM: usize = 8;
 
 /// The items in order.
 pub fn sort_by<T>(
     mut items: Vec<T>,
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<Vec<T>> {
-    if items.len() <= FEW {
+    if items.len() <= MAX_STD_SORT {
         items.sort_by(compare);
         poll()?;
         return Ok(items);
     }
     let mut order = sorted_order(&items, &mut compare)?;
-    move_to(&mut items, &mut order, |from| from);
+    permute(&mut items, &mut order, |from| from);
     Ok(items)
 }
 
@@ -51,9 +54,9 @@ pub fn sort_by_key_bytes<T>(
         a.0.cmp(&b.0).then_with(|| compare(&items[a.1 as usize], &items[b.1 as usize]))
     };
     let mut scratch = vec![(0, 0); order.len()];
-    sort_positions(&mut order, &mut scratch, FEW_BY_KEY, &mut compare)?;
+    sort_positions(&mut order, &mut scratch, MAX_STD_SORT_BY_KEY, &mut compare)?;
     drop(scratch);
-    move_to(&mut items, &mut order, |(_, from)| from);
+    permute(&mut items, &mut order, |(_, from)| from);
     Ok(items)
 }
 
@@ -90,12 +93,13 @@ pub fn sorted_order<T>(
     let mut order: Vec<u32> = (0..len).collect();
     let mut scratch = vec![0; items.len()];
     let mut compare = |a: u32, b: u32| compare(&items[a as usize], &items[b as usize]);
-    sort_positions(&mut order, &mut scratch, FEW, &mut compare)?;
+    sort_positions(&mut order, &mut scratch, MAX_STD_SORT, &mut compare)?;
     Ok(order)
 }
 
-/// Moves to each place the item that `order` names for it, where `from` finds the position.
-fn move_to<T, P>(items: &mut [T], order: &mut [P], from: impl Fn(&mut P) -> &mut u32) {
+/// Permutes `items` in place: position `i` receives the item whose old position `from(&mut
+/// order[i])` holds.
+fn permute<T, P>(items: &mut [T], order: &mut [P], from: impl Fn(&mut P) -> &mut u32) {
     for start in 0..items.len() {
         // Along one cycle: each swap brings the item of `at` there, and leaves what stood there where the
         // cycle goes on.
@@ -115,17 +119,17 @@ fn move_to<T, P>(items: &mut [T], order: &mut [P], from: impl Fn(&mut P) -> &mut
 fn sort_positions<P: Copy>(
     order: &mut [P],
     scratch: &mut [P],
-    few: usize,
+    max_std_sort: usize,
     compare: &mut impl FnMut(P, P) -> Ordering,
 ) -> Result<()> {
-    if order.len() <= few {
+    if order.len() <= max_std_sort {
         order.sort_by(|a, b| compare(*a, *b));
-        return poll_work(order.len() * COMPARISONS);
+        return poll_work(order.len() * COMPARISONS_PER_ITEM);
     }
     let middle = order.len() / 2;
     let (left, right) = order.split_at_mut(middle);
-    sort_positions(left, &mut scratch[..middle], few, compare)?;
-    sort_positions(right, &mut scratch[middle..], few, compare)?;
+    sort_positions(left, &mut scratch[..middle], max_std_sort, compare)?;
+    sort_positions(right, &mut scratch[middle..], max_std_sort, compare)?;
     if compare(order[middle - 1], order[middle]).is_le() {
         // In order as they stand.
         return Ok(());

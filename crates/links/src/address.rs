@@ -26,6 +26,11 @@ impl HostAndPort {
         Self { host: host.into(), port }
     }
 
+    /// The name or address.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Its addresses now; asks the system's resolver, which may take long.
     pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let mut addresses: Vec<SocketAddr> =

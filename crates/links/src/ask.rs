@@ -5,19 +5,19 @@
 //! nothing more.
 
 use crate::address::HostAndPort;
-use crate::dial::{DialError, DialLimits, Waiting, connect, converse};
+use crate::dial::{DialError, DialLimits, WaitContext, read_message, send_message};
 use crate::dialer::Dialer;
 use crate::hello::{MAX_ANSWER, body_of};
 use crate::signal::Signal;
+use crate::stream::Stream;
 use bson::{RawDocument, RawDocumentBuf};
-use std::net::TcpStream;
 use std::time::Duration;
 use wire::MsgFlags;
 
 /// A connection to another server, on which this one asks.
 pub struct Connection {
     dialer: Dialer,
-    socket: TcpStream,
+    stream: Stream,
     signal: Signal,
 }
 
@@ -42,11 +42,10 @@ impl Connection {
         ended: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
         let signal = Signal::new().map_err(|error| error.to_string())?;
-        let waiting = Waiting { signal: &signal, clock: &*dialer.os.clock, ended };
+        let waiting = WaitContext { signal: &signal, clock: &*dialer.os.clock, ended };
         let limits = DialLimits { connect: limit, hello: limit };
-        let socket = connect(to, limits, waiting).map_err(said)?;
-        dialer.log_in(&socket, limit, waiting).map_err(said)?;
-        Ok(Self { dialer: dialer.clone(), socket, signal })
+        let stream = dialer.open(to, limits, waiting).map_err(said)?;
+        Ok(Self { dialer: dialer.clone(), stream, signal })
     }
 
     /// Asks a command, which names its database under `$db`, and takes an answer of at most so many bytes.
@@ -60,10 +59,39 @@ impl Connection {
         most_bytes: usize,
         ended: &dyn Fn() -> bool,
     ) -> Result<RawDocumentBuf, String> {
-        let waiting = Waiting { signal: &self.signal, clock: &*self.dialer.os.clock, ended };
+        self.send(command, limit, ended)?;
+        self.receive(limit, most_bytes, ended)
+    }
+
+    /// Sends a command, and does not wait for its answer: [`Connection::receive`] takes the answers in the order of
+    /// the commands.
+    ///
+    /// # Errors
+    /// Why it is not sent, in one line.
+    pub fn send(
+        &mut self,
+        command: &RawDocument,
+        limit: Duration,
+        ended: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let mut message = Vec::new();
         wire::encode_msg(&mut message, 1, 0, MsgFlags::NONE, command);
-        let answer = converse(&self.socket, &message, limit, most_bytes, waiting).map_err(said)?;
+        let waiting = WaitContext { signal: &self.signal, clock: &*self.dialer.os.clock, ended };
+        send_message(&mut self.stream, &message, limit, waiting).map_err(said)
+    }
+
+    /// The answer, of at most so many bytes, to the oldest command that has none yet.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`].
+    pub fn receive(
+        &mut self,
+        limit: Duration,
+        most_bytes: usize,
+        ended: &dyn Fn() -> bool,
+    ) -> Result<RawDocumentBuf, String> {
+        let waiting = WaitContext { signal: &self.signal, clock: &*self.dialer.os.clock, ended };
+        let answer = read_message(&mut self.stream, limit, most_bytes, waiting).map_err(said)?;
         body_of(&answer).map(RawDocument::to_owned)
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a link: a connection to a member's port, the hello and its answer.
+//! Opening a link: a connection to a member's port, the handshake of TLS, the hello and its answer.
 //!
 //! Always true: nothing here takes longer than its limit, but for the system's resolver; and each wait ends
 //! when the link is no longer wanted.
@@ -16,11 +16,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::address::HostAndPort;
 use crate::hello::{LinkHello, MAX_ANSWER, answer_length, read_answer};
 use crate::signal::{Signal, Wake};
+use crate::stream::{Stream, is_to_be_waited_for};
+use wire::HEADER_SIZE;
 
 /// Nothing of what was sent is acknowledged for so long: the other side, or the way to it, is gone.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A silent connection is asked after so long whether it is there, then each second, so many times.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 5;
 
 /// Why there is no link.
@@ -45,7 +47,7 @@ pub(crate) struct DialLimits {
 
 /// What the threads of a link need to wait.
 #[derive(Clone, Copy)]
-pub(crate) struct Waiting<'a> {
+pub(crate) struct WaitContext<'a> {
     pub(crate) signal: &'a Signal,
     pub(crate) clock: &'a dyn Clock,
     /// Whether the link is not wanted any more.
@@ -56,7 +58,7 @@ pub(crate) struct Waiting<'a> {
 pub(crate) fn connect(
     to: &HostAndPort,
     limits: DialLimits,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
 ) -> Result<TcpStream, DialError> {
     let failed = |error: io::Error| DialError::Failed(error.to_string());
     let mut last = None;
@@ -81,7 +83,7 @@ pub(crate) fn connect(
 fn connect_to(
     address: SocketAddr,
     limit: Duration,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
 ) -> Result<TcpStream, DialError> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::ConnectionRefused => DialError::Refused,
@@ -111,10 +113,10 @@ fn connect_to(
 pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1))?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
+    sockopt::set_tcp_user_timeout(socket, ACK_TIMEOUT.as_millis() as u32)?;
     Ok(())
 }
 
@@ -123,7 +125,7 @@ fn wait(
     socket: &impl std::os::fd::AsFd,
     wanted: PollFlags,
     until: Duration,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
     late: &str,
 ) -> Result<(), DialError> {
     loop {
@@ -142,69 +144,116 @@ fn wait(
     }
 }
 
+/// Agrees on TLS, where that is spoken.
+pub(crate) fn shake_hands(
+    stream: &mut Stream,
+    limit: Duration,
+    waiting: WaitContext<'_>,
+) -> Result<(), DialError> {
+    let until = waiting.clock.monotonic().saturating_add(limit);
+    loop {
+        match stream.shake_hands() {
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                let wanted = if stream.has_unsent() { PollFlags::OUT } else { PollFlags::IN };
+                again(&error, stream, wanted, until, waiting, "it does not agree on TLS")?;
+            }
+        }
+    }
+}
+
 /// Says the hello and reads what is answered to it.
 pub(crate) fn exchange(
-    socket: &TcpStream,
+    stream: &mut Stream,
     hello: &LinkHello,
     limit: Duration,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
 ) -> Result<LinkHello, DialError> {
-    let answer = converse(socket, &hello.message(), limit, MAX_ANSWER, waiting)?;
+    let answer = converse(stream, &hello.message(), limit, MAX_ANSWER, waiting)?;
     read_answer(&answer).map_err(DialError::Failed)
 }
 
+/// What is given to a peer that takes or says nothing.
+const SILENT: &str = "it does not answer";
+/// Memory that an answer takes before its first bytes are here.
+const FIRST_BYTES: usize = 64 << 10;
+
 /// Sends a message and reads the one that answers it, which has at most so many bytes.
 pub(crate) fn converse(
-    mut socket: &TcpStream,
+    stream: &mut Stream,
     message: &[u8],
     limit: Duration,
     most_bytes: usize,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
 ) -> Result<Vec<u8>, DialError> {
-    const LATE: &str = "it does not answer";
+    send_message(stream, message, limit, waiting)?;
+    read_message(stream, limit, most_bytes, waiting)
+}
+
+/// Sends a message.
+pub(crate) fn send_message(
+    stream: &mut Stream,
+    message: &[u8],
+    limit: Duration,
+    waiting: WaitContext<'_>,
+) -> Result<(), DialError> {
     let until = waiting.clock.monotonic().saturating_add(limit);
     let mut left = message;
     while !left.is_empty() {
-        match socket.write(left) {
+        match stream.write(left) {
             Ok(0) => return Err(DialError::Failed("it takes no message".to_owned())),
             Ok(count) => left = left.get(count..).unwrap_or_default(),
-            Err(error) => again(&error, socket, PollFlags::OUT, until, waiting, LATE)?,
+            Err(error) => again(&error, stream, PollFlags::OUT, until, waiting, SILENT)?,
         }
     }
-    let mut answer: Vec<u8> = Vec::new();
-    let mut piece = [0; 16 << 10];
+    while let Err(error) = stream.flush() {
+        again(&error, stream, PollFlags::OUT, until, waiting, SILENT)?;
+    }
+    Ok(())
+}
+
+/// Reads one message of at most so many bytes, and nothing of what follows it.
+pub(crate) fn read_message(
+    stream: &mut Stream,
+    limit: Duration,
+    most_bytes: usize,
+    waiting: WaitContext<'_>,
+) -> Result<Vec<u8>, DialError> {
+    let until = waiting.clock.monotonic().saturating_add(limit);
+    let mut message = vec![0; HEADER_SIZE];
+    let mut filled = 0;
     loop {
-        let length = answer_length(&answer, most_bytes).map_err(DialError::Failed)?;
-        if let Some(length) = length
-            && answer.len() >= length
-        {
-            if answer.len() > length {
-                return Err(DialError::Failed("it says more than its answer".to_owned()));
+        while let Some(space) = message.get_mut(filled..).filter(|space| !space.is_empty()) {
+            match stream.read(space) {
+                Ok(0) => {
+                    return Err(DialError::Failed("it closes without an answer".to_owned()));
+                }
+                Ok(count) => filled += count,
+                Err(error) => again(&error, stream, PollFlags::IN, until, waiting, SILENT)?,
             }
-            return Ok(answer);
         }
-        match socket.read(&mut piece) {
-            Ok(0) => {
-                return Err(DialError::Failed("it closes without an answer".to_owned()));
-            }
-            Ok(count) => answer.extend_from_slice(piece.get(..count).unwrap_or_default()),
-            Err(error) => again(&error, socket, PollFlags::IN, until, waiting, LATE)?,
+        let length = answer_length(&message, most_bytes).map_err(DialError::Failed)?;
+        let length = length.unwrap_or(HEADER_SIZE);
+        if filled >= length {
+            return Ok(message);
         }
+        // Memory grows with what has come, whatever length the header claims.
+        message.resize(length.min(FIRST_BYTES.max(2 * filled)), 0);
     }
 }
 
 /// After an error of a read or write: waits where that is all there is to do.
 fn again(
     error: &io::Error,
-    socket: &TcpStream,
+    stream: &Stream,
     wanted: PollFlags,
     until: Duration,
-    waiting: Waiting<'_>,
+    waiting: WaitContext<'_>,
     late: &str,
 ) -> Result<(), DialError> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
-        ErrorKind::WouldBlock => wait(socket, wanted, until, waiting, late),
+        _ if is_to_be_waited_for(error) => wait(stream, wanted, until, waiting, late),
         _ => Err(DialError::Failed(error.to_string())),
     }
 }

@@ -1,15 +1,20 @@
-//! What a server opens connections to the members of its set with: the key that they share, if there is one, and the
-//! login by it (`docs/formats/link-hello.md`).
+//! What a server opens connections to the members of its set with: TLS, if they speak it; the key that they share, if
+//! there is one, and the login by it (`docs/formats/link-hello.md`).
 //!
 //! ```text
 //! {saslStart: 1, mechanism: "SCRAM-SHA-256", payload, options: {skipEmptyExchange: true}, $db: "local"}
 //! {saslContinue: 1, conversationId: int, payload, $db: "local"}
+//!
+//! {authenticate: 1, mechanism: "MONGODB-X509", $db: "$external"}      by a certificate
 //! ```
 //!
-//! Always true: with a key that must hold, nothing is said to a server that has not proven that it has the key too.
+//! Always true: with a key that is required, nothing is said to a server that has not proven that
+//! it has the key too; and nothing is said plainly where members are to speak TLS.
 
-use crate::dial::{DialError, Waiting, converse};
+use crate::address::HostAndPort;
+use crate::dial::{DialError, DialLimits, WaitContext, connect, converse, shake_hands};
 use crate::hello::{MAX_ANSWER, body_of};
+use crate::stream::Stream;
 use auth::scram::Client;
 use auth::{ClusterKey, UserName};
 use bson::spec::BinarySubtype;
@@ -17,9 +22,9 @@ use bson::{Binary, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use os::Os;
 use os::sync::Mutex;
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
+use tls::{Certificates, Outgoing};
 use wire::MsgFlags;
 use zeroize::Zeroizing;
 
@@ -32,14 +37,26 @@ const MOST_KEPT: usize = 64;
 #[derive(Clone)]
 pub struct Dialer {
     pub(crate) os: Os,
+    tls: Option<Arc<Certificates>>,
     login: Option<Arc<Login>>,
 }
 
 /// How this member logs in.
 struct Login {
+    credential: Credential,
+    /// A server that does not take it is not spoken to.
+    is_required: bool,
+}
+
+/// What a member proves who it is by.
+enum Credential {
+    Key(Key),
+    /// The certificate that TLS has shown.
+    Certificate,
+}
+
+struct Key {
     key: Arc<ClusterKey>,
-    /// A server that does not take the key is not spoken to.
-    must_hold: bool,
     /// What the hash of a key and a salt comes to, newest last.
     kept: Mutex<VecDeque<Kept>>,
 }
@@ -52,66 +69,105 @@ struct Kept {
 }
 
 /// Why a login came to nothing.
-enum NotIn {
-    /// The other server does not take this key, or does not prove that it has it.
-    Key,
+enum LoginError {
+    /// The other server rejects this key, does not prove that it has it, or answers what is no
+    /// SCRAM message.
+    Rejected,
     /// There was no conversation.
-    Failed(DialError),
+    Connection(DialError),
 }
 
-impl From<DialError> for NotIn {
+impl From<DialError> for LoginError {
     fn from(error: DialError) -> Self {
-        Self::Failed(error)
+        Self::Connection(error)
     }
 }
 
 impl Dialer {
-    /// With the key that the members share; `must_hold` says whether a server that does not take it is left alone.
-    pub fn new(os: Os, key: Option<Arc<ClusterKey>>, must_hold: bool) -> Self {
-        let login = key.map(|key| Arc::new(Login { key, must_hold, kept: Mutex::default() }));
-        Self { os, login }
+    /// With the key that the members share; `is_required` says whether a server that rejects it is
+    /// not spoken to.
+    pub fn new(os: Os, key: Option<Arc<ClusterKey>>, is_required: bool) -> Self {
+        let credential = |key| Credential::Key(Key { key, kept: Mutex::default() });
+        let login = key.map(|key| Arc::new(Login { credential: credential(key), is_required }));
+        Self { os, tls: None, login }
+    }
+
+    /// With the certificate that is shown by TLS; `is_required` says whether a server that rejects
+    /// it is not spoken to.
+    pub fn by_certificate(os: Os, is_required: bool) -> Self {
+        let login = Login { credential: Credential::Certificate, is_required };
+        Self { os, tls: None, login: Some(Arc::new(login)) }
+    }
+
+    /// Speaks TLS, with what these are at the time.
+    #[must_use]
+    pub fn with_tls(mut self, certificates: Option<Arc<Certificates>>) -> Self {
+        self.tls = certificates;
+        self
+    }
+
+    /// Connects to the first address that answers, and says who this member is.
+    pub(crate) fn open(
+        &self,
+        to: &HostAndPort,
+        limits: DialLimits,
+        waiting: WaitContext<'_>,
+    ) -> Result<Stream, DialError> {
+        let socket = connect(to, limits, waiting)?;
+        let begin = |tls: &Arc<Certificates>| Outgoing::new(&tls.now(), to.host());
+        let tls = self.tls.as_ref().map(begin).transpose().map_err(DialError::Failed)?;
+        let mut stream = Stream::new(socket, tls);
+        shake_hands(&mut stream, limits.hello, waiting)?;
+        self.log_in(&mut stream, limits.hello, waiting)?;
+        Ok(stream)
     }
 
     /// Says who this member is, on a connection on which nothing was said yet.
-    pub(crate) fn log_in(
+    fn log_in(
         &self,
-        socket: &TcpStream,
+        stream: &mut Stream,
         limit: Duration,
-        waiting: Waiting<'_>,
+        waiting: WaitContext<'_>,
     ) -> Result<(), DialError> {
         let Some(login) = &self.login else { return Ok(()) };
-        for number in 0..login.key.passwords().count() {
-            match self.try_key(login, number, socket, limit, waiting) {
+        let why = match &login.credential {
+            Credential::Certificate => match show_certificate(stream, limit, waiting)? {
                 Ok(()) => return Ok(()),
-                Err(NotIn::Key) => {}
-                Err(NotIn::Failed(error)) => return Err(error),
+                Err(refusal) => format!("it does not take this member's certificate: {refusal}"),
+            },
+            Credential::Key(key) => {
+                for number in 0..key.key.passwords().count() {
+                    match self.try_key(key, number, stream, limit, waiting) {
+                        Ok(()) => return Ok(()),
+                        Err(LoginError::Rejected) => {}
+                        Err(LoginError::Connection(error)) => return Err(error),
+                    }
+                }
+                "authentication with this member's key file failed: are the key files equal?"
+                    .to_owned()
             }
-        }
-        if login.must_hold {
-            let why = "it does not take this member's key: are the key files of both the same?";
-            return Err(DialError::Failed(why.to_owned()));
-        }
-        Ok(())
+        };
+        if login.is_required { Err(DialError::Failed(why)) } else { Ok(()) }
     }
 
     fn try_key(
         &self,
-        login: &Login,
+        key: &Key,
         number: usize,
-        socket: &TcpStream,
+        stream: &mut Stream,
         limit: Duration,
-        waiting: Waiting<'_>,
-    ) -> Result<(), NotIn> {
+        waiting: WaitContext<'_>,
+    ) -> Result<(), LoginError> {
         let mut nonce = [0; NONCE_BYTES];
         self.os.entropy.fill(&mut nonce);
         let member = UserName::member();
         let (client, first) = Client::start(ClusterKey::MECHANISM, &member.user, &nonce);
-        let say = |command: &RawDocument| {
+        let mut say = |command: &RawDocument| {
             let mut message = Vec::new();
             wire::encode_msg(&mut message, 1, 0, MsgFlags::NONE, command);
-            let answer = converse(socket, &message, limit, MAX_ANSWER, waiting)?;
+            let answer = converse(stream, &message, limit, MAX_ANSWER, waiting)?;
             // What it refuses is the login.
-            body_of(&answer).map(RawDocument::to_owned).map_err(|_| NotIn::Key)
+            body_of(&answer).map(RawDocument::to_owned).map_err(|_| LoginError::Rejected)
         };
         let answer = say(&rawdoc! {
             "saslStart": 1,
@@ -120,32 +176,49 @@ impl Dialer {
             "options": { "skipEmptyExchange": true },
             "$db": member.db.as_str(),
         })?;
-        let by = |salt: &[u8], iterations| login.salted(number, salt, iterations);
-        let proof = client.proof_by(payload_of(&answer)?, by);
-        let (proof, expected) = proof.map_err(|_| NotIn::Key)?;
+        let credential = |salt: &[u8], iterations| key.salted(number, salt, iterations);
+        let proof = client.proof_by(payload_of(&answer)?, credential);
+        let (proof, expected) = proof.map_err(|_| LoginError::Rejected)?;
         let answer = say(&rawdoc! {
             "saslContinue": 1,
-            "conversationId": answer.get_i32("conversationId").map_err(|_| NotIn::Key)?,
+            "conversationId": answer.get_i32("conversationId").map_err(|_| LoginError::Rejected)?,
             "payload": bytes_of(&proof),
             "$db": member.db.as_str(),
         })?;
         let is_done = answer.get_bool("done").unwrap_or(false);
-        if is_done && expected.is(payload_of(&answer)?) { Ok(()) } else { Err(NotIn::Key) }
+        if is_done && expected.matches(payload_of(&answer)?) {
+            Ok(())
+        } else {
+            Err(LoginError::Rejected)
+        }
     }
+}
+
+/// Logs in by the certificate that the connection's handshake has shown. What is refused is told as text.
+fn show_certificate(
+    stream: &mut Stream,
+    limit: Duration,
+    waiting: WaitContext<'_>,
+) -> Result<Result<(), String>, DialError> {
+    let command = rawdoc! { "authenticate": 1, "mechanism": "MONGODB-X509", "$db": "$external" };
+    let mut message = Vec::new();
+    wire::encode_msg(&mut message, 1, 0, MsgFlags::NONE, &command);
+    let answer = converse(stream, &message, limit, MAX_ANSWER, waiting)?;
+    Ok(body_of(&answer).map(drop))
 }
 
 fn bytes_of(bytes: &[u8]) -> RawBson {
     RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() })
 }
 
-fn payload_of(answer: &RawDocumentBuf) -> Result<&[u8], NotIn> {
+fn payload_of(answer: &RawDocumentBuf) -> Result<&[u8], LoginError> {
     match answer.get("payload") {
         Ok(Some(RawBsonRef::Binary(payload))) => Ok(payload.bytes),
-        _ => Err(NotIn::Key),
+        _ => Err(LoginError::Rejected),
     }
 }
 
-impl Login {
+impl Key {
     /// What a key and a salt come to: milliseconds the first time; nothing where the other server asks for too much.
     fn salted(
         &self,

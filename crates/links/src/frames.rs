@@ -162,7 +162,7 @@ mod tests {
         let mut reader = FrameReader::new(Pieces { left, piece, pause: false, pauses: false });
         let mut frames = Vec::new();
         loop {
-            match reader.next(&mut Charge::free(Part::Links)) {
+            match reader.next(&mut Charge::uncharged(Part::Links)) {
                 Ok((frame, _)) => frames.push(frame),
                 Err(error) => return (frames, error),
             }
@@ -226,7 +226,7 @@ mod tests {
             pause: true,
             pauses: true,
         });
-        let stalled = reader.next(&mut Charge::free(Part::Links));
+        let stalled = reader.next(&mut Charge::uncharged(Part::Links));
         assert!(matches!(stalled, Err(ReadError::Stalled)), "behind the head there was a pause");
         let whole = io::BufReader::new(Pieces {
             left: &bytes,
@@ -234,6 +234,6 @@ mod tests {
             pause: true,
             pauses: true,
         });
-        assert!(FrameReader::new(whole).next(&mut Charge::free(Part::Links)).is_ok());
+        assert!(FrameReader::new(whole).next(&mut Charge::uncharged(Part::Links)).is_ok());
     }
 }

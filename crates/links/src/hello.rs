@@ -80,7 +80,8 @@ impl LinkHello {
 
     /// Reads the document.
     pub fn decode(document: &RawDocument) -> Result<Self, HelloError> {
-        let malformed = |error: bson::error::Error| HelloError::Malformed(error.to_string());
+        let malformed =
+            |error: bson::error::Error| HelloError::Malformed(one_line(&error.to_string(), 400));
         match document.get("version").map_err(malformed)? {
             Some(RawBsonRef::Int32(VERSION)) => {}
             Some(RawBsonRef::Int32(other)) => return Err(HelloError::Version(other.into())),
@@ -113,7 +114,7 @@ impl LinkHello {
                 (other, value) => {
                     let Some((name, place)) = longs.iter_mut().find(|(name, _)| *name == other)
                     else {
-                        return Err(HelloError::Unknown(other.chars().take(64).collect()));
+                        return Err(HelloError::Unknown(one_line(other, 64)));
                     };
                     match value {
                         RawBsonRef::Int64(value) if place.is_none() => {
@@ -176,7 +177,8 @@ pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
 
 /// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
 pub(crate) fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
-    let (_, message) = wire::decode(message).map_err(|error| error.to_string())?;
+    // What is wrong with a message is told with names that are in it.
+    let (_, message) = wire::decode(message).map_err(|error| one_line(&error.to_string(), 400))?;
     let Message::Msg(message) = message else {
         return Err("its answer is no OP_MSG".to_owned());
     };
@@ -187,14 +189,14 @@ pub(crate) fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
     };
     if !ok {
         let said = message.body.get_str("errmsg").unwrap_or("it gives no reason");
-        return Err(format!("it refuses: {}", one_line(said)));
+        return Err(format!("it refuses: {}", one_line(said, 400)));
     }
     Ok(message.body)
 }
 
-/// What another program said, fit for one line of a log.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect()
+/// What another program said, fit for one line of a log: so many characters of it.
+fn one_line(text: &str, most: usize) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most).collect()
 }
 
 #[cfg(test)]
@@ -266,6 +268,8 @@ mod tests {
         assert!(error(&rawdoc! { "ok": 0.0, "errmsg": "no\nset" }).ends_with("refuses: no set"));
         assert!(error(&rawdoc! { "ok": 1.0 }).contains("knows nothing"));
         assert!(error(&rawdoc! { "ok": 1.0, "fernLink": {} }).contains("version"));
+        let named = error(&rawdoc! { "ok": 1.0, "fernLink": { "version": 1, "a\nb": 1 } });
+        assert!(named.contains("a b"), "{named}");
         assert!(error(&rawdoc! { "x": 1.0 }).contains("no ok"));
         let mut large = Vec::new();
         wire::encode_msg(&mut large, 1, 1, MsgFlags::NONE, &rawdoc! { "x": "x".repeat(70_000) });

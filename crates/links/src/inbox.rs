@@ -1,12 +1,12 @@
-//! What the replica's thread waits for: frames of the others, news of the links, and the word of anybody who
-//! has work for it.
+//! What the replica's thread waits for: frames of the others, events of the links, and the word of
+//! anybody who has work for it.
 //!
 //! Always true:
 //! 1. Of one member frames come in their order, and none of an older connection behind one of a newer.
 //! 2. Each member's frames take at most a share of memory, all together at most a bound; one frame is always
 //!    let in where there is none. Who brings more waits, and reads nothing meanwhile.
-//! 3. News of a member are kept once, however often they are told: lost and refused until they are taken, up
-//!    until it is lost.
+//! 3. Events of a link are kept once, however often they are reported: lost and port closed until
+//!    they are taken, up until it is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum Arrival {
     /// What was sent to that member is lost, all or in part.
     Lost(MemberId),
     /// That member's port is closed: its process is gone.
-    Refused(MemberId),
+    PortClosed(MemberId),
     /// What is sent to that member goes out from now on.
     Up(MemberId),
 }
@@ -43,14 +43,14 @@ pub struct Received {
     _memory: Charge,
 }
 
-/// One connection by which frames come. Of a member only the newest counts.
+/// One connection by which frames come. Frames of all but a member's newest connection are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct ConnectionGeneration {
     pub(crate) member: MemberId,
     pub(crate) generation: u64,
 }
 
-/// The ticket is another's by now, or the inbox is closed.
+/// A newer connection of that member is there, or the inbox is closed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Superseded;
 
@@ -59,10 +59,10 @@ struct State {
     frames: VecDeque<(Received, usize)>,
     bytes: usize,
     shares: BTreeMap<MemberId, Share>,
-    news: BTreeMap<MemberId, News>,
+    link_events: BTreeMap<MemberId, LinkEvents>,
     generations: u64,
     /// Links that wait for room.
-    awaiting: usize,
+    blocked_senders: usize,
     woken: bool,
     closed: bool,
 }
@@ -77,9 +77,9 @@ struct Share {
 }
 
 #[derive(Clone, Copy, Default)]
-struct News {
+struct LinkEvents {
     lost: bool,
-    refused: bool,
+    port_closed: bool,
     up: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Inbox {
     total_bytes: usize,
     state: Mutex<State>,
     /// Something has arrived.
-    news: Condvar,
+    arrived: Condvar,
     /// Frames were taken out, or a connection counts no more.
     room: Condvar,
 }
@@ -97,22 +97,22 @@ pub struct Inbox {
 impl Inbox {
     /// An empty one, with bounds for one member and for all together.
     pub(crate) fn new(share_bytes: usize, total_bytes: usize) -> Self {
-        let (state, news, room) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Self { share_bytes, total_bytes, state, news, room }
+        let (state, arrived, room) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Self { share_bytes, total_bytes, state, arrived, room }
     }
 
-    /// What has arrived and was not taken yet: news first, then frames in their order.
+    /// What has arrived and was not taken yet: events first, then frames in their order.
     pub fn take(&self) -> Option<Arrival> {
         let mut state = self.state.lock();
-        while let Some(mut entry) = state.news.first_entry() {
-            let (member, news) = (*entry.key(), entry.get_mut());
-            if std::mem::take(&mut news.lost) {
+        while let Some(mut entry) = state.link_events.first_entry() {
+            let (member, events) = (*entry.key(), entry.get_mut());
+            if std::mem::take(&mut events.lost) {
                 return Some(Arrival::Lost(member));
             }
-            if std::mem::take(&mut news.refused) {
-                return Some(Arrival::Refused(member));
+            if std::mem::take(&mut events.port_closed) {
+                return Some(Arrival::PortClosed(member));
             }
-            let up = news.up;
+            let up = events.up;
             entry.remove();
             if up {
                 return Some(Arrival::Up(member));
@@ -124,7 +124,7 @@ impl Inbox {
             share.frames -= 1;
             share.bytes -= bytes;
         }
-        let is_awaited = state.awaiting > 0;
+        let is_awaited = state.blocked_senders > 0;
         drop(state);
         if is_awaited {
             self.room.notify_all();
@@ -136,8 +136,8 @@ impl Inbox {
     /// the time is over.
     pub fn wait(&self, time: Duration) {
         let mut state = self.state.lock();
-        if state.frames.is_empty() && state.news.is_empty() && !state.woken {
-            self.news.wait_for(&mut state, time);
+        if state.frames.is_empty() && state.link_events.is_empty() && !state.woken {
+            self.arrived.wait_for(&mut state, time);
         }
         state.woken = false;
     }
@@ -149,7 +149,7 @@ impl Inbox {
         let was_woken = std::mem::replace(&mut state.woken, true);
         drop(state);
         if !was_woken {
-            self.news.notify_one();
+            self.arrived.notify_one();
         }
     }
 
@@ -164,14 +164,14 @@ impl Inbox {
     }
 
     /// A new connection of that member: older ones count no more.
-    pub(crate) fn begin(&self, member: MemberId) -> Ticket {
+    pub(crate) fn begin(&self, member: MemberId) -> ConnectionGeneration {
         let mut state = self.state.lock();
         state.generations += 1;
         let generation = state.generations;
         state.shares.entry(member).or_default().generation = generation;
         drop(state);
         self.room.notify_all();
-        Ticket { member, generation }
+        ConnectionGeneration { member, generation }
     }
 
     /// No connection of that member counts any more.
@@ -188,71 +188,73 @@ impl Inbox {
     /// Puts a frame in; waits while there is no room for it.
     pub(crate) fn put(
         &self,
-        ticket: Ticket,
+        connection: ConnectionGeneration,
         frame: Frame,
         bytes: usize,
         memory: Charge,
     ) -> Result<(), Superseded> {
         let mut state = self.state.lock();
         loop {
-            let share = state.shares.get(&ticket.member).ok_or(Superseded)?;
-            if state.closed || share.generation != ticket.generation {
+            let share = state.shares.get(&connection.member).ok_or(Superseded)?;
+            if state.closed || share.generation != connection.generation {
                 return Err(Superseded);
             }
-            let alone = share.frames == 0;
+            let is_only_frame = share.frames == 0;
             let in_share = share.bytes + bytes <= self.share_bytes && share.frames < MAX_FRAMES;
             let in_total = state.bytes == 0 || state.bytes + bytes <= self.total_bytes;
-            if in_total && (alone || in_share) {
+            if in_total && (is_only_frame || in_share) {
                 break;
             }
-            state.awaiting += 1;
+            state.blocked_senders += 1;
             self.room.wait(&mut state);
-            state.awaiting -= 1;
+            state.blocked_senders -= 1;
         }
         state.bytes += bytes;
-        if let Some(share) = state.shares.get_mut(&ticket.member) {
+        if let Some(share) = state.shares.get_mut(&connection.member) {
             share.frames += 1;
             share.bytes += bytes;
         }
         let was_empty = state.frames.is_empty();
-        let received = Received { from: ticket.member, frame, _memory: memory };
+        let received = Received { from: connection.member, frame, _memory: memory };
         state.frames.push_back((received, bytes));
         drop(state);
         if was_empty {
-            self.news.notify_one();
+            self.arrived.notify_one();
         }
         Ok(())
     }
 
     /// What was sent to that member is lost.
-    pub(crate) fn lost(&self, member: MemberId) {
-        self.tell(member, |news| *news = News { lost: true, up: false, ..*news });
+    pub(crate) fn report_lost(&self, member: MemberId) {
+        self.tell(member, |events| *events = LinkEvents { lost: true, up: false, ..*events });
     }
 
     /// That member's port is closed.
-    pub(crate) fn refused(&self, member: MemberId) {
-        self.tell(member, |news| *news = News { refused: true, up: false, ..*news });
+    pub(crate) fn report_port_closed(&self, member: MemberId) {
+        self.tell(member, |events| {
+            *events = LinkEvents { port_closed: true, up: false, ..*events }
+        });
     }
 
     /// What is sent to that member goes out.
-    pub(crate) fn up(&self, member: MemberId) {
-        self.tell(member, |news| news.up = true);
+    pub(crate) fn report_up(&self, member: MemberId) {
+        self.tell(member, |events| events.up = true);
     }
 
-    fn tell(&self, member: MemberId, change: impl FnOnce(&mut News)) {
+    fn tell(&self, member: MemberId, change: impl FnOnce(&mut LinkEvents)) {
         let mut state = self.state.lock();
         if state.closed {
             return;
         }
-        change(state.news.entry(member).or_default());
+        change(state.link_events.entry(member).or_default());
         drop(state);
-        self.news.notify_one();
+        self.arrived.notify_one();
     }
 
     /// Nothing more arrives; what is here can still be taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
-        self.news.notify_all();
+        self.arrived.notify_all();
         self.room.notify_all();
     }
 }
@@ -277,7 +279,7 @@ mod tests {
     }
 
     fn free() -> Charge {
-        Charge::free(Part::Links)
+        Charge::uncharged(Part::Links)
     }
 
     fn take(inbox: &Inbox) -> Vec<String> {
@@ -287,7 +289,7 @@ mod tests {
                 Frame::Consensus { .. } => "another".to_owned(),
             },
             Arrival::Lost(member) => format!("{} lost", member.0),
-            Arrival::Refused(member) => format!("{} refused", member.0),
+            Arrival::PortClosed(member) => format!("{} refused", member.0),
             Arrival::Up(member) => format!("{} up", member.0),
         };
         std::iter::from_fn(|| inbox.take()).map(told).collect()
@@ -311,11 +313,11 @@ mod tests {
     fn news_are_kept_once_and_the_newest_counts() {
         let inbox = Inbox::new(100, 1000);
         for _ in 0..1000 {
-            inbox.lost(MEMBER);
+            inbox.report_lost(MEMBER);
         }
-        inbox.up(MEMBER);
-        inbox.up(MemberId(2));
-        inbox.refused(MemberId(2));
+        inbox.report_up(MEMBER);
+        inbox.report_up(MemberId(2));
+        inbox.report_port_closed(MemberId(2));
         assert_eq!(take(&inbox), ["1 lost", "1 up", "2 refused"]);
         inbox.wake();
         inbox.wake();
@@ -323,7 +325,7 @@ mod tests {
         assert!(inbox.take().is_none(), "woken, and nothing has come");
         inbox.wait(Duration::from_millis(1));
         inbox.close();
-        inbox.lost(MEMBER);
+        inbox.report_lost(MEMBER);
         assert!(inbox.take().is_none() && inbox.is_closed());
     }
 

@@ -4,7 +4,7 @@
 //! is read; a connection by which anything comes that is no frame of that member is closed.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Read};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::causes::Causes;
 use crate::dial::prepare;
 use crate::frames::{FrameReader, ReadError};
 use crate::hello::LinkHello;
-use crate::inbox::{Superseded, Ticket};
-use crate::peer::Surroundings;
+use crate::inbox::{ConnectionGeneration, Superseded};
+use crate::peer::LinkContext;
 
 /// Small frames are read together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
 /// The rest of a frame comes within this time, each piece of it.
-const STALLED: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The links that others have opened.
 #[derive(Default)]
@@ -41,15 +41,15 @@ struct State {
 }
 
 struct Open {
-    ticket: Ticket,
+    connection: ConnectionGeneration,
     /// The socket that the thread reads, to close it.
     socket: TcpStream,
 }
 
 /// What a thread reads.
 pub(crate) struct Reading {
-    ticket: Ticket,
-    read: Vec<u8>,
+    connection: ConnectionGeneration,
+    input: Box<dyn Read + Send>,
     socket: TcpStream,
     opened: Duration,
 }
@@ -70,11 +70,13 @@ impl Incoming {
         &self,
         hello: &LinkHello,
         link: HandedOver,
-        around: &Surroundings,
+        context: &LinkContext,
     ) -> io::Result<Option<Reading>> {
-        let HandedOver { socket, read } = link;
+        let HandedOver { socket, input } = link;
         socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(STALLED))?;
+        socket.set_read_timeout(Some(STALL_TIMEOUT))?;
+        // By TLS reading may have to answer.
+        socket.set_write_timeout(Some(STALL_TIMEOUT))?;
         prepare(&socket)?;
         let to_close = socket.try_clone()?;
         let mut state = self.state.lock();
@@ -85,52 +87,53 @@ impl Incoming {
         if let Some(older) = state.open.remove(&hello.from) {
             close(&older.socket);
         }
-        let ticket = around.inbox.begin(hello.from);
-        state.open.insert(hello.from, Open { ticket, socket: to_close });
+        let connection = context.inbox.begin(hello.from);
+        state.open.insert(hello.from, Open { connection, socket: to_close });
         if state.causes.opened(hello.from.0) {
             tracing::info!(target: "REPL", member = %hello.from, "A member has opened a link");
         }
-        let opened = around.dialer.os.clock.monotonic();
-        Ok(Some(Reading { ticket, read, socket, opened }))
+        let opened = context.dialer.os.clock.monotonic();
+        Ok(Some(Reading { connection, input, socket, opened }))
     }
 
     /// Reads frames until the connection is over.
-    pub(crate) fn run(&self, reading: Reading, around: &Surroundings) {
-        let Reading { ticket, read, socket, opened } = reading;
-        let cause = read_frames(ticket, Cursor::new(read).chain(&socket), around);
+    pub(crate) fn run(&self, reading: Reading, context: &LinkContext) {
+        let Reading { connection, input, socket, opened } = reading;
+        let cause = read_frames(connection, input, context);
         close(&socket);
         drop(socket);
         let mut state = self.state.lock();
-        let is_newest = state.open.get(&ticket.member).is_some_and(|open| open.ticket == ticket);
+        let is_newest =
+            state.open.get(&connection.member).is_some_and(|open| open.connection == connection);
         if !is_newest {
             // It was closed here, for a newer one or none.
             return;
         }
-        state.open.remove(&ticket.member);
-        around.inbox.end(ticket.member);
-        let lived = around.dialer.os.clock.monotonic().saturating_sub(opened);
-        state.causes.lived(ticket.member.0, lived);
-        if state.causes.failed(ticket.member.0, &cause) {
+        state.open.remove(&connection.member);
+        context.inbox.end(connection.member);
+        let lived = context.dialer.os.clock.monotonic().saturating_sub(opened);
+        state.causes.lived(connection.member.0, lived);
+        if state.causes.failed(connection.member.0, &cause) {
             drop(state);
-            tracing::info!(target: "REPL", member = %ticket.member, cause,
+            tracing::info!(target: "REPL", member = %connection.member, cause,
                 "The link that a member had opened is closed");
         }
     }
 
     /// Closes the link of that member, which nobody reads.
-    pub(crate) fn close(&self, member: MemberId, around: &Surroundings) {
+    pub(crate) fn close(&self, member: MemberId, context: &LinkContext) {
         if let Some(open) = self.state.lock().open.remove(&member) {
             close(&open.socket);
-            around.inbox.end(member);
+            context.inbox.end(member);
         }
     }
 
     /// Closes the link of that member because of what came by it.
-    pub(crate) fn hang_up(&self, member: MemberId, cause: &str, around: &Surroundings) {
+    pub(crate) fn hang_up(&self, member: MemberId, cause: &str, context: &LinkContext) {
         let mut state = self.state.lock();
         let Some(open) = state.open.remove(&member) else { return };
         close(&open.socket);
-        around.inbox.end(member);
+        context.inbox.end(member);
         if state.causes.failed(member.0, cause) {
             drop(state);
             tracing::warn!(target: "REPL", member = %member, cause,
@@ -139,13 +142,13 @@ impl Incoming {
     }
 
     /// The links of these members stay, others are closed.
-    pub(crate) fn retain(&self, stays: impl Fn(MemberId) -> bool, around: &Surroundings) {
+    pub(crate) fn retain(&self, stays: impl Fn(MemberId) -> bool, context: &LinkContext) {
         let mut state = self.state.lock();
         state.newest.retain(|member, _| stays(*member));
         let leaving: Vec<_> = state.open.extract_if(.., |member, _| !stays(*member)).collect();
         for (member, open) in leaving {
             close(&open.socket);
-            around.inbox.end(member);
+            context.inbox.end(member);
         }
     }
 
@@ -177,20 +180,24 @@ fn close(socket: &TcpStream) {
     let _already_gone = socket.shutdown(Shutdown::Both);
 }
 
-/// Reads frames into the inbox; answers why no more are.
-fn read_frames(ticket: Ticket, input: impl Read, around: &Surroundings) -> String {
+/// Reads frames into the inbox; returns why no more are.
+fn read_frames(
+    connection: ConnectionGeneration,
+    input: impl Read,
+    context: &LinkContext,
+) -> String {
     let mut reader = FrameReader::new(BufReader::with_capacity(TOGETHER, input));
     loop {
-        let mut memory = around.memory.charge_regardless(Part::Links, 0);
+        let mut memory = context.memory.charge_regardless(Part::Links, 0);
         let (frame, bytes) = match reader.next(&mut memory) {
             Ok(next) => next,
             Err(ReadError::Io(error)) => return error.to_string(),
             Err(error) => return error.to_string(),
         };
-        if frame.from() != ticket.member {
+        if frame.from() != connection.member {
             return format!("a frame of another member, {}", frame.from());
         }
-        match around.inbox.put(ticket, frame, bytes, memory) {
+        match context.inbox.put(connection, frame, bytes, memory) {
             Ok(()) => {}
             Err(Superseded) => return "it is not wanted any more".to_owned(),
         }

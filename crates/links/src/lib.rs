@@ -36,6 +36,7 @@ mod peer;
 mod queue;
 mod signal;
 pub mod stand_in;
+mod stream;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};

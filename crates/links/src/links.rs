@@ -24,7 +24,7 @@ use crate::hello::LinkHello;
 use crate::identity::Admission;
 use crate::inbox::{Arrival, Inbox, Received};
 use crate::incoming::Incoming;
-use crate::peer::{Peer, Surroundings};
+use crate::peer::{LinkContext, Peer};
 use crate::tuning::Tuning;
 
 /// Whether frames go out to a member, and come from it.
@@ -40,7 +40,7 @@ pub struct LinkState {
 pub struct Links(Arc<Shared>);
 
 struct Shared {
-    around: Surroundings,
+    context: LinkContext,
     peers: RwLock<Peers>,
     incoming: Incoming,
     /// Threads that run.
@@ -67,7 +67,7 @@ impl Links {
         let inbox = Arc::new(Inbox::new(tuning.share_bytes, tuning.inbox_bytes));
         let start = dialer.os.entropy.next_u64();
         Self(Arc::new(Shared {
-            around: Surroundings { dialer, tuning, admission, inbox, memory, start },
+            context: LinkContext { dialer, tuning, admission, inbox, memory, start },
             peers: RwLock::default(),
             incoming: Incoming::default(),
             threads: Mutex::new(0),
@@ -82,7 +82,7 @@ impl Links {
 
     /// Where what comes is found.
     pub fn inbox(&self) -> Arc<Inbox> {
-        Arc::clone(&self.0.around.inbox)
+        Arc::clone(&self.0.context.inbox)
     }
 
     /// What has come, as a member's thread takes it.
@@ -123,15 +123,15 @@ impl Links {
                 continue;
             }
             let before = connections.get(member).copied().unwrap_or(0);
-            let peer = Arc::new(Peer::new(*member, address.clone(), before, &shared.around)?);
+            let peer = Arc::new(Peer::new(*member, address.clone(), before, &shared.context)?);
             let running = Arc::clone(&peer);
             shared.spawn(&format!("link-to-{:.4}", member.to_string()), move |shared| {
-                running.run(&shared.around);
+                running.run(&shared.context);
             })?;
             all.insert(*member, peer);
         }
         drop(peers);
-        shared.incoming.retain(stays, &shared.around);
+        shared.incoming.retain(stays, &shared.context);
         Ok(())
     }
 
@@ -156,8 +156,8 @@ impl Links {
         }
         drop(peers);
         shared.incoming.end();
-        shared.around.inbox.close();
-        let clock = &shared.around.dialer.os.clock;
+        shared.context.inbox.close();
+        let clock = &shared.context.dialer.os.clock;
         let until = clock.monotonic().saturating_add(time);
         let mut threads = shared.threads.lock();
         while *threads > 0 {
@@ -185,9 +185,9 @@ impl std::fmt::Debug for Links {
 }
 
 /// Counts a thread down when it ends, whatever ends it.
-struct Counted(Arc<Shared>);
+struct ThreadCountGuard(Arc<Shared>);
 
-impl Drop for Counted {
+impl Drop for ThreadCountGuard {
     fn drop(&mut self) {
         *self.0.threads.lock() -= 1;
         self.0.ends.notify_all();
@@ -201,10 +201,10 @@ impl Shared {
         work: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> io::Result<()> {
         *self.threads.lock() += 1;
-        let counted = Counted(Arc::clone(self));
+        let counted = ThreadCountGuard(Arc::clone(self));
         let job = Box::new(move || work(&counted.0));
         // Its end is told by what it counts.
-        self.around.dialer.os.spawner.spawn(name, job).map(drop)
+        self.context.dialer.os.spawner.spawn(name, job).map(drop)
     }
 
     fn send(&self, to: MemberId, frame: Frame) {
@@ -212,25 +212,25 @@ impl Shared {
         let taken = peers.all.get(&to).is_some_and(|peer| peer.push(frame));
         drop(peers);
         if !taken {
-            self.around.inbox.lost(to);
+            self.context.inbox.report_lost(to);
         }
     }
 
     /// Takes a connection over whose hello was answered.
     fn take(self: &Arc<Self>, hello: &LinkHello, link: HandedOver) -> io::Result<()> {
-        let Some(reading) = self.incoming.begin(hello, link, &self.around)? else {
+        let Some(reading) = self.incoming.begin(hello, link, &self.context)? else {
             return Ok(());
         };
         let member = hello.from;
-        let spawned = self.spawn(&format!("link-of-{:.4}", member.to_string()), move |shared| {
-            shared.incoming.run(reading, &shared.around);
+        let spawned = self.spawn(&format!("link-from-{:.4}", member.to_string()), move |shared| {
+            shared.incoming.run(reading, &shared.context);
         });
         if let Err(error) = spawned {
-            self.incoming.close(member, &self.around);
+            self.incoming.close(member, &self.context);
             return Err(error);
         }
         if let Some(peer) = self.peers.read().all.get(&member) {
-            peer.hurry();
+            peer.retry_now();
         }
         Ok(())
     }
@@ -258,13 +258,13 @@ struct Arrivals(Arc<Shared>);
 impl member::Arrivals for Arrivals {
     fn take(&self) -> Option<member::Arrival> {
         loop {
-            return Some(match self.0.around.inbox.take()? {
+            return Some(match self.0.context.inbox.take()? {
                 Arrival::Frame(received) => {
                     let Received { from, frame, .. } = *received;
                     member::Arrival::Frame(from, frame)
                 }
                 Arrival::Lost(member) => member::Arrival::Lost(member),
-                Arrival::Refused(member) => member::Arrival::Refused(member),
+                Arrival::PortClosed(member) => member::Arrival::PortClosed(member),
                 // What it sends goes out by itself.
                 Arrival::Up(_) => continue,
             });
@@ -272,15 +272,15 @@ impl member::Arrivals for Arrivals {
     }
 
     fn wait(&self, time: Duration) {
-        self.0.around.inbox.wait(time);
+        self.0.context.inbox.wait(time);
     }
 
     fn wake(&self) {
-        self.0.around.inbox.wake();
+        self.0.context.inbox.wake();
     }
 
     fn hang_up(&self, link: MemberId, why: &replica::Error) {
-        self.0.incoming.hang_up(link, &why.to_string(), &self.0.around);
+        self.0.incoming.hang_up(link, &why.to_string(), &self.0.context);
     }
 }
 
@@ -290,9 +290,9 @@ struct Acceptor(Arc<Shared>);
 impl Acceptor {
     fn judge(&self, hello: &LinkHello) -> Result<(), String> {
         if self.0.peers.read().ended {
-            return Err("this server ends".to_owned());
+            return Err("this server is shutting down".to_owned());
         }
-        self.0.around.admission.admit(hello)?;
+        self.0.context.admission.admit(hello)?;
         if self.0.incoming.is_outdated(hello) {
             return Err("a newer connection of that member is there".to_owned());
         }
@@ -316,7 +316,7 @@ impl LinkAcceptor for Acceptor {
         if let Err(cause) = self.judge(&hello) {
             return refused(hello.from.0, cause);
         }
-        let identity = self.0.around.admission.identity();
+        let identity = self.0.context.admission.identity();
         let answer = LinkHello {
             set: identity.set,
             set_id: identity.set_id,

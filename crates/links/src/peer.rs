@@ -11,8 +11,7 @@
 //! Always true: a frame goes out whole behind those before it, on the connection of its time, or is lost and
 //! told so. Who sends never waits.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use rustix::event::PollFlags;
 use crate::address::HostAndPort;
 use crate::backoff::Backoff;
 use crate::causes::Causes;
-use crate::dial::{self, DialError, DialLimits, Waiting};
+use crate::dial::{self, DialError, DialLimits, WaitContext};
 use crate::dialer::Dialer;
 use crate::frames;
 use crate::hello::LinkHello;
@@ -34,13 +33,14 @@ use crate::identity::Admission;
 use crate::inbox::Inbox;
 use crate::queue::Queue;
 use crate::signal::Signal;
+use crate::stream::{Stream, is_to_be_waited_for};
 use crate::tuning::Tuning;
 
 /// Small frames are sent together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// What the threads of all members share.
-pub(crate) struct Surroundings {
+pub(crate) struct LinkContext {
     pub(crate) dialer: Dialer,
     pub(crate) tuning: Tuning,
     pub(crate) admission: Arc<dyn Admission>,
@@ -64,7 +64,7 @@ struct State {
     queue: Queue,
     ended: bool,
     /// There is news of the member: try at once.
-    hurry: bool,
+    retry_now: bool,
     up: bool,
     connections: u64,
 }
@@ -75,13 +75,13 @@ impl Peer {
         member: MemberId,
         address: HostAndPort,
         connections: u64,
-        around: &Surroundings,
+        context: &LinkContext,
     ) -> std::io::Result<Self> {
-        let charge = around.memory.charge_regardless(Part::Links, 0);
+        let charge = context.memory.charge_regardless(Part::Links, 0);
         let state = State {
-            queue: Queue::new(around.tuning.queue_bytes, charge),
+            queue: Queue::new(context.tuning.queue_bytes, charge),
             ended: false,
-            hurry: false,
+            retry_now: false,
             up: false,
             connections,
         };
@@ -108,9 +108,9 @@ impl Peer {
     }
 
     /// That member opened a link to us: it is there.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn retry_now(&self) {
         let mut state = self.state.lock();
-        state.hurry = !state.up;
+        state.retry_now = !state.up;
         drop(state);
         self.signal.tell();
     }
@@ -139,53 +139,52 @@ impl Peer {
     }
 
     /// The life of its thread.
-    pub(crate) fn run(&self, around: &Surroundings) {
-        let (tuning, clock) = (&around.tuning, &around.dialer.os.clock);
+    pub(crate) fn run(&self, context: &LinkContext) {
+        let (tuning, clock) = (&context.tuning, &context.dialer.os.clock);
         let mut backoff = Backoff::new(tuning.least_pause, tuning.most_pause);
         let mut causes = Causes::default();
         let mut refusal_told = false;
         loop {
-            let lived = match self.dial(around) {
-                Ok(socket) => {
+            let lived = match self.dial(context) {
+                Ok(stream) => {
                     let opened = clock.monotonic();
                     refusal_told = false;
-                    self.state.lock().hurry = false;
+                    self.state.lock().retry_now = false;
                     if causes.opened(self.member.0) {
                         tracing::info!(target: "REPL", member = %self.member,
                             address = %self.address, "The link to a member is open");
                     }
                     self.state.lock().up = true;
-                    around.inbox.up(self.member);
-                    let cause = self.pump(&socket, around);
+                    context.inbox.report_up(self.member);
+                    let cause = self.pump(stream, context);
                     self.lose();
-                    drop(socket);
                     if self.is_ended() {
                         return;
                     }
                     let lived = clock.monotonic().saturating_sub(opened);
                     causes.lived(self.member.0, lived);
                     self.log(&mut causes, &cause);
-                    around.inbox.lost(self.member);
+                    context.inbox.report_lost(self.member);
                     Some(lived)
                 }
                 Err(DialError::Ended) => return,
                 Err(DialError::Refused) => {
                     self.lose();
                     self.log(&mut causes, "nobody listens there");
-                    around.inbox.lost(self.member);
+                    context.inbox.report_lost(self.member);
                     if !std::mem::replace(&mut refusal_told, true) {
-                        around.inbox.refused(self.member);
+                        context.inbox.report_port_closed(self.member);
                     }
                     None
                 }
                 Err(DialError::Failed(cause)) => {
                     self.lose();
                     self.log(&mut causes, &cause);
-                    around.inbox.lost(self.member);
+                    context.inbox.report_lost(self.member);
                     None
                 }
             };
-            match self.pause(backoff.after(lived), around) {
+            match self.pause(backoff.after(lived), context) {
                 Pause::Over => {}
                 Pause::Hurry => {
                     refusal_told = false;
@@ -211,14 +210,13 @@ impl Peer {
     }
 
     /// Opens a connection and makes it a link.
-    fn dial(&self, around: &Surroundings) -> Result<TcpStream, DialError> {
-        let limits = DialLimits { connect: around.tuning.connect, hello: around.tuning.hello };
+    fn dial(&self, context: &LinkContext) -> Result<Stream, DialError> {
+        let limits = DialLimits { connect: context.tuning.connect, hello: context.tuning.hello };
         let ended = || self.is_ended();
         let waiting =
-            Waiting { signal: &self.signal, clock: &*around.dialer.os.clock, ended: &ended };
-        let socket = dial::connect(&self.address, limits, waiting)?;
-        around.dialer.log_in(&socket, limits.hello, waiting)?;
-        let identity = around.admission.identity();
+            WaitContext { signal: &self.signal, clock: &*context.dialer.os.clock, ended: &ended };
+        let mut stream = context.dialer.open(&self.address, limits, waiting)?;
+        let identity = context.admission.identity();
         let connection = {
             let mut state = self.state.lock();
             state.connections += 1;
@@ -230,53 +228,59 @@ impl Peer {
             from: identity.member,
             to: self.member,
             lineage: identity.lineage,
-            start: around.start,
+            start: context.start,
             connection,
         };
-        let answer = dial::exchange(&socket, &hello, limits.hello, waiting)?;
+        let answer = dial::exchange(&mut stream, &hello, limits.hello, waiting)?;
         // It is let in where it is who it should be.
         let known = answer.from == self.member;
         match identity.check(&answer, known) {
-            Ok(()) => Ok(socket),
+            Ok(()) => Ok(stream),
             Err(mismatch) => Err(DialError::Failed(mismatch.to_string())),
         }
     }
 
-    /// Sends what is in the queue until the connection is over; answers why it is.
-    fn pump(&self, mut socket: &TcpStream, around: &Surroundings) -> String {
-        let clock = &around.dialer.os.clock;
-        let mut charge = around.memory.charge_regardless(Part::Links, 0);
+    /// Sends what is in the queue until the connection is over; returns why it is.
+    fn pump(&self, mut stream: Stream, context: &LinkContext) -> String {
+        let clock = &context.dialer.os.clock;
+        let mut charge = context.memory.charge_regardless(Part::Links, 0);
         let (mut bytes, mut sent) = (Vec::new(), 0);
-        let mut went_on = clock.monotonic();
+        let (mut went_on, mut taken) = (clock.monotonic(), stream.taken());
         loop {
-            if sent == bytes.len() {
-                self.fill(&mut bytes, &mut charge, around);
+            if sent == bytes.len() && !stream.has_unsent() {
+                self.fill(&mut bytes, &mut charge, context);
                 (sent, went_on) = (0, clock.monotonic());
             }
             let unsent = bytes.get(sent..).unwrap_or_default();
             let mut wanted = PollFlags::IN | PollFlags::RDHUP;
             let mut time = None;
-            if !unsent.is_empty() {
-                match socket.write(unsent) {
-                    Ok(0) => return "it takes nothing".to_owned(),
+            if !unsent.is_empty() || stream.has_unsent() {
+                let written = if unsent.is_empty() {
+                    stream.flush().map(|()| 0)
+                } else {
+                    stream.write(unsent)
+                };
+                if taken != stream.taken() {
+                    (went_on, taken) = (clock.monotonic(), stream.taken());
+                }
+                match written {
+                    Ok(0) if !unsent.is_empty() => return "it takes nothing".to_owned(),
                     Ok(count) => {
                         sent += count;
-                        went_on = clock.monotonic();
                         continue;
                     }
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) if is_to_be_waited_for(&error) => {}
                     Err(error) => return error.to_string(),
                 }
                 let stands = clock.monotonic().saturating_sub(went_on);
-                let left = around.tuning.stalled.saturating_sub(stands);
+                let left = context.tuning.stalled.saturating_sub(stands);
                 if left.is_zero() {
                     return "it takes nothing any more".to_owned();
                 }
                 wanted |= PollFlags::OUT;
                 time = Some(left);
             }
-            let wake = match self.signal.wait(Some((socket.as_fd(), wanted)), time) {
+            let wake = match self.signal.wait(Some((stream.as_fd(), wanted)), time) {
                 Ok(wake) => wake,
                 Err(error) => return error.to_string(),
             };
@@ -284,14 +288,10 @@ impl Peer {
                 return "it is not wanted any more".to_owned();
             }
             if wake.readable {
-                match socket.read(&mut [0; 16]) {
+                match stream.read(&mut [0; 16]) {
                     Ok(0) => return "it was closed by the member".to_owned(),
                     Ok(_) => return "the member speaks where it is to listen".to_owned(),
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            ErrorKind::WouldBlock | ErrorKind::Interrupted
-                        ) => {}
+                    Err(error) if is_to_be_waited_for(&error) => {}
                     Err(error) => return error.to_string(),
                 }
             }
@@ -299,7 +299,7 @@ impl Peer {
     }
 
     /// Fills the buffer with what comes next.
-    fn fill(&self, bytes: &mut Vec<u8>, charge: &mut Charge, around: &Surroundings) {
+    fn fill(&self, bytes: &mut Vec<u8>, charge: &mut Charge, context: &LinkContext) {
         bytes.clear();
         if bytes.capacity() > LARGE_BYTES {
             *bytes = Vec::new();
@@ -319,22 +319,22 @@ impl Peer {
             if !frames::put(&frame, bytes) {
                 tracing::error!(target: "REPL", member = %self.member,
                     "A frame is longer than frames may be, and is lost");
-                around.inbox.lost(self.member);
+                context.inbox.report_lost(self.member);
             }
             charge.set(bytes.capacity() as u64);
         }
     }
 
     /// Waits until it is time for another try.
-    fn pause(&self, time: Duration, around: &Surroundings) -> Pause {
-        let clock = &around.dialer.os.clock;
+    fn pause(&self, time: Duration, context: &LinkContext) -> Pause {
+        let clock = &context.dialer.os.clock;
         let until = clock.monotonic().saturating_add(time);
         loop {
             let mut state = self.state.lock();
             if state.ended {
                 return Pause::Ended;
             }
-            if std::mem::take(&mut state.hurry) {
+            if std::mem::take(&mut state.retry_now) {
                 return Pause::Hurry;
             }
             drop(state);

@@ -113,7 +113,7 @@ mod tests {
         queue.clear();
         assert_eq!(account.usage().of(Part::Links), 0);
         let small = || Frame::Report(MemberReport::default());
-        let mut many = Queue::new(usize::MAX, Charge::free(Part::Links));
+        let mut many = Queue::new(usize::MAX, Charge::uncharged(Part::Links));
         assert_eq!((0..10_000).filter(|_| many.push(small())).count(), MAX_FRAMES);
     }
 }

@@ -17,7 +17,7 @@ use wire::{Message, MsgFlags};
 use crate::hello::MAX_ANSWER;
 
 /// How long a hello may take.
-const HELLO_LIMIT: Duration = Duration::from_secs(2);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A listening socket.
 pub struct Port {
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Port {
 
 /// Reads a hello, and answers it as the command does.
 fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) -> io::Result<()> {
-    stream.set_read_timeout(Some(HELLO_LIMIT))?;
+    stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
     let message = read_message(&mut stream)?;
     let Ok((_, Message::Msg(message))) = wire::decode(&message) else { return Ok(()) };
     let Ok(Some(RawBsonRef::Document(link))) = message.body.get("fernLink") else { return Ok(()) };
@@ -85,7 +85,8 @@ fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) -> io::Result<()> {
         Ok(accepted) => {
             send_message(&mut stream, &rawdoc! { "fernLink": accepted.answer, "ok": 1.0 })?;
             stream.set_nonblocking(true)?;
-            (accepted.take)(HandedOver { socket: stream, read: Vec::new() });
+            let input = Box::new(stream.try_clone()?);
+            (accepted.take)(HandedOver { socket: stream, input });
         }
         Err(error) => {
             send_message(&mut stream, &rawdoc! { "ok": 0.0, "errmsg": error.message() })?;

@@ -119,11 +119,11 @@ fn a_killed_member_is_lost_and_refused_once_and_found_again() {
     one.report(two.id, 1);
     two.reports_until(one.id, 1);
     let (id, port) = (two.id, two.kill());
-    one.expect(&[News::Lost(id), News::Refused(id)]);
+    one.expect(&[News::Lost(id), News::PortClosed(id)]);
     let mut refused = 0;
     for _ in 0..100 {
         one.report(id, 2);
-        refused += one.news().iter().filter(|news| **news == News::Refused(id)).count();
+        refused += one.news().iter().filter(|news| **news == News::PortClosed(id)).count();
         std::thread::sleep(Duration::from_millis(3));
     }
     assert_eq!(refused, 0, "it is told once");
@@ -132,7 +132,7 @@ fn a_killed_member_is_lost_and_refused_once_and_found_again() {
     one.report(id, 3);
     assert_eq!(two.reports_until(one.id, 3).last(), Some(&3), "frames go out again");
     two.kill();
-    one.expect(&[News::Refused(id)]);
+    one.expect(&[News::PortClosed(id)]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_member_that_opens_a_link_is_tried_at_once() {
     let (id, at) = (two.id, two.at());
     let port = two.kill();
     one.links.set_peers(&[(id, at)]).unwrap();
-    one.expect(&[News::Refused(id)]);
+    one.expect(&[News::PortClosed(id)]);
     let two = member_at(2, port, tuning());
     two.others(&[&one]);
     one.expect(&[News::Up(id)]);
@@ -359,7 +359,11 @@ fn an_end_is_bounded_in_time_whatever_the_links_do() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(one.links.shutdown(Duration::from_secs(1)));
     assert!(is_closed(&mut half));
-    assert!(open(&one, |hello| hello.connection = 2).unwrap_err().contains("this server ends"));
+    assert!(
+        open(&one, |hello| hello.connection = 2)
+            .unwrap_err()
+            .contains("this server is shutting down")
+    );
     assert!(one.links.inbox().is_closed());
     one.report(MemberId(2), 1);
     one.links.set_peers(&[(MemberId(2), at(gone))]).unwrap();

@@ -54,22 +54,22 @@ impl Ord for ByKey {
     }
 }
 
-struct Names {
+struct DictionaryLocks {
     dictionary: u64,
     entries: usize,
     ordered: Option<BTreeSet<ByKey>>,
     /// A range was asked for since the last [`Dictionaries::age`].
-    asked: bool,
+    was_range_scanned: bool,
 }
 
 /// The dictionaries of one shard.
 #[derive(Default)]
 pub(crate) struct Dictionaries {
-    all: Vec<Names>,
+    all: Vec<DictionaryLocks>,
     /// The one that was looked for last: mostly the one that is looked for next.
     last: usize,
     /// Where in `all` each is.
-    places: HashMap<u64, usize, BuildHasherDefault<Mixed>>,
+    index_of: HashMap<u64, usize, BuildHasherDefault<IdHasher>>,
     /// How many of them have no entry.
     empty: usize,
 }
@@ -112,7 +112,7 @@ impl Dictionaries {
     #[inline]
     fn find(&mut self, dictionary: u64) -> Option<usize> {
         if self.all.get(self.last).is_none_or(|ids| ids.dictionary != dictionary) {
-            self.last = *self.places.get(&dictionary)?;
+            self.last = *self.index_of.get(&dictionary)?;
         }
         Some(self.last)
     }
@@ -120,8 +120,13 @@ impl Dictionaries {
     #[cold]
     fn make(&mut self, dictionary: u64) -> usize {
         let at = self.all.len();
-        self.all.push(Names { dictionary, entries: 0, ordered: None, asked: false });
-        self.places.insert(dictionary, at);
+        self.all.push(DictionaryLocks {
+            dictionary,
+            entries: 0,
+            ordered: None,
+            was_range_scanned: false,
+        });
+        self.index_of.insert(dictionary, at);
         self.empty += 1;
         at
     }
@@ -129,10 +134,10 @@ impl Dictionaries {
     #[cold]
     fn forget_empty(&mut self) {
         self.all.retain(|ids| ids.entries > 0);
-        self.places.clear();
-        self.places.extend(self.all.iter().enumerate().map(|(at, ids)| (ids.dictionary, at)));
+        self.index_of.clear();
+        self.index_of.extend(self.all.iter().enumerate().map(|(at, ids)| (ids.dictionary, at)));
         self.empty = 0;
-        assert_eq!(self.places.len(), self.all.len(), "a dictionary has one place");
+        assert_eq!(self.index_of.len(), self.all.len(), "a dictionary has one place");
     }
 
     /// The ids of a dictionary within a range, ascending. `all` walks over every id of the shard,
@@ -146,7 +151,7 @@ impl Dictionaries {
         let found = self.find(dictionary);
         let ids = found.map(|at| &mut self.all[at]).filter(|ids| ids.entries > 0);
         let ordered = ids.zip(range.bounds()).map(|(ids, bounds)| {
-            ids.asked = true;
+            ids.was_range_scanned = true;
             let ordered = ids.ordered.get_or_insert_with(|| {
                 all.filter(|id| shard::split(id).0 == dictionary)
                     .map(|id| ByKey(id.clone()))
@@ -160,7 +165,7 @@ impl Dictionaries {
     /// Forgets the order of dictionaries of which no range was asked for since the last call.
     pub(crate) fn age(&mut self) {
         for ids in &mut self.all {
-            if !std::mem::take(&mut ids.asked) {
+            if !std::mem::take(&mut ids.was_range_scanned) {
                 ids.ordered = None;
             }
         }
@@ -169,9 +174,9 @@ impl Dictionaries {
 
 /// Dictionaries have numbers of our own making, one after the other: a multiplication spreads them.
 #[derive(Default)]
-pub(crate) struct Mixed(u64);
+pub(crate) struct IdHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -244,6 +249,6 @@ mod tests {
             dictionaries.remove(&id);
         }
         assert!(dictionaries.all.len() <= MOST_EMPTY + 1, "{}", dictionaries.all.len());
-        assert_eq!(dictionaries.all.len(), dictionaries.places.len());
+        assert_eq!(dictionaries.all.len(), dictionaries.index_of.len());
     }
 }

@@ -108,9 +108,9 @@ impl GeoTest {
         let holds = if self.within {
             self.region.contains(&geometry)
         } else {
-            self.region.meets(&geometry)
+            self.region.intersects(&geometry)
         };
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         Ok(holds)
     }
 }
@@ -239,7 +239,7 @@ impl GeoNear {
             limits::poll()?;
             Ok(false)
         })?;
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         Ok(nearest)
     }
 

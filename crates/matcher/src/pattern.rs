@@ -5,7 +5,7 @@
 
 use bson::raw::RawRegexRef;
 use errors::{Code, Error, Result};
-use pcre::{Failure, Invalid, Regex, read_options};
+use pcre::{CompileError, MatchError, Regex, read_options};
 use std::fmt;
 
 /// A compiled pattern with its source.
@@ -35,8 +35,8 @@ impl Pattern {
             Error::location(51108, format!("invalid flag in regex options: {other}"))
         })?;
         let regex = Regex::new(source, given).map_err(|error| match error {
-            Invalid::Pattern(reason) => invalid(&reason),
-            Invalid::Operation(error) => error,
+            CompileError::Pattern(reason) => invalid(&reason),
+            CompileError::Operation(error) => error,
         })?;
         Ok(Self { source: source.to_owned(), options: options.to_owned(), regex })
     }
@@ -59,8 +59,8 @@ impl Pattern {
     /// Whether the text matches. A match that exceeds PCRE's limits is an error.
     pub fn is_match(&self, text: &str) -> Result<bool> {
         self.regex.is_match(text).map_err(|failure| match failure {
-            Failure::Operation(error) => error,
-            Failure::Match(reason) => Error::location(
+            MatchError::Operation(error) => error,
+            MatchError::Match(reason) => Error::location(
                 51156,
                 format!("Error occurred while executing regular expression. {reason}"),
             ),

@@ -78,7 +78,7 @@ impl TextNode {
 
     /// Whether a document matches that the index has one of the terms for.
     pub fn verifies(&self, document: &RawDocument) -> Result<bool> {
-        self.bound.as_ref().ok_or_else(no_index)?.verifies(document)
+        self.bound.as_ref().ok_or_else(no_index)?.matches_indexed(document)
     }
 
     pub(super) fn to_document(&self) -> Document {

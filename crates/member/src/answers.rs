@@ -25,18 +25,18 @@ pub enum Refusal {
 }
 
 /// Where an answer goes.
-pub(crate) struct Answer<T>(SyncSender<Result<T, Refusal>>);
+pub(crate) struct ReplySender<T>(SyncSender<Result<T, Refusal>>);
 
 /// An answer that is waited for.
 #[derive(Debug)]
 pub struct Pending<T>(Receiver<Result<T, Refusal>>);
 
-pub(crate) fn pair<T>() -> (Answer<T>, Pending<T>) {
+pub(crate) fn pair<T>() -> (ReplySender<T>, Pending<T>) {
     let (sender, receiver) = sync_channel(1);
-    (Answer(sender), Pending(receiver))
+    (ReplySender(sender), Pending(receiver))
 }
 
-impl<T> Answer<T> {
+impl<T> ReplySender<T> {
     pub(crate) fn give(self, answer: Result<T, Refusal>) {
         // Who gave up wants no answer.
         let _nobody = self.0.try_send(answer);

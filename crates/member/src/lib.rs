@@ -23,8 +23,8 @@ pub use answers::{Pending, Refusal};
 pub use successor::successor;
 pub use view::{ConfigurationDocument, Heard, View};
 
-use crate::answers::Answer;
-use crate::thread::Work;
+use crate::answers::ReplySender;
+use crate::thread::MemberThread;
 use crate::view::Published;
 use os::{JoinHandle, Os, Panicked};
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub enum Arrival {
     /// A frame over the link of a member.
     Frame(MemberId, Frame),
     /// The port of that member is closed: its process is gone.
-    Refused(MemberId),
+    PortClosed(MemberId),
     /// What was sent to that member is lost, all or in part.
     Lost(MemberId),
 }
@@ -70,18 +70,20 @@ pub trait Watcher: Send {
 }
 
 /// What is asked of the thread.
-enum Ask {
-    Configure { changes: Vec<Change>, document: Vec<u8>, answer: Answer<Position> },
-    HandOver { to: MemberId, answer: Answer<()> },
-    ReadPoint(Answer<u64>),
+enum MemberRequest {
+    Configure { changes: Vec<Change>, document: Vec<u8>, answer: ReplySender<Position> },
+    HandOver { to: MemberId, answer: ReplySender<()> },
+    ReadPoint(ReplySender<u64>),
     Campaign,
     SetPriority { electable: bool, rank: u32 },
-    BeginCopy(Answer<NeedsCopy>),
+    Freeze { until_ms: Option<u64> },
+    SetMaintenance(bool),
+    BeginCopy(ReplySender<NeedsCopy>),
     EndCopy,
 }
 
 struct Shared {
-    asks: Mutex<VecDeque<Ask>>,
+    requests: Mutex<VecDeque<MemberRequest>>,
     arrivals: Arc<dyn Arrivals>,
     published: Published,
     stops: AtomicBool,
@@ -111,12 +113,12 @@ impl Member {
         P: Promises + Send + 'static,
     {
         let shared = Arc::new(Shared {
-            asks: Mutex::default(),
+            requests: Mutex::default(),
             arrivals,
             published: Published::new(View::of(&replica, document)),
             stops: AtomicBool::new(false),
         });
-        let work = Work::new(os, replica, Arc::clone(&shared), watcher);
+        let work = MemberThread::new(os, replica, Arc::clone(&shared), watcher);
         let thread = os.spawner.spawn("member", Box::new(move || work.run()))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -139,38 +141,49 @@ impl Member {
     /// Proposes a configuration: who changes, and the document. Answered with its place once it is
     /// proposed; it counts when [`View::document`] shows it or a later one.
     pub fn configure(&self, changes: Vec<Change>, document: Vec<u8>) -> Pending<Position> {
-        self.ask(|answer| Ask::Configure { changes, document, answer })
+        self.ask(|answer| MemberRequest::Configure { changes, document, answer })
     }
 
     /// Hands over to that member. Answered when this member leads no more, or goes on leading.
     pub fn hand_over(&self, to: MemberId) -> Pending<()> {
-        self.ask(|answer| Ask::HandOver { to, answer })
+        self.ask(|answer| MemberRequest::HandOver { to, answer })
     }
 
     /// Asks the leader what is decided now. Answered with the index, once it is applied here. A question
     /// that is lost is never answered: who asks gives up and asks again.
     pub fn read_point(&self) -> Pending<u64> {
-        self.ask(Ask::ReadPoint)
+        self.ask(MemberRequest::ReadPoint)
     }
 
     /// Campaigns at once, where the others would vote for it.
     pub fn campaign(&self) {
-        self.tell(Ask::Campaign);
+        self.tell(MemberRequest::Campaign);
     }
 
     /// Whether and how early this member campaigns.
     pub fn set_priority(&self, electable: bool, rank: u32) {
-        self.tell(Ask::SetPriority { electable, rank });
+        self.tell(MemberRequest::SetPriority { electable, rank });
+    }
+
+    /// This member does not campaign before that moment of the monotonic clock; `None` ends that.
+    pub fn freeze(&self, until: Option<Duration>) {
+        let milliseconds = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        self.tell(MemberRequest::Freeze { until_ms: until.map(milliseconds) });
+    }
+
+    /// Whether the operator keeps this member from leading.
+    pub fn set_maintenance(&self, is_on: bool) {
+        self.tell(MemberRequest::SetMaintenance(is_on));
     }
 
     /// A copy of the leader's data is about to be made: [`Replica::begin_copy`].
     pub fn begin_copy(&self) -> Pending<NeedsCopy> {
-        self.ask(Ask::BeginCopy)
+        self.ask(MemberRequest::BeginCopy)
     }
 
     /// The copy is not made: this member goes on as it is.
     pub fn end_copy(&self) {
-        self.tell(Ask::EndCopy);
+        self.tell(MemberRequest::EndCopy);
     }
 
     /// Ends the thread, at the next moment in which it has nothing in hand. What was asked and is not
@@ -182,18 +195,18 @@ impl Member {
         thread.map_or(Ok(()), JoinHandle::join)
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Pending<T> {
+    fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> MemberRequest) -> Pending<T> {
         let (answer, pending) = answers::pair();
-        self.tell(ask(answer));
+        self.tell(request(answer));
         pending
     }
 
-    fn tell(&self, ask: Ask) {
-        let mut asks = self.shared.asks.lock();
+    fn tell(&self, request: MemberRequest) {
+        let mut requests = self.shared.requests.lock();
         // An ask that comes too late goes with its answer, which says so.
         if !self.shared.stops.load(Ordering::Acquire) {
-            asks.push_back(ask);
-            drop(asks);
+            requests.push_back(request);
+            drop(requests);
             self.shared.arrivals.wake();
         }
     }

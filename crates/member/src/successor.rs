@@ -2,6 +2,7 @@
 
 use crate::view::View;
 use quorum::{MemberId, PeerPhase};
+use replica::MemberReport;
 
 /// The voter that takes over with the shortest pause: of those that answer, get entries as they come and
 /// may lead, the one of the lowest rank (the highest priority), then the one whose log is longest. `rank`
@@ -12,10 +13,15 @@ pub fn successor(view: &View, rank: impl Fn(MemberId) -> Option<u32>) -> Option<
             && peer.active
             && peer.phase == PeerPhase::Replicating
             && view.configuration.is_voter(peer.member)
-            && view.reports.get(&peer.member).is_none_or(|heard| !heard.report.stopped)
+            && view.reports.get(&peer.member).is_none_or(|heard| may_lead(&heard.report))
     });
     let ranked = able.filter_map(|peer| rank(peer.member).map(|rank| (rank, peer)));
     ranked.min_by_key(|(rank, peer)| (*rank, u64::MAX - peer.matched)).map(|(_, peer)| peer.member)
+}
+
+/// Whether a member may lead, by what it says of itself.
+fn may_lead(report: &MemberReport) -> bool {
+    !(report.stopped || report.in_maintenance || report.frozen)
 }
 
 #[cfg(test)]
@@ -23,7 +29,6 @@ mod tests {
     use super::*;
     use crate::view::Heard;
     use quorum::{Configuration, Peer};
-    use replica::MemberReport;
 
     fn peer(member: u64, matched: u64) -> Peer {
         let member = MemberId(member);
@@ -52,9 +57,15 @@ mod tests {
         let behind = Peer { phase: PeerPhase::Snapshot, ..peer(2, 0) };
         assert_eq!(chosen(&view(vec![behind])), None);
         assert_eq!(chosen(&view(vec![peer(4, 9)])), None, "a learner has no vote");
-        let mut broken = all;
-        let report = MemberReport { from: MemberId(2), stopped: true, ..MemberReport::default() };
-        broken.reports.insert(MemberId(2), Heard { report, at_ms: 0 });
-        assert_eq!(chosen(&broken), Some(3), "one whose disk failed is no leader");
+        let of_two = MemberReport { from: MemberId(2), ..MemberReport::default() };
+        for report in [
+            MemberReport { stopped: true, ..of_two },
+            MemberReport { in_maintenance: true, ..of_two },
+            MemberReport { frozen: true, ..of_two },
+        ] {
+            let mut unable = view(all.peers.clone());
+            unable.reports.insert(MemberId(2), Heard { report, at_ms: 0 });
+            assert_eq!(chosen(&unable), Some(3), "{report:?}");
+        }
     }
 }

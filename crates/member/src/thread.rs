@@ -2,9 +2,9 @@
 //!
 //! Always true: whatever ends the thread, a panic too, the last view says why the member has stopped.
 
-use crate::answers::{Answer, Refusal};
+use crate::answers::{Refusal, ReplySender};
 use crate::view::{ConfigurationDocument, View};
-use crate::{Arrival, Ask, Shared, Watcher};
+use crate::{Arrival, MemberRequest, Shared, Watcher};
 use os::Os;
 use quorum::{MemberId, ReadId};
 use replica::{Event, Journal, Links, Promises, Replica};
@@ -20,21 +20,21 @@ const ARRIVALS_A_ROUND: usize = 64;
 /// Questions for read points that are kept; beyond it the oldest ones are taken for lost.
 const MAX_READS: usize = 4096;
 
-pub(crate) struct Work<J, L, P> {
+pub(crate) struct MemberThread<J, L, P> {
     os: Os,
     replica: Replica<J, L, P>,
     shared: Arc<Shared>,
     watcher: Box<dyn Watcher>,
     view: Arc<View>,
     document: Option<ConfigurationDocument>,
-    /// Who asked, by question.
-    reads: BTreeMap<ReadId, Answer<u64>>,
-    /// Answered, and not applied so far yet.
-    read_points: Vec<(u64, Answer<u64>)>,
-    handing_over: Option<(MemberId, Answer<()>)>,
+    /// Read-index requests without an answer, by id.
+    pending_reads: BTreeMap<ReadId, ReplySender<u64>>,
+    /// Read points that are known and not applied yet.
+    waiting_for_apply: Vec<(u64, ReplySender<u64>)>,
+    handing_over: Option<(MemberId, ReplySender<()>)>,
 }
 
-impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
+impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
     pub(crate) fn new(
         os: &Os,
         replica: Replica<J, L, P>,
@@ -50,8 +50,8 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
             watcher,
             view,
             document,
-            reads: BTreeMap::new(),
-            read_points: Vec::new(),
+            pending_reads: BTreeMap::new(),
+            waiting_for_apply: Vec::new(),
             handing_over: None,
         }
     }
@@ -59,7 +59,7 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
     pub(crate) fn run(mut self) {
         while !self.shared.stops.load(Ordering::Acquire) {
             let mut worked = self.take_arrivals();
-            worked |= self.take_asks();
+            worked |= self.take_requests();
             let now_ms = self.now_ms();
             // An error stops the replica, which the view says.
             worked |= self.replica.step(now_ms, self.os.clock.wall_ms()).unwrap_or(false);
@@ -91,41 +91,49 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
                         self.shared.arrivals.hang_up(link, &why);
                     }
                 }
-                Arrival::Refused(peer) => drop(self.replica.link_refused(peer)),
+                Arrival::PortClosed(peer) => drop(self.replica.port_closed(peer)),
                 Arrival::Lost(peer) => drop(self.replica.link_lost(peer)),
             }
         }
         worked
     }
 
-    fn take_asks(&mut self) -> bool {
-        let asks = std::mem::take(&mut *self.shared.asks.lock());
-        let worked = !asks.is_empty();
-        for ask in asks {
-            match ask {
-                Ask::Configure { changes, document, answer } => {
+    fn take_requests(&mut self) -> bool {
+        let requests = std::mem::take(&mut *self.shared.requests.lock());
+        let worked = !requests.is_empty();
+        for request in requests {
+            match request {
+                MemberRequest::Configure { changes, document, answer } => {
                     answer.give(refused(self.replica.propose_configuration(changes, document)));
                 }
-                Ask::HandOver { to, answer } => match refused(self.replica.transfer_to(to)) {
-                    Ok(()) => self.handing_over = Some((to, answer)),
-                    Err(refusal) => answer.give(Err(refusal)),
-                },
-                Ask::ReadPoint(answer) => match refused(self.replica.read_index()) {
+                MemberRequest::HandOver { to, answer } => {
+                    match refused(self.replica.transfer_to(to)) {
+                        Ok(()) => self.handing_over = Some((to, answer)),
+                        Err(refusal) => answer.give(Err(refusal)),
+                    }
+                }
+                MemberRequest::ReadPoint(answer) => match refused(self.replica.read_index()) {
                     Ok(read) => {
-                        self.reads.insert(read, answer);
-                        if self.reads.len() > MAX_READS {
-                            self.reads.pop_first();
+                        self.pending_reads.insert(read, answer);
+                        if self.pending_reads.len() > MAX_READS {
+                            self.pending_reads.pop_first();
                         }
                     }
                     Err(refusal) => answer.give(Err(refusal)),
                 },
                 // Where it cannot, it says so by not becoming what was asked.
-                Ask::Campaign => drop(self.replica.campaign_now()),
-                Ask::SetPriority { electable, rank } => self.replica.set_priority(electable, rank),
-                Ask::BeginCopy(answer) => answer.give(self.replica.begin_copy().ok_or_else(|| {
-                    Refusal::Refused("this member needs no copy any more".to_owned())
-                })),
-                Ask::EndCopy => self.replica.end_copy(),
+                MemberRequest::Campaign => drop(self.replica.campaign_now()),
+                MemberRequest::SetPriority { electable, rank } => {
+                    self.replica.set_priority(electable, rank);
+                }
+                MemberRequest::Freeze { until_ms } => self.replica.freeze(until_ms),
+                MemberRequest::SetMaintenance(is_on) => self.replica.set_maintenance(is_on),
+                MemberRequest::BeginCopy(answer) => {
+                    answer.give(self.replica.begin_copy().ok_or_else(|| {
+                        Refusal::Refused("this member needs no copy any more".to_owned())
+                    }));
+                }
+                MemberRequest::EndCopy => self.replica.end_copy(),
             }
         }
         worked
@@ -140,8 +148,8 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
                     self.document = Some(ConfigurationDocument { at, bytes: document.into() });
                 }
                 Event::Read(point) => {
-                    if let Some(answer) = self.reads.remove(&point.read) {
-                        self.read_points.push((point.index, answer));
+                    if let Some(answer) = self.pending_reads.remove(&point.read) {
+                        self.waiting_for_apply.push((point.index, answer));
                     }
                 }
             }
@@ -164,10 +172,10 @@ impl<J: Journal, L: Links, P: Promises> Work<J, L, P> {
 
     /// Gives the answers that the new view allows.
     fn answer(&mut self) {
-        let applied = self.view.applied;
+        let applied = self.view.applied_index;
         let (ready, later) =
-            self.read_points.drain(..).partition::<Vec<_>, _>(|(index, _)| *index <= applied);
-        self.read_points = later;
+            self.waiting_for_apply.drain(..).partition::<Vec<_>, _>(|(index, _)| *index <= applied);
+        self.waiting_for_apply = later;
         for (index, answer) in ready {
             answer.give(Ok(index));
         }
@@ -189,10 +197,10 @@ fn refused<T>(result: replica::Result<T>) -> Result<T, Refusal> {
     })
 }
 
-impl<J, L, P> Drop for Work<J, L, P> {
+impl<J, L, P> Drop for MemberThread<J, L, P> {
     fn drop(&mut self) {
         if self.view.stopped.is_none() {
-            let why = if std::thread::panicking() { "it failed inside" } else { "it was ended" };
+            let why = if std::thread::panicking() { "its thread panicked" } else { "it was ended" };
             let stopped = Some(why.to_owned());
             let view = View { writable: false, stopped, ..(*self.view).clone() };
             let before = std::mem::replace(&mut self.view, Arc::new(view));
@@ -201,6 +209,6 @@ impl<J, L, P> Drop for Work<J, L, P> {
         }
         // Who asks from now on is told at once, and who waits is told by this.
         self.shared.stops.store(true, Ordering::Release);
-        self.shared.asks.lock().clear();
+        self.shared.requests.lock().clear();
     }
 }

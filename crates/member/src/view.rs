@@ -1,7 +1,7 @@
 //! What can be seen of a member: a plain value, published as a whole.
 
 use parking_lot::{Condvar, Mutex};
-use quorum::{Configuration, MemberId, Peer, Position, RoleNow};
+use quorum::{Configuration, MemberId, Peer, Position, RoleState};
 use replica::{Journal, Links, MemberReport, NeedsCopy, Promises, Replica};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct View {
     /// Who it is.
     pub id: MemberId,
     /// Term, role, leader.
-    pub now: RoleNow,
+    pub role_state: RoleState,
     /// It takes clients' writes.
     pub writable: bool,
     /// Who the members are.
@@ -39,13 +39,13 @@ pub struct View {
     /// The newest configuration that is decided.
     pub document: Option<ConfigurationDocument>,
     /// The commit index.
-    pub commit: u64,
+    pub commit_index: u64,
     /// Entries are applied up to here.
-    pub applied: u64,
+    pub applied_index: u64,
     /// The last entry.
     pub last: Position,
     /// Entries are synced here up to this one.
-    pub synced: u64,
+    pub synced_index: u64,
     /// On a leader: how far each member is, itself included.
     pub peers: Vec<Peer>,
     /// What the others said.
@@ -80,14 +80,14 @@ impl View {
         };
         Self {
             id: status.id,
-            now: status.now,
+            role_state: status.role_state,
             writable: replica.is_writable(),
             configuration: status.configuration,
             document: self.document.clone(),
-            commit: status.commit,
-            applied: status.applied,
+            commit_index: status.commit_index,
+            applied_index: status.applied_index,
             last: status.last,
-            synced: status.synced,
+            synced_index: status.synced_index,
             peers: status.peers,
             reports: replica.reports().iter().map(heard).collect(),
             needs_copy: replica.needs_copy(),
@@ -99,19 +99,19 @@ impl View {
     /// Whether those who watch are to be told of the step from another view to this one.
     pub(crate) fn differs_in_role(&self, before: &Self) -> bool {
         // Whether it has got anything yet, behind where every log begins.
-        let has_entries = |view: &Self| view.applied > 1;
-        let told = |view: &Self| {
+        let has_entries = |view: &Self| view.applied_index > 1;
+        let role_facts = |view: &Self| {
             let needs_copy = view.needs_copy.is_some();
-            (view.now, view.writable, view.stopped.is_some(), needs_copy, has_entries(view))
+            (view.role_state, view.writable, view.stopped.is_some(), needs_copy, has_entries(view))
         };
-        told(self) != told(before)
+        role_facts(self) != role_facts(before)
             || self.document != before.document
             || self.configuration != before.configuration
     }
 
     /// Whether this member leads.
     pub fn leads(&self) -> bool {
-        self.now.leader == Some(self.id)
+        self.role_state.leader == Some(self.id)
     }
 
     /// Who has an entry on disk, as a leader knows.

@@ -30,7 +30,9 @@ fn one_leads_and_what_it_commits_is_shown_by_all() {
         set.shows(member, &(0..20).collect::<Vec<u8>>());
     }
     let view = set.members[leader].view();
-    assert!(set.members[leader].wait_for(LONG, |view| view.holders_of(view.commit).count() == 3));
+    assert!(
+        set.members[leader].wait_for(LONG, |view| view.holders_of(view.commit_index).count() == 3)
+    );
     assert_eq!(view.peers.len(), 3);
     // The others speak of themselves.
     assert!(set.members[leader].wait_for(LONG, |view| view.reports.len() == 2));
@@ -50,7 +52,7 @@ fn another_leads_when_the_leader_ends() {
     assert!(ended.stopped.is_some() && !ended.writable, "{ended:?}");
     set.queues.iter().for_each(|queue| queue.refused(id(first as u64 + 1)));
     let second = set.leader_but(Some(first));
-    assert!(set.members[second].view().now.term > ended.now.term);
+    assert!(set.members[second].view().role_state.term > ended.role_state.term);
     set.commit(second, 2);
     set.shows(3 - first - second, &[1, 2]);
     // Who asks what has ended is told so at once.
@@ -85,12 +87,12 @@ fn reads_learn_what_is_decided() {
     let leader = set.leader();
     set.commit(leader, 7);
     set.shows(leader, &[7]);
-    let decided = set.members[leader].view().commit;
+    let decided = set.members[leader].view().commit_index;
     let other = (leader + 1) % 3;
     for member in [leader, other] {
-        assert!(set.members[member].wait_for(LONG, |view| view.now.leader.is_some()));
+        assert!(set.members[member].wait_for(LONG, |view| view.role_state.leader.is_some()));
         let point = set.members[member].read_point().wait(LONG).unwrap().unwrap();
-        assert!(point >= decided && set.members[member].view().applied >= point);
+        assert!(point >= decided && set.members[member].view().applied_index >= point);
     }
     // A leader that no majority answers gives no read point.
     let others = (0..3).filter(|member| *member != leader);

@@ -4,7 +4,7 @@
 //!  who has                                  who lacks
 //!  Outgoing: a backup, held     ◄─ begin ─  receive, on a thread of its own
 //!    parts of the data file     ◄─ read ──    each part with the checksum of what an interrupted copy left of it:
-//!    "you have it", or bytes    ── … ────►    what is the same does not come again
+//!    "you have it", or bytes    ── … ────►    what is the same does not come again; some are asked for ahead
 //!    the log as it is by then   ◄─ log ───
 //!                               ◄─ end ───  complete: the next start takes it
 //! ```
@@ -24,15 +24,23 @@ pub use remote::{Between, Remote, VERSION};
 
 use crate::set_document::SetDocument;
 use crate::set_file;
+use crypt::KeyRequest;
 use engine::{CopiedFile, FileParts, Options, Receiving};
 use os::Os;
 use quorum::MemberId;
+use std::collections::VecDeque;
+use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
 
+/// The name of `fern.keys` in the directory.
+const KEYS_NAME: &str = crypt::FILE_NAME;
 /// Bytes of one part, at most.
 pub const PART_BYTES: usize = 4 << 20;
 /// How often a part that is not what was read is asked for.
 const ATTEMPTS: u32 = 5;
+/// Parts that are asked for before the first of them has come: the source reads one while the one before is on its
+/// way and another is written here. Each may lie in the memory of both sides.
+const PARTS_AHEAD: usize = 3;
 
 /// By what two sides know that they have the same.
 pub fn checksum(bytes: &[u8]) -> u128 {
@@ -48,6 +56,17 @@ pub enum Part {
     Bytes(Vec<u8>, u128),
 }
 
+/// A part that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where it begins in its file, in bytes.
+    pub offset: u64,
+    /// Its length in bytes, at most [`PART_BYTES`].
+    pub length: usize,
+    /// The checksum of what the receiver has of it already.
+    pub known: Option<u128>,
+}
+
 /// What of the log has to be copied, and the set's document by then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlan {
@@ -55,25 +74,37 @@ pub struct LogPlan {
     pub files: Vec<LogFile>,
     /// The set's newest decided document, encoded.
     pub document: Vec<u8>,
+    /// `fern.keys`, where the files are encrypted; where that was asked for the data keys for a public key.
+    pub keys: Option<Vec<u8>>,
+}
+
+/// Made by who receives a copy, for the source to encrypt its data keys for.
+pub type PublicKey = [u8; crypt::PUBLIC_KEY_BYTES];
+
+/// What a source says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// What of the data file is to be copied.
+    pub parts: FileParts,
+    /// The fingerprint of the master key that its files are encrypted with, if they are.
+    pub master: Option<String>,
 }
 
 /// Where a copy comes from. An error is one line that says why there is no answer.
 pub trait Source {
     /// Holds the data as it is now; answers what of the data file is to be copied. What was held for the same
     /// receiver before is let go of.
-    fn begin(&mut self) -> Result<FileParts, String>;
+    fn begin(&mut self) -> Result<Beginning, String>;
 
-    /// A part of a file. `known` is the checksum of what who asks has of it.
-    fn read(
-        &mut self,
-        file: &CopiedFile,
-        offset: u64,
-        length: usize,
-        known: Option<u128>,
-    ) -> Result<Part, String>;
+    /// Asks for a part of a file, and does not wait for it.
+    fn ask_part(&mut self, file: &CopiedFile, request: Request) -> Result<(), String>;
 
-    /// What of the log is to be copied, now that the data file is.
-    fn log(&mut self) -> Result<LogPlan, String>;
+    /// The oldest part that was asked for and has not come yet.
+    fn next_part(&mut self) -> Result<Part, String>;
+
+    /// What of the log is to be copied, now that the data file is. With `keys_for` the data keys are wanted for that
+    /// public key, and not as the source's own master key has wrapped them.
+    fn log(&mut self, keys_for: Option<&PublicKey>) -> Result<LogPlan, String>;
 
     /// Lets go of what is held.
     fn end(&mut self);
@@ -128,13 +159,13 @@ pub fn receive(
         watch,
         progress: Progress::default(),
     };
-    let parts = copy.source.begin().map_err(CopyError::Source)?;
+    let Beginning { parts, master } = copy.source.begin().map_err(CopyError::Source)?;
+    let request = key_request(os, options, master.as_deref())?;
     copy.progress.total = parts.taken.iter().map(|range| range.end - range.start).sum();
-    for range in &parts.taken {
-        copy.fetch(&CopiedFile::Data, range.start, range.end)?;
-    }
+    copy.fetch(&CopiedFile::Data, &parts.taken)?;
     copy.receiving.finish_data(&parts)?;
-    let plan = copy.source.log().map_err(CopyError::Source)?;
+    let keys_for = request.as_ref().map(KeyRequest::public);
+    let plan = copy.source.log(keys_for).map_err(CopyError::Source)?;
     let document = SetDocument::decode(&plan.document);
     let document = document.map_err(|error| CopyError::Source(error.to_string()))?;
     if document.id_of(receiver).is_none() {
@@ -143,15 +174,60 @@ pub fn receive(
     }
     for LogFile { name, bytes, length } in &plan.files {
         copy.progress.total += bytes;
-        copy.fetch(&CopiedFile::Log(name.clone()), 0, *bytes)?;
+        copy.fetch(&CopiedFile::Log(name.clone()), std::slice::from_ref(&(0..*bytes)))?;
         copy.receiving.finish_log(name, *bytes, *length)?;
     }
     let state = set_file::encode_document(&document);
     let state = state.map_err(|error| CopyError::Source(error.to_string()))?;
     let log: Vec<String> = plan.files.into_iter().map(|file| file.name).collect();
-    copy.receiving.finish(&log, &[(set_file::NAME.to_owned(), state)])?;
+    let mut beside = vec![(set_file::NAME.to_owned(), state)];
+    match (plan.keys, master) {
+        (Some(keys), Some(_)) => {
+            let keys = wrapped(os, options, request.as_ref(), keys)?;
+            beside.push((KEYS_NAME.to_owned(), keys));
+        }
+        (None, None) => {}
+        _ => return Err(CopyError::Source("its keys do not come with its files".to_owned())),
+    }
+    copy.receiving.finish(&log, &beside)?;
     copy.source.end();
     Ok(())
+}
+
+/// The files come as the source has them, so that both have to be encrypted, or neither: a member writes nothing that its
+/// own key does not hide. Where their master keys are not the same the data keys are asked for.
+fn key_request(
+    os: &Os,
+    options: &Options,
+    source: Option<&str>,
+) -> Result<Option<KeyRequest>, CopyError> {
+    let own = options.master.as_ref().map(|master| master.fingerprint().to_string());
+    match (own.as_deref(), source) {
+        (own, source) if own == source => Ok(None),
+        (Some(_), Some(_)) => Ok(Some(KeyRequest::new(&*os.entropy))),
+        (own, source) => {
+            let said =
+                |master: Option<&str>| if master.is_some() { "encrypted" } else { "not encrypted" };
+            Err(CopyError::Source(format!(
+                "its data is {}, and this member's is {}: the members of a set encrypt what they keep (--enableEncryption), \
+                 all of them or none",
+                said(source),
+                said(own)
+            )))
+        }
+    }
+}
+
+/// `fern.keys` as it belongs to the copy: as it came, or the data keys that came wrapped by this member's master key.
+fn wrapped(
+    os: &Os,
+    options: &Options,
+    request: Option<&KeyRequest>,
+    came: Vec<u8>,
+) -> Result<Vec<u8>, CopyError> {
+    let (Some(request), Some(master)) = (request, &options.master) else { return Ok(came) };
+    let wrapped = request.open(&came).and_then(|ring| ring.to_file(master, &*os.entropy));
+    wrapped.map_err(|error| CopyError::Source(format!("its data keys cannot be taken: {error}")))
 }
 
 struct Copy<'a> {
@@ -161,40 +237,65 @@ struct Copy<'a> {
     progress: Progress,
 }
 
+/// Ranges of a file in parts, in order.
+fn parts_of(ranges: &[Range<u64>]) -> impl Iterator<Item = (u64, usize)> + '_ {
+    ranges.iter().flat_map(|range| {
+        range.clone().step_by(PART_BYTES).map(move |offset| {
+            let left = usize::try_from(range.end - offset).unwrap_or(PART_BYTES);
+            (offset, left.min(PART_BYTES))
+        })
+    })
+}
+
 impl Copy<'_> {
-    fn fetch(&mut self, file: &CopiedFile, from: u64, to: u64) -> Result<(), CopyError> {
-        let mut at = from;
-        while at < to {
+    /// Fetches ranges of a file, several parts ahead of what has come.
+    fn fetch(&mut self, file: &CopiedFile, ranges: &[Range<u64>]) -> Result<(), CopyError> {
+        let mut parts = parts_of(ranges);
+        let mut asked = VecDeque::new();
+        loop {
+            while asked.len() < PARTS_AHEAD
+                && let Some((offset, length)) = parts.next()
+            {
+                let known = self.receiving.known(file, offset, length)?;
+                let known = known.map(|bytes| checksum(&bytes));
+                let request = Request { offset, length, known };
+                self.source.ask_part(file, request).map_err(CopyError::Source)?;
+                asked.push_back((request, 1));
+            }
+            let Some((request, attempt)) = asked.pop_front() else { return Ok(()) };
             if self.watch.has_ended() {
                 return Err(CopyError::Ended);
             }
-            let length = usize::try_from(to - at).map_or(PART_BYTES, |left| left.min(PART_BYTES));
-            self.fetch_part(file, at, length)?;
-            at += length as u64;
-            self.progress.done += length as u64;
-            self.watch.at(self.progress);
-        }
-        Ok(())
-    }
-
-    fn fetch_part(&mut self, file: &CopiedFile, at: u64, length: usize) -> Result<(), CopyError> {
-        let known = self.receiving.known(file, at, length)?.map(|bytes| checksum(&bytes));
-        for _ in 0..ATTEMPTS {
-            match self.source.read(file, at, length, known).map_err(CopyError::Source)? {
-                Part::Known if known.is_some() => return Ok(()),
-                Part::Known => break,
-                Part::Bytes(bytes, sum) => {
-                    self.progress.received += bytes.len() as u64;
-                    if bytes.len() == length && checksum(&bytes) == sum {
-                        self.receiving.write(file, at, &bytes)?;
-                        return Ok(());
-                    }
-                    tracing::warn!(target: "REPL", ?file, offset = at, length,
-                        "A part of the copy came damaged: it is asked for again");
-                }
+            let Request { offset, length, .. } = request;
+            if self.take_part(file, request)? {
+                self.progress.done += length as u64;
+                self.watch.at(self.progress);
+            } else if attempt == ATTEMPTS {
+                let text =
+                    format!("{length} bytes of {file:?} at {offset} do not come as they were read");
+                return Err(CopyError::Source(text));
+            } else {
+                tracing::warn!(target: "REPL", ?file, offset, length,
+                    "A part of the copy came damaged: it is asked for again");
+                self.source.ask_part(file, request).map_err(CopyError::Source)?;
+                asked.push_back((request, attempt + 1));
             }
         }
-        let text = format!("{length} bytes of {file:?} at {at} do not come as they were read");
-        Err(CopyError::Source(text))
+    }
+
+    /// Takes the next part that comes, which was asked for by this request. Says whether it came as it was read.
+    fn take_part(&mut self, file: &CopiedFile, request: Request) -> Result<bool, CopyError> {
+        let Request { offset, length, known } = request;
+        match self.source.next_part().map_err(CopyError::Source)? {
+            Part::Known => Ok(known.is_some()),
+            Part::Bytes(bytes, sum) => {
+                self.progress.received += bytes.len() as u64;
+                let is_whole = bytes.len() == length && checksum(&bytes) == sum;
+                if is_whole {
+                    self.receiving.write(file, offset, &bytes)?;
+                }
+                Ok(is_whole)
+            }
+        }
     }
 }

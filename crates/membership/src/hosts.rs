@@ -1,7 +1,7 @@
 //! What a server asks another one before there are links between them: `_fernMember` and `_fernJoin`.
 //!
 //! ```text
-//! {_fernMember: 1}                                {version: int, member: long, setName, founder: long, hasData: bool}
+//! {_fernMember: 1}                                {version: int, member: long, setName, founder: long, hasData: bool, encrypted: bool}
 //! {_fernJoin: 1, document: bin, founder: long}    {}
 //! ```
 
@@ -29,6 +29,8 @@ pub struct HostAnswer {
     pub founder: MemberId,
     /// Whether it has anything that others do not have.
     pub has_data: bool,
+    /// Whether it encrypts what it keeps.
+    pub is_encrypted: bool,
 }
 
 fn ask(
@@ -55,6 +57,7 @@ pub fn ask_member(
             set: answer.get_str("setName")?.to_owned(),
             founder: number("founder")?,
             has_data: answer.get_bool("hasData")?,
+            is_encrypted: answer.get_bool("encrypted")?,
         })
     };
     told().map_err(|error| format!("what it says of itself cannot be read: {error}"))

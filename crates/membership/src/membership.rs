@@ -37,6 +37,8 @@ const CONFIGURING: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_secs(5);
 /// Entries that a member may be behind and gets its vote.
 const NEAR: u64 = 64;
+/// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
+const PREFERRED_FOR: Duration = Duration::from_secs(5);
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -144,6 +146,8 @@ struct Inner {
     takes_writes: AtomicU64,
     /// One takes over at a time.
     taking_over: Mutex<()>,
+    /// Who should lead in this member's place, and since when.
+    preferred: Mutex<Option<(MemberId, Duration)>>,
     /// Those above are told one thing after the other, the newest last.
     telling: Mutex<()>,
     /// It is being ended.
@@ -288,6 +292,7 @@ impl Membership {
             member: OnceLock::new(),
             takes_writes: AtomicU64::new(0),
             taking_over: Mutex::default(),
+            preferred: Mutex::default(),
             telling: Mutex::default(),
             ends: AtomicBool::new(false),
         });
@@ -378,7 +383,7 @@ impl Membership {
         {
             return Ok(None);
         }
-        tracing::info!(target: "REPL", id = 9_016_771, "Members have caught up: they vote from now on");
+        tracing::info!(target: "REPL", id = 9_016_774, "Members have caught up: they vote from now on");
         self.inner.configure(&document)
     }
 
@@ -401,9 +406,45 @@ impl Membership {
         }
     }
 
+    /// This member does not campaign before that moment of the monotonic clock; `None` ends that. Forgotten by a
+    /// restart.
+    pub fn freeze(&self, until: Option<Duration>) {
+        if let Some(member) = self.inner.member() {
+            member.freeze(until);
+        }
+    }
+
+    /// Whether the operator keeps this member from leading. Forgotten by a restart.
+    pub fn set_maintenance(&self, is_on: bool) {
+        if let Some(member) = self.inner.member() {
+            member.set_maintenance(is_on);
+        }
+    }
+
     /// Hands over to the member that is ready first; `None` where none is.
     pub fn hand_over(&self) -> Option<Pending<()>> {
         self.inner.hand_over()
+    }
+
+    /// A member of a higher priority that has caught up takes over from this one, once that has been so for a while.
+    /// Called every few seconds; `now` is of the monotonic clock. Answers who it is when it is asked to.
+    pub fn prefer_higher_priority(&self, now: Duration) -> Option<MemberId> {
+        let (member, document) = (self.inner.member()?, self.document());
+        let view = member.view();
+        let mut preferred = self.inner.preferred.lock();
+        let next = preferred_over(&view, &document).filter(|_| self.takes_writes());
+        *preferred = next.map(|next| match *preferred {
+            Some((before, since)) if before == next => (next, since),
+            _ => (next, now),
+        });
+        let (next, since) = (*preferred)?;
+        if now.saturating_sub(since) < PREFERRED_FOR {
+            return None;
+        }
+        *preferred = None;
+        // Where it does not work out it is tried again after the same time.
+        drop(member.hand_over(next));
+        Some(next)
     }
 
     /// Ends it: clients' writes are refused, the thread and the links end. What is not decided by then is decided
@@ -508,7 +549,7 @@ impl Inner {
         let _one_at_a_time = self.taking_over.lock();
         // A founder may lead before its start has ended.
         let member = self.member.wait();
-        let leads = |view: &View| view.writable && view.now.term == term;
+        let leads = |view: &View| view.writable && view.role_state.term == term;
         if !leads(&member.view()) {
             return;
         }
@@ -568,6 +609,16 @@ fn keeps_up(view: &View, member: MemberId) -> bool {
     view.peers.iter().any(|peer| peer.member == member && is_near(peer))
 }
 
+/// Who should lead in the place of this leader: the member of the highest priority that keeps up, where that is higher
+/// than its own.
+fn preferred_over(view: &View, document: &SetDocument) -> Option<MemberId> {
+    let own = document.rank(view.id).unwrap_or(u32::MAX);
+    let higher = |member: MemberId| {
+        document.rank(member).filter(|rank| *rank < own && keeps_up(view, member))
+    };
+    successor(view, higher)
+}
+
 /// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
 /// vote.
 fn is_alone(view: &View, own: MemberId, document: &SetDocument) -> bool {
@@ -597,7 +648,8 @@ impl Watcher for Follow {
             // Who waits for a commit would wait for ever.
             inner.engine.stop(why);
         }
-        let began = now.writable && (!before.writable || before.now.term != now.now.term);
+        let began =
+            now.writable && (!before.writable || before.role_state.term != now.role_state.term);
         let in_order = inner.telling.lock();
         if !now.writable || began {
             inner.takes_writes.store(0, Ordering::Release);
@@ -608,7 +660,7 @@ impl Watcher for Follow {
         // Those above know by now that what was before is over.
         if began {
             inner.times_led.again();
-            let (taking_over, term) = (Arc::clone(&inner), now.now.term);
+            let (taking_over, term) = (Arc::clone(&inner), now.role_state.term);
             let job = Box::new(move || taking_over.take_over(term));
             if let Err(error) = inner.os.spawner.spawn("take-over", job) {
                 tracing::error!(target: "REPL", %error, "No thread to take the writing over");
@@ -621,6 +673,48 @@ impl Watcher for Follow {
 mod tests {
     use super::*;
     use bson::{Document, doc};
+
+    #[test]
+    fn who_is_preferred_keeps_up_and_has_the_highest_priority_above_the_leaders() {
+        // Members 1, 2 and 3 by their priorities; 1 leads. Which of the others keep up, and who is preferred.
+        let cases: [([i32; 3], &[u64], Option<u64>); 8] = [
+            ([1, 1, 1], &[2, 3], None),
+            ([1, 2, 1], &[2, 3], Some(2)),
+            ([1, 2, 3], &[2, 3], Some(3)),
+            ([1, 2, 3], &[2], Some(2)),
+            ([1, 2, 1], &[3], None),
+            ([3, 2, 1], &[2, 3], None),
+            ([0, 1, 0], &[2, 3], Some(2)),
+            ([0, 0, 0], &[2, 3], None),
+        ];
+        for (priorities, near, preferred) in cases {
+            let members = priorities.iter().zip(0..).map(|(priority, id)| {
+                doc! { "_id": id, "host": format!("h:{}", id + 1), "priority": *priority }
+            });
+            let config = doc! { "_id": "rs", "members": members.collect::<Vec<Document>>() };
+            let ids = (0..3).map(|id| (id, MemberId(id as u64 + 1))).collect();
+            let Ok(document) = SetDocument::new(config, &ids) else {
+                assert_eq!(priorities, [0; 3], "a set of which nobody may lead is none");
+                continue;
+            };
+            let peer = |member: u64| quorum::Peer {
+                member: MemberId(member),
+                matched: if near.contains(&member) { 1000 } else { 1000 - NEAR - 1 },
+                next: 1001,
+                phase: quorum::PeerPhase::Replicating,
+                active: true,
+            };
+            let view = View {
+                id: MemberId(1),
+                configuration: Configuration::of_voters([1, 2, 3].map(MemberId)),
+                peers: [1, 2, 3].map(peer).to_vec(),
+                last: Position { term: 1, index: 1000 },
+                ..View::default()
+            };
+            let found = preferred_over(&view, &document).map(|member| member.0);
+            assert_eq!(found, preferred, "{priorities:?} {near:?}");
+        }
+    }
 
     #[test]
     fn consensus_follows_the_document() {

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use engine::{
-    Background, CopiedFile, DictionaryId, Direction, Durability, Engine, FileParts, HistoryOptions,
-    KeyRange, Options, TxnOptions, take_received,
+    Background, CopiedFile, DictionaryId, Direction, Durability, Engine, HistoryOptions, KeyRange,
+    Options, TxnOptions, take_received,
 };
 use membership::copy::{
-    CopyError, LogPlan, Outgoing, PART_BYTES, Part, Progress, Source, Watch, receive,
+    Beginning, CopyError, LogPlan, Outgoing, PART_BYTES, Part, Progress, PublicKey, Request,
+    Source, Watch, receive,
 };
 use membership::{MemberId, SetDocument};
 use os::Os;
 use os::sim::{SimOs, Survival};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +27,18 @@ fn options() -> Options {
 }
 
 fn open(os: &Os) -> Engine {
-    Engine::open(os.clone(), Arc::new(telemetry::Registry::new()), options()).unwrap()
+    open_with(os, options())
+}
+
+fn open_with(os: &Os, options: Options) -> Engine {
+    Engine::open(os.clone(), Arc::new(telemetry::Registry::new()), options).unwrap()
+}
+
+/// With a master key that a letter tells apart; a space is none.
+fn encrypted(letter: char) -> Options {
+    let text = format!("{}=", letter.to_string().repeat(43));
+    let master = || Arc::new(crypt::MasterKey::parse(text.as_bytes()).unwrap());
+    Options { master: (letter != ' ').then(master), ..options() }
 }
 
 fn write(engine: &Engine, from: u32, to: u32) {
@@ -69,28 +82,17 @@ struct Near<'a> {
     /// Parts that come damaged.
     damages: Vec<u32>,
     reads: u32,
+    /// What comes of the parts that were asked for, in order.
+    asked: VecDeque<Result<Part, String>>,
     /// Documents; one more is written with each part.
     written: &'a Cell<u32>,
     /// How many of them there were when the log was looked at.
     copied: &'a Cell<u32>,
 }
 
-impl Source for Near<'_> {
-    fn begin(&mut self) -> Result<FileParts, String> {
-        self.held = None;
-        let held = Outgoing::begin(self.engine).map_err(|error| error.to_string())?;
-        let parts = held.parts().clone();
-        self.held = Some(held);
-        Ok(parts)
-    }
-
-    fn read(
-        &mut self,
-        file: &CopiedFile,
-        offset: u64,
-        length: usize,
-        known: Option<u128>,
-    ) -> Result<Part, String> {
+impl Near<'_> {
+    fn read(&mut self, file: &CopiedFile, request: Request) -> Result<Part, String> {
+        let Request { offset, length, known } = request;
         self.reads += 1;
         if self.breaks_after == Some(self.reads) {
             return Err("it breaks off".to_owned());
@@ -113,12 +115,38 @@ impl Source for Near<'_> {
             part => Ok(part),
         }
     }
+}
 
-    fn log(&mut self) -> Result<LogPlan, String> {
+impl Source for Near<'_> {
+    fn begin(&mut self) -> Result<Beginning, String> {
+        self.held = None;
+        let held = Outgoing::begin(self.engine).map_err(|error| error.to_string())?;
+        let parts = held.parts().clone();
+        let master = held.master();
+        self.held = Some(held);
+        Ok(Beginning { parts, master })
+    }
+
+    fn ask_part(&mut self, file: &CopiedFile, request: Request) -> Result<(), String> {
+        let part = self.read(file, request);
+        self.asked.push_back(part);
+        Ok(())
+    }
+
+    fn next_part(&mut self) -> Result<Part, String> {
+        self.asked.pop_front().expect("a part is asked for before it comes")
+    }
+
+    fn log(&mut self, keys_for: Option<&PublicKey>) -> Result<LogPlan, String> {
         self.engine.sync().unwrap();
         self.copied.set(self.written.get());
-        let files = self.held.as_ref().unwrap().log();
-        Ok(LogPlan { files, document: document().encode().unwrap() })
+        let held = self.held.as_ref().unwrap();
+        let keys = match keys_for {
+            Some(receiver) => held.data_keys_for(receiver),
+            None => held.keys(),
+        };
+        let (files, keys) = (held.log(), keys.unwrap());
+        Ok(LogPlan { files, document: document().encode().unwrap(), keys })
     }
 
     fn end(&mut self) {
@@ -149,7 +177,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let engine = open(&SimOs::new(1).os());
+        Self::of(options())
+    }
+
+    fn of(options: Options) -> Self {
+        let engine = open_with(&SimOs::new(1).os(), options);
         write(&engine, 0, 600);
         engine.checkpoint().unwrap();
         Self {
@@ -169,6 +201,7 @@ impl World {
             breaks_after: None,
             damages: Vec::new(),
             reads: 0,
+            asked: VecDeque::new(),
             written,
             copied,
         }
@@ -264,4 +297,36 @@ fn crash_leaves_the_old_directory_or_the_new_one() {
         assert_eq!(count(&copy), world.copied.get(), "crash at call {crash}");
     }
     assert!(old_ones > 0 && new_ones > 0, "{old_ones} {new_ones}");
+}
+
+#[test]
+fn encrypted_data_is_copied_by_members_that_encrypt_and_plain_data_by_others() {
+    let stored = |world: &World| world.target.files().len();
+    for (source, target) in [('A', ' '), (' ', 'A')] {
+        let world = World::of(encrypted(source));
+        let before = stored(&world);
+        let os = world.target.os();
+        let refused =
+            receive(&os, &encrypted(target), MemberId(7), &mut world.near(), &world.looks);
+        let line = refused.unwrap_err().to_string();
+        assert!(line.contains("all of them or none"), "{line}");
+        assert_eq!(stored(&world), before, "nothing of it is written");
+    }
+    // With the same master key, and with another one.
+    for target in ['A', 'Q'] {
+        let world = World::of(encrypted('A'));
+        let os = world.target.os();
+        // It has keys of its own, which the copy's take the place of.
+        drop(open_with(&os, encrypted(target)));
+        receive(&os, &encrypted(target), MemberId(7), &mut world.near(), &world.looks).unwrap();
+        assert!(take_received(&os, &encrypted(target)).unwrap());
+        let other = if target == 'A' { 'Q' } else { 'A' };
+        let registry = Arc::new(telemetry::Registry::new());
+        let refused = Engine::open(os.clone(), registry, encrypted(other));
+        assert!(refused.is_err(), "only its own master key opens it");
+        let copy = open_with(&os, encrypted(target));
+        copy.verify_all().unwrap();
+        assert_eq!(count(&copy), world.copied.get());
+        write(&copy, 5000, 5001);
+    }
 }

@@ -9,7 +9,8 @@
 use crate::exchange::Ended;
 use crate::settings::TlsPort;
 use crate::stream::Stream;
-use std::io;
+use std::io::{self, Read};
+use std::net::TcpStream;
 use tls::{Arrived, Established, Mode, Session, Sniffed};
 
 /// The encrypted bytes of a reply that may lie here until the client takes them.
@@ -141,10 +142,36 @@ impl Channel {
         }
     }
 
+    /// What comes by the socket from here on, for somebody who reads. He may wait in it.
+    pub(crate) fn into_input(self, socket: TcpStream) -> Box<dyn Read + Send> {
+        match self {
+            Self::Tls(session) => Box::new(Decrypted { session, socket }),
+            _ => Box::new(socket),
+        }
+    }
+
     /// Tells the client that nothing more comes, if that is done by words.
     pub(crate) fn close(&mut self, stream: &Stream) {
         if let Self::Tls(session) = self {
             session.close(&mut &*stream);
+        }
+    }
+}
+
+/// The plain bytes of a socket by which TLS comes.
+struct Decrypted {
+    session: Box<Session>,
+    socket: TcpStream,
+}
+
+impl Read for Decrypted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.read(&mut self.socket, into, &mut false)? {
+                Arrived::Plain(count) => return Ok(count),
+                Arrived::Nothing => {}
+                Arrived::Ended => return Ok(0),
+            }
         }
     }
 }

@@ -38,8 +38,12 @@ pub(crate) struct Connection<S: Service> {
     /// For the poller.
     pub(crate) token: u64,
     pub(crate) stream: Stream,
+    /// The network that it comes from, where it comes by one ([`limits::network_of`]).
+    pub(crate) network: Option<u128>,
     pub(crate) state: Arc<S::Connection>,
     pub(crate) owner: Ownership,
+    /// Nobody has logged in on it, where clients are asked to, and it is open.
+    pub(crate) unauthenticated: AtomicBool,
     /// The client closed its side.
     pub(crate) hung_up: AtomicBool,
     /// What its request waits for, or is about to, may have come ([`crate::shared::Shared::run_again`]).
@@ -58,6 +62,8 @@ pub(crate) struct Progress {
     /// When the message that is being received began to come, and when it went on last.
     pub(crate) began: Option<Duration>,
     pub(crate) went_on: Duration,
+    /// For what a connection that speaks TLS takes as long as it is open.
+    pub(crate) tls_memory: Option<Charge>,
     /// For the large message that is being received or run.
     pub(crate) room: Option<Charge>,
     /// A request that waits.
@@ -184,7 +190,7 @@ impl Ownership {
         false
     }
 
-    /// Whoever serves it lays it down until [`Self::end_wait`].
+    /// Whoever serves it parks it until [`Self::end_wait`].
     pub(crate) fn wait(&self) {
         self.leave_for(WAITS);
     }
@@ -194,7 +200,7 @@ impl Ownership {
         self.change(WAITS, SERVED).is_ok()
     }
 
-    /// Whoever serves it lays it down until [`Self::end_wait_for_room`].
+    /// Whoever serves it parks it until [`Self::end_wait_for_room`].
     pub(crate) fn wait_for_room(&self) {
         self.leave_for(WAITS_FOR_ROOM);
     }

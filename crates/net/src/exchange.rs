@@ -14,12 +14,14 @@ use crate::legacy;
 use crate::pool::Worker;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
+use crate::unauthenticated::Unauthenticated;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::{MakeWaker, OpKind, Reply, Request};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
 use os::Clock;
+use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +53,8 @@ pub(crate) struct Serving<'s, S: Service> {
     pub(crate) waker: MakeWaker<'s>,
     pub(crate) stats: &'s NetStats,
     /// Others wait for room already.
-    pub(crate) crowded: &'s AtomicBool,
+    pub(crate) is_short_of_room: &'s AtomicBool,
+    pub(crate) unauthenticated: &'s Mutex<Unauthenticated<S>>,
 }
 
 /// Why a connection cannot go on: a reason to log, or none where the client just left.

@@ -195,7 +195,7 @@ mod tests {
     use limits::Part;
 
     fn empty() -> Inbox {
-        Inbox::new(Charge::free(Part::Requests))
+        Inbox::new(Charge::uncharged(Part::Requests))
     }
 
     fn frame(length: usize) -> Vec<u8> {

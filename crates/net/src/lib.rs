@@ -20,6 +20,7 @@
 //!    it must be whole.
 #![forbid(unsafe_code)]
 
+mod accept_rate;
 mod channel;
 mod connection;
 mod exchange;
@@ -35,6 +36,7 @@ mod service;
 mod settings;
 mod shared;
 mod stream;
+mod unauthenticated;
 mod waiting;
 mod worker;
 

@@ -3,18 +3,22 @@
 //!
 //! Always true: it never reads, never writes, never runs a request and never waits but in its poller.
 
+use crate::accept_rate::TokenBucket;
 use crate::channel::Channel;
 use crate::connection::{Connection, Ownership, Progress};
 use crate::listener::Listener;
 use crate::poll::{Readiness, hung_up};
 use crate::pool::LongRequests;
+use crate::serve::message_time;
 use crate::service::Service;
 use crate::shared::{CloseCause, Shared, catch_panic};
 use crate::stream::Stream;
 use dispatch::ConnectionInfo;
-use limits::Part;
+use limits::{Arrivals, Part, network_of};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,6 +46,12 @@ pub(crate) struct Listening<S: Service> {
     /// Ask them again at this time.
     paused_until: Option<Duration>,
     looked: Duration,
+    /// How fast connections are taken in.
+    rate: TokenBucket,
+    /// Accepted ones that wait for their turn.
+    queued: VecDeque<(Stream, ConnectionInfo)>,
+    /// They are to make way for others, and were served when they were to be closed.
+    make_way: Vec<Arc<Connection<S>>>,
     long_requests: LongRequests,
     check_at: Option<Duration>,
 }
@@ -55,8 +65,18 @@ impl<S: Service> Listening<S> {
         }
         let pending = vec![true; listeners.len()];
         let (shared, looked) = (Arc::clone(shared), shared.os.clock.monotonic());
-        let (paused_until, long_requests, check_at) = (None, LongRequests::default(), None);
-        Ok(Self { shared, listeners, pending, paused_until, looked, long_requests, check_at })
+        Ok(Self {
+            shared,
+            listeners,
+            pending,
+            paused_until: None,
+            looked,
+            rate: TokenBucket::default(),
+            queued: VecDeque::new(),
+            make_way: Vec::new(),
+            long_requests: LongRequests::default(),
+            check_at: None,
+        })
     }
 
     pub(crate) fn run(mut self) {
@@ -64,7 +84,9 @@ impl<S: Service> Listening<S> {
         let mut events = Vec::with_capacity(64);
         while !self.shared.stopping.load(Ordering::SeqCst) {
             let now = self.shared.os.clock.monotonic();
+            self.admit_queued(now);
             self.accept(now);
+            self.close_those_that_make_way();
             self.end_waits(now);
             self.let_in(now);
             self.close_those_asked_for();
@@ -76,8 +98,8 @@ impl<S: Service> Listening<S> {
             }
             let timeout = self.timeout();
             let pending = &mut self.pending;
-            let waited = self.shared.listening.wait(&mut events, timeout, |told| {
-                if let Readiness::Socket { token, .. } = told
+            let waited = self.shared.listening.wait(&mut events, timeout, |readiness| {
+                if let Readiness::Socket { token, .. } = readiness
                     && let Some(listener) = pending.get_mut(token as usize)
                 {
                     *listener = true;
@@ -90,7 +112,7 @@ impl<S: Service> Listening<S> {
         }
         self.listeners.clear();
         self.shared.waiting.lock().clear();
-        self.shared.close_all_laid_down();
+        self.shared.close_all_parked();
     }
 
     fn period(&self) -> Duration {
@@ -107,16 +129,23 @@ impl<S: Service> Listening<S> {
         let check = self.check_at.map(|at| at.saturating_sub(now));
         let waiting = self.shared.waiting.lock();
         let timer = waiting.next_timer().map(until);
-        let leavers = self.shared.leavers.load(Ordering::SeqCst);
-        let periodic = (leavers || waiting.has_overdue()).then(|| self.period());
+        let may_have_hung_up = self.shared.may_have_hung_up.load(Ordering::SeqCst);
+        let silent = self.shared.unauthenticated.lock().has_not_yet_heard();
+        let periodic = (may_have_hung_up || silent || waiting.has_overdue()).then(|| self.period());
         let room = waiting.is_crowded().then_some(ROOM_PERIOD);
         let more = more.then_some(Duration::ZERO);
-        [more, pause, check, timer, periodic, room].into_iter().flatten().min()
+        let make_way = (!self.make_way.is_empty()).then_some(ROOM_PERIOD);
+        let turn = match self.rate_limit() {
+            Some(rate) => self.rate.next(now, rate) + Duration::from_millis(1),
+            None => Duration::ZERO,
+        };
+        let turn = (!self.queued.is_empty()).then_some(turn);
+        [turn, more, pause, check, timer, periodic, room, make_way].into_iter().flatten().min()
     }
 
     /// Runs requests again that wait, where their time has come or something changed.
     fn end_waits(&self, now: Duration) {
-        let changed = self.shared.changed.swap(false, Ordering::SeqCst);
+        let changed = self.shared.must_rerun_waiting.swap(false, Ordering::SeqCst);
         let due = self.shared.waiting.lock().due((!changed).then_some(now));
         for connection in due {
             if connection.owner.end_wait() {
@@ -135,7 +164,7 @@ impl<S: Service> Listening<S> {
         }
         let inside = waiting.let_in(now, |bytes| memory.try_admit(Part::Requests, bytes as u64));
         let stalled = if memory.is_awaited() { waiting.stalled(now) } else { None };
-        shared.crowded.store(waiting.is_crowded(), Ordering::Relaxed);
+        shared.is_short_of_room.store(waiting.is_crowded(), Ordering::Relaxed);
         drop(waiting);
         if let Some(connection) = stalled {
             self.close_partial(&connection, "its half message kept memory that others wait for");
@@ -170,7 +199,9 @@ impl<S: Service> Listening<S> {
         let (shared, options) = (&self.shared, &self.shared.options);
         let awaited = options.memory.is_awaited();
         let mut waiting = shared.waiting.lock();
-        let late = waiting.overdue(now, options.message_timeout);
+        let late = waiting.overdue(now, |connection| {
+            message_time(&*shared.service, connection, options.message_timeout)
+        });
         let untaken = waiting.untaken(now, options.write_timeout, awaited);
         drop(waiting);
         for connection in late {
@@ -179,6 +210,60 @@ impl<S: Service> Listening<S> {
         for connection in untaken {
             shared.close_quiet(&connection, "the client stopped reading");
         }
+        self.close_silent(now);
+    }
+
+    /// Closes those on which nobody has asked anything, where a login is asked for.
+    fn close_silent(&self, now: Duration) {
+        let shared = &self.shared;
+        let time = {
+            let unauthenticated = shared.unauthenticated.lock();
+            let of = |first| message_time(&*shared.service, first, shared.options.message_timeout);
+            unauthenticated.first_not_yet_heard().map_or(Duration::MAX, of)
+        };
+        let silent = shared.unauthenticated.lock().take_silent(now, time);
+        for connection in silent {
+            if !self.close_before_login(&connection, "the client said nothing in time") {
+                shared.unauthenticated.lock().requeue(connection.id, now);
+            }
+        }
+    }
+
+    /// Closes a connection that nobody serves just now; whether that was so.
+    fn close_before_login(&self, connection: &Arc<Connection<S>>, reason: &str) -> bool {
+        let shared = &self.shared;
+        let taken = connection.owner.take_quiet() || connection.owner.end_wait();
+        if taken {
+            shared.stats.closed_before_login.fetch_add(1, Ordering::Relaxed);
+            shared.close_served(connection, connection.progress.lock(), Some(reason));
+        }
+        taken
+    }
+
+    /// Closes who is to make way, but for those that somebody has logged in on by now.
+    fn close_those_that_make_way(&mut self) {
+        let mut served = std::mem::take(&mut self.make_way);
+        served.retain(|connection| {
+            let reason = "too many connections on which nobody has logged in";
+            connection.unauthenticated.load(Ordering::Relaxed)
+                && !self.close_before_login(connection, reason)
+        });
+        self.make_way = served;
+    }
+
+    /// Counts a new connection until somebody logs in on it, where that is asked for.
+    fn count_unauthenticated(&mut self, connection: &Arc<Connection<S>>, from: Option<IpAddr>) {
+        let shared = Arc::clone(&self.shared);
+        let (Some(limits), Some(from)) = (shared.service.before_login(&connection.state), from)
+        else {
+            return;
+        };
+        connection.unauthenticated.store(true, Ordering::Relaxed);
+        let now = shared.os.clock.monotonic();
+        let mut all = shared.unauthenticated.lock();
+        let makes_way = all.add(Arc::clone(connection), from, now, limits);
+        drop(all);
+        self.make_way.extend(makes_way);
     }
 
     fn close_partial(&self, connection: &Arc<Connection<S>>, reason: &str) {
@@ -200,7 +285,7 @@ impl<S: Service> Listening<S> {
 
     /// Tells the service of clients that hung up while a worker is busy for them.
     fn tell_of_leavers(&self) {
-        if !self.shared.leavers.swap(false, Ordering::SeqCst) {
+        if !self.shared.may_have_hung_up.swap(false, Ordering::SeqCst) {
             return;
         }
         let table = self.shared.table.read();
@@ -211,9 +296,9 @@ impl<S: Service> Listening<S> {
             Ok(left) => {
                 for (connection, left) in served.iter().zip(left) {
                     if left {
-                        self.shared.leavers.store(true, Ordering::SeqCst);
-                        let told = || self.shared.service.client_left(&connection.state);
-                        let _met_a_bug = catch_panic(told).is_none();
+                        self.shared.may_have_hung_up.store(true, Ordering::SeqCst);
+                        let tell_service = || self.shared.service.client_left(&connection.state);
+                        let _met_a_bug = catch_panic(tell_service).is_none();
                     }
                 }
             }
@@ -240,7 +325,7 @@ impl<S: Service> Listening<S> {
     fn accept_from(&mut self, at: usize) -> bool {
         for _ in 0..ACCEPT_BATCH {
             match self.listeners[at].accept() {
-                Ok((stream, peer)) => self.admit(stream, peer),
+                Ok((stream, peer)) => self.arrived(stream, peer),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => {
                         self.pending[at] = false;
@@ -257,16 +342,81 @@ impl<S: Service> Listening<S> {
         true
     }
 
-    fn admit(&self, stream: Stream, peer: ConnectionInfo) {
-        let (shared, options) = (&self.shared, &self.shared.options);
+    fn rate_limit(&self) -> Option<(u64, u64)> {
+        self.shared.service.arrivals().and_then(Arrivals::rate)
+    }
+
+    /// Takes in those whose turn has come; all where there is no rate any more.
+    fn admit_queued(&mut self, now: Duration) {
+        while !self.queued.is_empty() {
+            if self.rate_limit().is_some_and(|rate| !self.rate.take(now, rate)) {
+                return;
+            }
+            let Some((stream, peer)) = self.queued.pop_front() else { return };
+            self.admit(stream, peer);
+        }
+    }
+
+    /// Somebody has connected: takes him in, lets him wait for his turn, or leaves him.
+    fn arrived(&mut self, stream: Stream, peer: ConnectionInfo) {
+        let shared = Arc::clone(&self.shared);
+        let Some(arrivals) = shared.service.arrivals() else { return self.admit(stream, peer) };
+        let now = shared.os.clock.monotonic();
+        let may_enter =
+            self.queued.is_empty() && arrivals.rate().is_none_or(|rate| self.rate.take(now, rate));
+        if may_enter {
+            return self.admit(stream, peer);
+        }
+        // Each holds a descriptor.
+        let most = arrivals.queue_depth.load(Ordering::Relaxed);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(shared.options.max_connections);
+        if self.queued.len() < most {
+            self.queued.push_back((stream, peer));
+        } else {
+            self.refuse(
+                &peer,
+                "connections come faster than ingressConnectionEstablishmentRatePerSec",
+            );
+        }
+    }
+
+    /// Counts and tells of a connection that is closed at once.
+    fn refuse(&self, peer: &ConnectionInfo, reason: &str) {
+        self.shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.options.quiet.load(Ordering::Relaxed) {
+            tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote, reason,
+                "Connection refused");
+        }
+    }
+
+    /// Counts a connection from a network, unless that has as many as it may.
+    fn enter_network(&self, network: u128) -> bool {
+        let limit = self
+            .shared
+            .service
+            .arrivals()
+            .map_or(0, |arrivals| arrivals.connections_per_address.load(Ordering::Relaxed));
+        let mut all = self.shared.by_network.lock();
+        let open = all.get(&network).copied().unwrap_or(0);
+        if limit > 0 && open >= limit {
+            return false;
+        }
+        all.insert(network, open + 1);
+        true
+    }
+
+    fn admit(&mut self, stream: Stream, peer: ConnectionInfo) {
+        let shared = Arc::clone(&self.shared);
+        let options = &shared.options;
+        if shared.stats.open() >= options.max_connections {
+            // Nobody who only holds a connection keeps others out.
+            let oldest = shared.unauthenticated.lock().take_oldest();
+            self.make_way.extend(oldest);
+            self.close_those_that_make_way();
+        }
         let open = shared.stats.open();
         if open >= options.max_connections {
-            shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
-            if !options.quiet.load(Ordering::Relaxed) {
-                tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote,
-                    "Connection refused because there are too many open connections");
-            }
-            return;
+            return self.refuse(&peer, "there are too many open connections");
         }
         if let Err(error) = stream.prepare() {
             tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
@@ -274,7 +424,17 @@ impl<S: Service> Listening<S> {
         }
         let quiet = options.quiet.load(Ordering::Relaxed);
         let remote = if quiet { String::new() } else { peer.remote.clone() };
-        let Some(state) = catch_panic(|| shared.service.open_connection(peer)) else { return };
+        let from = stream.remote_address();
+        let network = from.map(network_of);
+        if network.is_some_and(|network| !self.enter_network(network)) {
+            return self.refuse(&peer, "its address has maxConnectionsPerIP open connections");
+        }
+        let Some(state) = catch_panic(|| shared.service.open_connection(peer)) else {
+            if let Some(network) = network {
+                shared.leave_network(network);
+            }
+            return;
+        };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let id = shared.service.number(&state);
@@ -287,12 +447,15 @@ impl<S: Service> Listening<S> {
             id,
             token,
             stream,
+            network,
             state,
             owner: Ownership::new(),
+            unauthenticated: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             woken: AtomicBool::new(false),
             progress: Mutex::new(progress),
         });
+        self.count_unauthenticated(&connection, from);
         if let Err(error) = shared.sockets.add(&connection.stream, connection.token) {
             shared.close_quiet(&connection, &format!("cannot be watched: {error}"));
         }

@@ -58,18 +58,24 @@ impl Poll {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Tells of room to write, too, or no longer. What is true already is told at once.
-    pub(crate) fn tell_of_room(&self, source: impl AsFd, token: u64, room: bool) -> io::Result<()> {
-        let flags = if room { READ_AND_WRITE } else { READ };
+    /// Reports room to write, too, or no longer. What is true already is reported at once.
+    pub(crate) fn set_write_interest(
+        &self,
+        source: impl AsFd,
+        token: u64,
+        enabled: bool,
+    ) -> io::Result<()> {
+        let flags = if enabled { READ_AND_WRITE } else { READ };
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(token), flags)?)
     }
 
-    /// Waits until there is news or the time is over; puts it into `told`, as much as that has room for.
+    /// Waits until a socket is ready or `timeout` passes, and calls `on_ready` for each event; at
+    /// most as many as `events` has room for.
     pub(crate) fn wait(
         &self,
         events: &mut Vec<Event>,
         timeout: Option<Duration>,
-        mut told: impl FnMut(Readiness),
+        mut on_ready: impl FnMut(Readiness),
     ) -> io::Result<()> {
         let timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -83,7 +89,7 @@ impl Poll {
         for event in events.drain(..) {
             let over = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
             let hung_up = { event.flags }.intersects(over);
-            told(match event.data.u64() {
+            on_ready(match event.data.u64() {
                 WAKE => Readiness::Wake,
                 token => Readiness::Socket { token, hung_up },
             });
@@ -138,9 +144,9 @@ mod tests {
         assert_eq!(told(&poll, 1), [news]);
         assert_eq!(told(&poll, 1), [Readiness::Wake], "what had no room is kept");
         assert_eq!(told(&poll, 1), []);
-        poll.tell_of_room(&near, 7, true).unwrap();
+        poll.set_write_interest(&near, 7, true).unwrap();
         assert_eq!(told(&poll, 4), [news], "there is room, and what was not read");
-        poll.tell_of_room(&near, 7, false).unwrap();
+        poll.set_write_interest(&near, 7, false).unwrap();
         assert_eq!(told(&poll, 4), [news]);
         assert_eq!((&near).read(&mut [0; 9]).unwrap(), 6);
         drop(far);

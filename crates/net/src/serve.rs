@@ -1,7 +1,7 @@
 //! A connection with a worker: what has arrived is run, until nothing is left to do without waiting.
 //!
 //! What is always true:
-//! 1. Nothing here waits for the client, for room or for a time: the connection is laid down instead, with
+//! 1. Nothing here waits for the client, for room or for a time: the connection is parked instead, with
 //!    an [`Outcome`] that says for what.
 //! 2. A message of more than [`LARGE_BYTES`], packed or unpacked, is read and run only after it was let
 //!    into the account with its whole length.
@@ -11,10 +11,11 @@ use crate::connection::{Connection, Progress, Unsent};
 use crate::exchange::{Ended, Exchange, Outgoing, Serving};
 use crate::inbox::Inbox;
 use crate::service::Service;
-use limits::{Account, LARGE_BYTES, Part};
+use limits::{Account, BeforeLogin, LARGE_BYTES, Part};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tls::Arrived;
 
 /// People point browsers and health checks at the port.
@@ -113,11 +114,13 @@ fn serve_until<S: Service>(
         let (frame, waited_until) = (&deferred.frame[..], deferred.until);
         let out = &mut buffers.out;
         let mut exchange = Exchange { serving, connection, progress, frame, waited_until, out };
+        note_heard(serving, connection);
         exchange.answer_plain(deferred.packed)?;
+        note_login(serving, connection);
         if is_handed_over(serving, progress)? {
             return Ok(Outcome::HandOver);
         }
-        if let Some(outcome) = laid_down(progress) {
+        if let Some(outcome) = parked(progress) {
             return Ok(outcome);
         }
     }
@@ -140,7 +143,7 @@ fn serve_until<S: Service>(
             Pause::Incomplete => {}
         }
         if !buffers.inbox.held().is_empty() || progress.channel.is_half() {
-            note_half(serving, progress)?;
+            note_half(serving, connection, progress)?;
         } else {
             progress.began = None;
         }
@@ -163,6 +166,9 @@ fn serve_until<S: Service>(
                     buffers.inbox.held(),
                 )? {
                     buffers.inbox.clear();
+                    let bytes = tls::SESSION_BYTES;
+                    let memory = &serving.options.memory;
+                    progress.tls_memory = Some(memory.charge_regardless(Part::Tls, bytes));
                 }
                 tell_if_established(serving, connection, progress)?;
             }
@@ -196,7 +202,7 @@ fn tell_if_established<S: Service>(
 }
 
 /// Why nothing more may be run now, if so.
-fn laid_down(progress: &Progress) -> Option<Outcome> {
+fn parked(progress: &Progress) -> Option<Outcome> {
     if progress.unsent.is_some() {
         return Some(Outcome::Quiet);
     }
@@ -215,10 +221,7 @@ fn is_handed_over<S: Service>(
     if serving.stopping.load(Ordering::Relaxed) {
         return Err(Ended(None));
     }
-    if progress.channel.is_tls() {
-        return Err(Ended(Some("members open links without TLS".to_owned())));
-    }
-    if progress.unsent.is_some() {
+    if progress.awaits_room_to_send() {
         return Err(Ended(Some("a member that opens a link does not take its answer".to_owned())));
     }
     Ok(true)
@@ -246,14 +249,69 @@ fn send_rest<S: Service>(
 }
 
 /// Notes that a message is half here. Fails where it took too long.
-fn note_half<S: Service>(serving: &Serving<'_, S>, progress: &mut Progress) -> Result<(), Ended> {
+fn note_half<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+) -> Result<(), Ended> {
     let now = serving.clock.monotonic();
     let began = *progress.began.get_or_insert(now);
     progress.went_on = now;
-    if now.saturating_sub(began) >= serving.options.message_timeout {
+    let time = message_time(serving.service, connection, serving.options.message_timeout);
+    if now.saturating_sub(began) >= time {
         return Err(Ended(Some("a message did not arrive in time".to_owned())));
     }
     Ok(())
+}
+
+/// How long a message of a connection may take.
+pub(crate) fn message_time<S: Service>(
+    service: &S,
+    connection: &Connection<S>,
+    usual: Duration,
+) -> Duration {
+    match service.before_login(&connection.state) {
+        Some(limits) => usual.min(limits.message_time()),
+        None => usual,
+    }
+}
+
+/// A request has come: its client is not silent. Noted before it is answered, so that who has an answer is known to
+/// have asked.
+fn note_heard<S: Service>(serving: &Serving<'_, S>, connection: &Connection<S>) {
+    if connection.unauthenticated.load(Ordering::Relaxed) {
+        serving.unauthenticated.lock().record_request(connection.id, serving.clock.monotonic());
+    }
+}
+
+/// A request was answered: who has logged in by it is counted among the others no longer.
+fn note_login<S: Service>(serving: &Serving<'_, S>, connection: &Connection<S>) {
+    if connection.unauthenticated.load(Ordering::Relaxed)
+        && serving.service.before_login(&connection.state).is_none()
+        && connection.unauthenticated.swap(false, Ordering::Relaxed)
+    {
+        serving.unauthenticated.lock().remove(connection.id);
+    }
+}
+
+/// Refuses a message that is too long for who has not logged in: it is not waited for.
+fn check_length<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    message: usize,
+) -> Result<(), Ended> {
+    if message <= BeforeLogin::LEAST_MESSAGE {
+        return Ok(());
+    }
+    match serving.service.before_login(&connection.state) {
+        Some(limits) if message as u64 > limits.message_bytes.load(Ordering::Relaxed) => {
+            let most = limits.message_bytes.load(Ordering::Relaxed);
+            let reason =
+                format!("a message of {message} bytes before a login, and {most} are allowed");
+            Err(Ended(Some(reason)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Runs every request that has arrived whole and for which there is room, at most `turn`.
@@ -268,12 +326,13 @@ fn serve_arrived<S: Service>(
     loop {
         let needed = inbox.needed().map_err(|error| lost(&error, inbox, connection, progress))?;
         let Some(message) = needed else { return Ok(Pause::Incomplete) };
+        check_length(serving, connection, message)?;
         // The largest document of it is copied while it runs.
         let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
         if needed > LARGE_BYTES && progress.room.is_none() {
-            let crowded = serving.crowded.load(Ordering::Relaxed);
+            let is_short_of_room = serving.is_short_of_room.load(Ordering::Relaxed);
             let admit = || serving.options.memory.try_admit(Part::Requests, needed as u64);
-            progress.room = if crowded { None } else { admit() };
+            progress.room = if is_short_of_room { None } else { admit() };
             if progress.room.is_none() {
                 return Ok(Pause::Room(needed));
             }
@@ -286,8 +345,10 @@ fn serve_arrived<S: Service>(
         let frame = inbox.bytes(range.clone());
         let out = &mut *out;
         let exchange = Exchange { serving, connection, progress, frame, waited_until: None, out };
+        note_heard(serving, connection);
         exchange.answer()?;
         inbox.consume(&range);
+        note_login(serving, connection);
         progress.room = None;
         if is_handed_over(serving, progress)? {
             return Ok(Pause::HandOver);

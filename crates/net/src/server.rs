@@ -60,17 +60,19 @@ impl<S: Service> Server<S> {
             table: RwLock::default(),
             ready: Ready::default(),
             waiting: Mutex::default(),
+            unauthenticated: Mutex::default(),
+            by_network: Mutex::default(),
             to_close: Mutex::default(),
-            leavers: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
-            changed: AtomicBool::new(false),
-            changes: AtomicU64::new(0),
+            may_have_hung_up: AtomicBool::new(false),
+            is_short_of_room: AtomicBool::new(false),
+            must_rerun_waiting: AtomicBool::new(false),
+            change_count: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
         let changed = Arc::downgrade(&shared);
         shared.service.on_change(Arc::new(move || {
             if let Some(shared) = changed.upgrade() {
-                shared.changes.fetch_add(1, Ordering::SeqCst);
+                shared.change_count.fetch_add(1, Ordering::SeqCst);
                 shared.run_waiting_again();
             }
         }));
@@ -122,8 +124,8 @@ impl<S: Service> Server<S> {
         let clock = &self.shared.os.clock;
         let until = clock.monotonic() + time;
         while self.shared.stats.open() > 0 {
-            // Those that their workers have laid down meanwhile.
-            self.shared.close_all_laid_down();
+            // Those that their workers have parked meanwhile.
+            self.shared.close_all_parked();
             if clock.monotonic() >= until {
                 return false;
             }

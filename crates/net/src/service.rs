@@ -4,6 +4,7 @@
 //! and no socket. Tests put a small service of their own behind real sockets.
 
 use dispatch::{ConnectionInfo, Reply, Request, Wake};
+use limits::{Arrivals, BeforeLogin};
 use std::sync::Arc;
 use tls::Established;
 use wire::Compressor;
@@ -18,6 +19,16 @@ pub trait Service: Send + Sync + 'static {
 
     /// The connection's number, in logs and everywhere: unique while the server runs.
     fn number(&self, connection: &Self::Connection) -> u64;
+
+    /// What the client is held to, as long as it has to log in and has not. Must not wait.
+    fn before_login(&self, _connection: &Self::Connection) -> Option<&BeforeLogin> {
+        None
+    }
+
+    /// How many connections may come, and how fast; any number where nothing says.
+    fn arrivals(&self) -> Option<&Arrivals> {
+        None
+    }
 
     /// Runs one request to its end. May wait and touch the disk. Every document in the request was
     /// checked by [`wire::validate`].

@@ -66,6 +66,7 @@ pub struct NetStats {
     pub(crate) rejected: AtomicU64,
     pub(crate) deferred: AtomicUsize,
     pub(crate) partial_closed: AtomicU64,
+    pub(crate) closed_before_login: AtomicU64,
     tls12: AtomicU64,
     tls13: AtomicU64,
     pub(crate) pool: OnceLock<Arc<WorkerPool>>,
@@ -86,6 +87,11 @@ impl NetStats {
     /// Connections closed because their half message took too long, or memory that others needed.
     pub fn partial_closed(&self) -> u64 {
         self.partial_closed.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because nobody logged in on them: they said nothing, or were too many.
+    pub fn closed_before_login(&self) -> u64 {
+        self.closed_before_login.load(Ordering::Relaxed)
     }
 
     pub(crate) fn established(&self, version: Version) {

@@ -10,12 +10,13 @@ use crate::poll::Poll;
 use crate::pool::WorkerPool;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
-use crate::waiting::Waiting;
+use crate::unauthenticated::Unauthenticated;
+use crate::waiting::WaitingRequests;
 use dispatch::{HandedOver, Wake};
 use os::Os;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -83,22 +84,25 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) listening: Poll,
     pub(crate) table: RwLock<Table<S>>,
     pub(crate) ready: Ready<S>,
-    pub(crate) waiting: Mutex<Waiting<S>>,
+    pub(crate) waiting: Mutex<WaitingRequests<S>>,
+    pub(crate) unauthenticated: Mutex<Unauthenticated<S>>,
+    /// How many connections are open from each network.
+    pub(crate) by_network: Mutex<BTreeMap<u128, u64>>,
     pub(crate) to_close: Mutex<Vec<(Arc<Connection<S>>, CloseCause)>>,
     /// There may be clients that hung up while they are served.
-    pub(crate) leavers: AtomicBool,
+    pub(crate) may_have_hung_up: AtomicBool,
     /// Messages wait for room: others must queue behind them.
-    pub(crate) crowded: AtomicBool,
+    pub(crate) is_short_of_room: AtomicBool,
     /// Waiting requests are to be run again.
-    pub(crate) changed: AtomicBool,
-    /// How often the service said so.
-    pub(crate) changes: AtomicU64,
+    pub(crate) must_rerun_waiting: AtomicBool,
+    /// How often the service has called for that.
+    pub(crate) change_count: AtomicU64,
     pub(crate) stopping: AtomicBool,
 }
 
 impl<S: Service> Shared<S> {
     pub(crate) fn run_waiting_again(&self) {
-        self.changed.store(true, Ordering::SeqCst);
+        self.must_rerun_waiting.store(true, Ordering::SeqCst);
         self.listening.wake();
     }
 
@@ -120,7 +124,7 @@ impl<S: Service> Shared<S> {
         })
     }
 
-    /// Runs a connection's request again that waits, or is about to: whoever lays it down looks at `woken`
+    /// Runs a connection's request again that waits, or is about to: whoever parks it looks at `woken`
     /// afterwards.
     pub(crate) fn run_again(&self, connection: &Arc<Connection<S>>) {
         connection.woken.store(true, Ordering::SeqCst);
@@ -153,8 +157,12 @@ impl<S: Service> Shared<S> {
     }
 
     /// Has the poller tell of room for a reply, or no longer.
-    pub(crate) fn tell_of_room(&self, connection: &Connection<S>, room: bool) -> io::Result<()> {
-        self.sockets.tell_of_room(&connection.stream, connection.token, room)
+    pub(crate) fn set_write_interest(
+        &self,
+        connection: &Connection<S>,
+        room: bool,
+    ) -> io::Result<()> {
+        self.sockets.set_write_interest(&connection.stream, connection.token, room)
     }
 
     /// Lays a connection down whose next message needs so many bytes, until there is room for it.
@@ -162,7 +170,7 @@ impl<S: Service> Shared<S> {
         let now = self.os.clock.monotonic();
         let awaited = self.options.memory.wait_for_room();
         self.waiting.lock().crowd(Arc::clone(connection), needed, now, awaited);
-        self.crowded.store(true, Ordering::Relaxed);
+        self.is_short_of_room.store(true, Ordering::Relaxed);
         self.listening.wake();
     }
 
@@ -217,11 +225,16 @@ impl<S: Service> Shared<S> {
         mut progress: MutexGuard<'_, Progress>,
     ) {
         let read = std::mem::take(&mut progress.partial).into_arrived();
+        let channel = std::mem::take(&mut progress.channel);
         let Some(take) = progress.hand_over.take() else {
             return self.close_served(connection, progress, None);
         };
-        let socket = match connection.stream.for_another() {
-            Ok(socket) => socket,
+        let both = connection.stream.for_another().and_then(|socket| {
+            let input = channel.into_input(socket.try_clone()?);
+            Ok((socket, Box::new(Cursor::new(read).chain(input))))
+        });
+        let (socket, input) = match both {
+            Ok(both) => both,
             Err(error) => {
                 let reason = format!("cannot be handed over: {error}");
                 return self.close_served(connection, progress, Some(&reason));
@@ -236,7 +249,18 @@ impl<S: Service> Shared<S> {
             tracing::info!(target: "NETWORK", connectionId = connection.id,
                 "The connection is a link of another member from now on");
         });
-        let _met_a_bug = catch_panic(|| take(HandedOver { socket, read })).is_none();
+        let _met_a_bug = catch_panic(|| take(HandedOver { socket, input })).is_none();
+    }
+
+    /// One connection less from a network.
+    pub(crate) fn leave_network(&self, network: u128) {
+        let mut all = self.by_network.lock();
+        if let Some(count) = all.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&network);
+            }
+        }
     }
 
     fn end_served(
@@ -253,6 +277,12 @@ impl<S: Service> Shared<S> {
         if listed {
             self.forget(connection.id);
         }
+        if connection.unauthenticated.swap(false, Ordering::Relaxed) {
+            self.unauthenticated.lock().remove(connection.id);
+        }
+        if let Some(network) = connection.network {
+            self.leave_network(network);
+        }
         leave_socket();
         self.table.write().remove(connection.token);
         let _met_a_bug = catch_panic(|| self.service.close_connection(&connection.state)).is_none();
@@ -268,7 +298,7 @@ impl<S: Service> Shared<S> {
     }
 
     /// Closes every connection that no thread serves.
-    pub(crate) fn close_all_laid_down(&self) {
+    pub(crate) fn close_all_parked(&self) {
         let all: Vec<_> = self.table.read().all().cloned().collect();
         for connection in all {
             let owner = &connection.owner;

@@ -1,7 +1,7 @@
 //! A connected socket, TCP or Unix, as one type.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -28,6 +28,14 @@ impl Stream {
                 socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)
             }
             Self::Unix(unix) => unix.set_nonblocking(true),
+        }
+    }
+
+    /// Where it comes from, if not from this machine's files.
+    pub(crate) fn remote_address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.peer_addr().ok().map(|address| address.ip()),
+            Self::Unix(_) => None,
         }
     }
 

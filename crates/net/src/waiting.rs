@@ -10,20 +10,20 @@
 use crate::connection::{Connection, Progress};
 use crate::exchange::is_slow;
 use crate::service::Service;
-use limits::{Account, Charge, Part, Waiting as Awaited};
+use limits::{Account, Charge, Part, WaiterGuard as Awaited};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A half message with room of its own that did not go on for this long makes way for others.
-const STALLED: Duration = Duration::from_millis(500);
+const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a client has for a start before it is called slow in sending or in taking.
 const SENDING_GRACE: Duration = Duration::from_secs(1);
 const TAKING_GRACE: Duration = Duration::from_secs(5);
 
 /// The connections.
-pub(crate) struct Waiting<S: Service> {
+pub(crate) struct WaitingRequests<S: Service> {
     halves: BTreeMap<u64, Half<S>>,
     kept_bytes: u64,
     unsent: BTreeMap<u64, Untaken<S>>,
@@ -71,7 +71,7 @@ struct Crowded<S: Service> {
     _waiting: Awaited,
 }
 
-impl<S: Service> Default for Waiting<S> {
+impl<S: Service> Default for WaitingRequests<S> {
     fn default() -> Self {
         Self {
             halves: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl<S: Service> Default for Waiting<S> {
     }
 }
 
-impl<S: Service> Waiting<S> {
+impl<S: Service> WaitingRequests<S> {
     /// Puts a connection in for what of `progress` waits: the rest of a message, of a reply, or a time.
     pub(crate) fn insert(
         &mut self,
@@ -166,9 +166,15 @@ impl<S: Service> Waiting<S> {
         self.remove_all(ids)
     }
 
-    /// Takes out those whose half message began longer ago than `timeout`.
-    pub(crate) fn overdue(&mut self, now: Duration, timeout: Duration) -> Vec<Arc<Connection<S>>> {
-        let late = |half: &Half<S>| !half.is_behind && now.saturating_sub(half.began) >= timeout;
+    /// Takes out those whose half message began longer ago than its connection may take.
+    pub(crate) fn overdue(
+        &mut self,
+        now: Duration,
+        time: impl Fn(&Connection<S>) -> Duration,
+    ) -> Vec<Arc<Connection<S>>> {
+        let late = |half: &Half<S>| {
+            !half.is_behind && now.saturating_sub(half.began) >= time(&half.connection)
+        };
         let ids = self.halves.iter().filter(|(_, half)| late(half)).map(|(id, _)| *id).collect();
         self.remove_all(ids)
     }
@@ -240,7 +246,7 @@ impl<S: Service> Waiting<S> {
         let idle = |half: &Half<S>| {
             let time = now.saturating_sub(half.began);
             let arrived = usize::try_from(half.bytes).unwrap_or(usize::MAX);
-            now.saturating_sub(half.went_on) >= STALLED
+            now.saturating_sub(half.went_on) >= STALL_TIMEOUT
                 || time >= SENDING_GRACE && is_slow(arrived, time)
         };
         let may_go_on = |half: &Half<S>| half.room.is_some() && !half.is_behind;

@@ -59,10 +59,10 @@ fn next<S: Service>(
             return Some(ready);
         }
         let at_once = shared.ready.is_waiting();
-        let mut told = None;
+        let mut readiness = None;
         shared.pool.begin_polling();
         let waited = shared.sockets.wait(events, at_once.then_some(Duration::ZERO), |news| {
-            told = Some(news);
+            readiness = Some(news);
         });
         let (need, watch) = shared.pool.end_polling();
         shared.satisfy(need);
@@ -73,7 +73,7 @@ fn next<S: Service>(
             tracing::error!(target: "NETWORK", %error, "Polling failed");
             shared.os.clock.sleep(Duration::from_millis(100));
         }
-        if let Some(Readiness::Socket { token, hung_up }) = told
+        if let Some(Readiness::Socket { token, hung_up }) = readiness
             && let Some(connection) = has_news(shared, token, hung_up)
         {
             shared.leave_ready_to_others();
@@ -94,7 +94,7 @@ fn has_news<S: Service>(
     if left {
         connection.hung_up.store(true, Ordering::SeqCst);
     }
-    if left && !shared.leavers.swap(true, Ordering::SeqCst) {
+    if left && !shared.may_have_hung_up.swap(true, Ordering::SeqCst) {
         // What it said last may run for long.
         shared.listening.wake();
     }
@@ -130,7 +130,8 @@ fn serve_fully<S: Service>(
         worker,
         stopping: &shared.stopping,
         stats: &shared.stats,
-        crowded: &shared.crowded,
+        is_short_of_room: &shared.is_short_of_room,
+        unauthenticated: &shared.unauthenticated,
     };
     let mut progress = connection.progress.lock();
     loop {
@@ -138,7 +139,7 @@ fn serve_fully<S: Service>(
             progress.listed = false;
             shared.forget(connection.id);
         }
-        let changes = shared.changes.load(Ordering::SeqCst);
+        let changes = shared.change_count.load(Ordering::SeqCst);
         let had_unsent = progress.awaits_room_to_send();
         let served = catch_panic(|| serve(&serving, connection, &mut progress, buffers));
         let outcome = served.unwrap_or_else(|| {
@@ -147,7 +148,7 @@ fn serve_fully<S: Service>(
             Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
         if had_unsent != progress.awaits_room_to_send()
-            && let Err(error) = shared.tell_of_room(connection, !had_unsent)
+            && let Err(error) = shared.set_write_interest(connection, !had_unsent)
         {
             let reason = format!("cannot be watched: {error}");
             return shared.close_served(connection, progress, Some(&reason));
@@ -188,7 +189,7 @@ fn defer<S: Service>(
     if connection.woken.load(Ordering::SeqCst) {
         shared.run_again(connection);
     }
-    if shared.changes.load(Ordering::SeqCst) != changes {
+    if shared.change_count.load(Ordering::SeqCst) != changes {
         shared.run_waiting_again();
     }
     if connection.hung_up.load(Ordering::SeqCst) {

@@ -27,14 +27,14 @@ fn a_connection_is_handed_over_with_what_was_said_behind_the_request() {
     assert!(ok(&client.receive().document), "it is answered before it leaves");
     eventually("it is handed over", || running.service.handed_over.lock().len() == 1);
     let link = running.service.handed_over.lock().pop().unwrap();
-    let mut socket = link.socket;
+    let (mut socket, mut input) = (link.socket, link.input);
     socket.set_nonblocking(false).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.send(b", and more");
-    let mut got = link.read;
+    let mut got = Vec::new();
     while got.len() < 37 {
         let mut piece = [0; 64];
-        let count = socket.read(&mut piece).unwrap();
+        let count = input.read(&mut piece).unwrap();
         got.extend_from_slice(&piece[..count]);
     }
     assert_eq!(got, b"frames that are no messages, and more");
@@ -47,9 +47,9 @@ fn a_connection_is_handed_over_with_what_was_said_behind_the_request() {
     assert!(ok(&running.connect().call(&ping())), "its token is another's");
     running.server.stop(Duration::ZERO);
     client.send(b"!");
-    socket.read_exact(&mut back[..1]).unwrap();
+    input.read_exact(&mut back[..1]).unwrap();
     assert_eq!(&back[..1], b"!", "the server's end is not the link's");
-    drop(socket);
+    drop((socket, input));
     assert!(client.is_closed());
 }
 
@@ -91,11 +91,9 @@ fn many_leave_at_once_and_each_has_its_own_socket() {
     for mut link in running.service.handed_over.lock().drain(..) {
         link.socket.set_nonblocking(false).unwrap();
         link.socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        if link.read.is_empty() {
-            link.read.resize(1, 0);
-            link.socket.read_exact(&mut link.read).unwrap();
-        }
-        link.socket.write_all(&link.read).unwrap();
+        let mut read = [0];
+        link.input.read_exact(&mut read).unwrap();
+        link.socket.write_all(&read).unwrap();
     }
     for (at, client) in clients.iter_mut().enumerate() {
         let mut back = [0];

@@ -7,9 +7,11 @@ mod fake;
 mod secure;
 
 use fake::{eventually, msg, ping, start_with};
+use limits::{Account, Part};
 use net::NetOptions;
 use secure::{connect, port};
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 use tls::Mode;
 use wire::MsgFlags;
@@ -21,9 +23,11 @@ fn idle_connections_over_tls_cost_little() {
     let open_files = os::raise_open_file_limit().unwrap();
     assert!(open_files > 2 * COUNT as u64 + 200, "too few open files for this test: {open_files}");
     let (tls, client) = port(Mode::Require);
+    let memory = Account::new(1 << 30);
     let running = start_with(NetOptions {
         worker_idle: Duration::from_millis(100),
         tls,
+        memory: Arc::clone(&memory),
         ..NetOptions::default()
     });
     let open = || {
@@ -39,5 +43,10 @@ fn idle_connections_over_tls_cost_little() {
     eventually("all are parked", || running.stats.active() == 0);
     let each = os::resident_bytes().saturating_sub(before) / COUNT as u64;
     assert!(each < 24 * 1024, "an idle connection costs {each} bytes");
+    // What the account says of them is what they take, roundly.
+    let charged = memory.usage().of(Part::Tls);
+    assert_eq!(charged, (COUNT as u64 + 1) * tls::SESSION_BYTES);
+    assert!((each / 2..each * 2).contains(&tls::SESSION_BYTES), "{each} bytes are measured");
     drop((first, clients));
+    eventually("nothing is charged", || memory.usage().of(Part::Tls) == 0);
 }

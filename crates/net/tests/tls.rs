@@ -7,6 +7,7 @@ mod fake;
 mod secure;
 
 use bson::{RawDocumentBuf, rawdoc};
+use dispatch::HandedOver;
 use fake::{eventually, msg, ok, ping, start_with};
 use net::{NetOptions, TlsPort};
 use secure::{connect, port, session, socket};
@@ -169,10 +170,22 @@ fn links_and_the_end_of_the_server() {
     let (port, client) = port(Mode::Allow);
     let running = start_with(with(port));
     let mut stream = connect(&client, running.address);
-    // The answer may be read before the end.
-    let _answer = call(&mut stream, &rawdoc! { "link": 1, "$db": "x" });
-    assert!(receive(&mut stream).is_err(), "nobody is handed the plain side of a TLS connection");
-    assert!(running.service.handed_over.lock().is_empty());
+    assert!(ok(&call(&mut stream, &rawdoc! { "link": 1, "$db": "x" }).unwrap()));
+    stream.write_all(b"frames").unwrap();
+    eventually("it is handed over", || running.service.handed_over.lock().len() == 1);
+    let HandedOver { socket, mut input } = running.service.handed_over.lock().pop().unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut frames = [0; 6];
+    input.read_exact(&mut frames).unwrap();
+    assert_eq!(&frames, b"frames", "what comes by TLS is handed over as it was meant");
+    stream.write_all(&vec![7; 100_000]).unwrap();
+    let mut many = vec![0; 100_000];
+    input.read_exact(&mut many).unwrap();
+    assert!(many.iter().all(|byte| *byte == 7));
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    assert_eq!(input.read(&mut frames).unwrap(), 0, "the end is told");
     let mut stream = connect(&client, running.address);
     assert!(ok(&call(&mut stream, &ping()).unwrap()));
     running.server.stop(Duration::ZERO);

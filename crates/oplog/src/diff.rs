@@ -109,14 +109,14 @@ fn document_into(
     }
     let gone = raw::elements(before)
         .filter(|field| field.as_ref().is_ok_and(|field| !names.contains_key(field.name())));
-    let mut part = Part::new("d");
+    let mut part = Section::new("d");
     for field in gone {
         part.open(out);
         out.value(field?.name(), RawBsonRef::Boolean(false));
     }
     part.close(out);
     let mut inner = Vec::new();
-    let mut part = Part::new("u");
+    let mut part = Section::new("u");
     for field in kept.iter().filter(|field| field.before.bytes() != field.after.bytes()) {
         match both_nest(&field.before, &field.after)? {
             Some(_) if depth < MAX_DEPTH => inner.push(field),
@@ -137,7 +137,7 @@ fn document_into(
         }
     }
     part.close(out);
-    let mut part = Part::new("i");
+    let mut part = Section::new("i");
     for field in &added {
         part.open(out);
         out.element(field);
@@ -150,12 +150,12 @@ fn document_into(
 }
 
 /// A part of a diff, which is there where it has a field.
-struct Part {
+struct Section {
     name: &'static str,
     open: Option<raw::Open>,
 }
 
-impl Part {
+impl Section {
     fn new(name: &'static str) -> Self {
         Self { name, open: None }
     }

@@ -62,9 +62,10 @@ impl Target {
     }
 }
 
-/// A document beside an event.
+/// A document that a change stream attaches to an event, as `fullDocument` or
+/// `fullDocumentBeforeChange`.
 #[derive(Clone, Debug, Default)]
-pub enum Beside {
+pub enum AttachedDocument {
     /// Not asked for.
     #[default]
     Absent,
@@ -142,7 +143,7 @@ pub struct Event<'a> {
 }
 
 /// The event that an operation is to a stream.
-pub fn of<'a>(
+pub fn change_event<'a>(
     commit: &'a Commit,
     operation: &'a Operation,
     target: &Target,
@@ -210,7 +211,7 @@ fn command_of(ns: &str, object: &RawDocument) -> Result<Option<(Kind, String, Op
         "create" => Kind::Create,
         "createIndexes" | "commitIndexBuild" => Kind::CreateIndexes,
         "dropIndexes" => Kind::DropIndexes,
-        "collMod" => Kind::Modify,
+        "collMod" | "addPartition" | "dropPartition" => Kind::Modify,
         "dropDatabase" => return Ok(Some((Kind::DropDatabase, database.to_owned(), None))),
         "renameCollection" => {
             let RawBsonRef::String(from) = first.value()? else { return Ok(None) };
@@ -261,7 +262,11 @@ impl Event<'_> {
     }
 
     /// The event.
-    pub fn document(&self, full: &Beside, before: &Beside) -> Result<RawDocumentBuf> {
+    pub fn document(
+        &self,
+        full: &AttachedDocument,
+        before: &AttachedDocument,
+    ) -> Result<RawDocumentBuf> {
         let mut out = Writer::with_capacity(512);
         let open = out.begin();
         self.head(&mut out, &self.token, self.kind.name());
@@ -277,9 +282,9 @@ impl Event<'_> {
             uuid_into(&mut out, "collectionUUID", uuid);
         }
         match full {
-            Beside::Absent => {}
-            Beside::Null => out.value("fullDocument", RawBsonRef::Null),
-            Beside::Document(document) => {
+            AttachedDocument::Absent => {}
+            AttachedDocument::Null => out.value("fullDocument", RawBsonRef::Null),
+            AttachedDocument::Document(document) => {
                 out.value("fullDocument", RawBsonRef::Document(document));
             }
         }
@@ -309,9 +314,9 @@ impl Event<'_> {
             _ => {}
         }
         match before {
-            Beside::Absent => {}
-            Beside::Null => out.value("fullDocumentBeforeChange", RawBsonRef::Null),
-            Beside::Document(document) => {
+            AttachedDocument::Absent => {}
+            AttachedDocument::Null => out.value("fullDocumentBeforeChange", RawBsonRef::Null),
+            AttachedDocument::Document(document) => {
                 out.value("fullDocumentBeforeChange", RawBsonRef::Document(document));
             }
         }
@@ -356,7 +361,7 @@ impl Event<'_> {
             }
             Kind::Create => rest_into(out, "operationDescription", object, &["create"])?,
             Kind::Modify => {
-                rest_into(out, "operationDescription", object, &["collMod"])?;
+                describe_into(out, object)?;
                 let open = out.begin_document("stateBeforeChange");
                 for (from, to) in [
                     ("collectionOptions_old", "collectionOptions"),
@@ -403,6 +408,18 @@ fn rest_into(out: &mut Writer, name: &str, document: &RawDocument, but: &[&str])
             out.element(&field);
         }
     }
+    out.end(open);
+    Ok(())
+}
+
+/// What became of a collection: its new options, or which partition came or went.
+fn describe_into(out: &mut Writer, object: &RawDocument) -> Result<()> {
+    let name = raw::first_name(object).unwrap_or_default();
+    if name == "collMod" {
+        return rest_into(out, "operationDescription", object, &[name]);
+    }
+    let open = out.begin_document("operationDescription");
+    rest_into(out, name, object, &[name])?;
     out.end(open);
     Ok(())
 }

@@ -34,7 +34,7 @@ const MAX_BYTES: usize = 2 << 20;
 pub struct Token {
     /// The time of the event, or all before which was seen.
     pub time: Time,
-    /// An event; else a mark, which stands before the events of its time.
+    /// An event; else a high-water mark, which stands before the events of its time.
     pub is_event: bool,
     /// Its place in its transaction.
     pub operation: u64,
@@ -47,8 +47,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// All before `time` was seen.
-    pub fn mark(time: Time) -> Self {
+    /// A high-water-mark token: everything before `time` was delivered.
+    pub fn high_water_mark(time: Time) -> Self {
         Self {
             time,
             is_event: false,

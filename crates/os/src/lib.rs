@@ -31,7 +31,7 @@ pub use machine::{
     stolen, usage,
 };
 pub use process::{
-    Daemon, Signal, daemonize, has_started_again, keep_new_files_private, on_signals, start_again,
+    Daemon, Signal, daemonize, keep_new_files_private, on_signals, re_exec, was_re_executed,
 };
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};

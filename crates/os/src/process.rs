@@ -11,12 +11,13 @@ pub fn keep_new_files_private() {
     let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Says in the environment of a program that it has started itself again.
+/// The environment variable by which a program knows that it has executed itself again.
 const STARTED_AGAIN: &str = "FERND_STARTED_AGAIN";
 
-/// Starts the program of this process again, as the same process with the same arguments. Returns only where that
-/// fails, and says why. Nothing may be left to do: no thread goes on, nothing is dropped.
-pub fn start_again() -> io::Error {
+/// Replaces this process by a new run of its program, with the same arguments (`execve`). All
+/// threads end at once and no destructor runs, so the caller must have flushed everything. Returns
+/// only where that fails, and says why.
+pub fn re_exec() -> io::Error {
     use std::os::unix::process::CommandExt;
     let own = std::env::current_exe().ok().filter(|path| path.exists());
     // Where its file was replaced or removed meanwhile, the program is there still.
@@ -29,8 +30,8 @@ pub fn start_again() -> io::Error {
     command.args(words).env(STARTED_AGAIN, "1").exec()
 }
 
-/// Whether [`start_again`] has started this process.
-pub fn has_started_again() -> bool {
+/// Whether this run of the program was started by [`re_exec`].
+pub fn was_re_executed() -> bool {
     std::env::var_os(STARTED_AGAIN).is_some()
 }
 

@@ -7,7 +7,7 @@
 //!    [`SimOs::crash_at`] the power goes during that call: it and all later calls answer an error
 //!    that [`is_crash`] knows, until [`SimOs::reboot`].
 //! 3. Time moves only by `sleep` and [`SimOs::advance`].
-//! 4. There are no threads: the spawner answers `Unsupported`, and the program steps its
+//! 4. There are no threads: the spawner returns `Unsupported`, and the program steps its
 //!    background jobs itself. Waiting on a condition variable with a timeout still takes real time.
 //!
 //! ```text

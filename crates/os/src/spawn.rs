@@ -16,7 +16,7 @@ pub trait Spawner: Send + Sync {
     /// Starts a thread with the usual stack (2 MiB).
     ///
     /// # Errors
-    /// Where the machine gives no more threads. The simulated twin always answers `Unsupported`:
+    /// Where the machine gives no more threads. The simulated twin always returns `Unsupported`:
     /// under it the program runs its jobs step by step on one thread.
     fn spawn(&self, name: &str, job: Job) -> io::Result<JoinHandle> {
         self.spawn_with_stack(name, None, job)

@@ -37,7 +37,7 @@ unsafe extern "C" {
 }
 
 /// What a match and its calls back share.
-struct Running {
+struct RunningMatch {
     /// Where in the text the last call was.
     position: usize,
     /// Why the operation ends.
@@ -48,9 +48,9 @@ struct Running {
 ///
 /// # Safety
 /// `block` is the library's, `running` is the one that [`Code::find`] gave it; both outlive the call.
-unsafe extern "C" fn asked(block: *mut CalloutBlock, running: *mut c_void) -> c_int {
+unsafe extern "C" fn on_callout(block: *mut CalloutBlock, running: *mut c_void) -> c_int {
     // SAFETY: as above; nobody else reads or writes them while the library runs.
-    let (block, running) = unsafe { (&*block, &mut *running.cast::<Running>()) };
+    let (block, running) = unsafe { (&*block, &mut *running.cast::<RunningMatch>()) };
     let distance = block.current_position.abs_diff(running.position);
     running.position = block.current_position;
     match limits::poll_work(1 + distance / limits::BYTES_PER_UNIT) {
@@ -65,23 +65,23 @@ unsafe extern "C" fn asked(block: *mut CalloutBlock, running: *mut c_void) -> c_
 /// Byte ranges of a match and its groups; the match is group 0.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
-    places: Vec<(usize, usize)>,
+    ranges: Vec<(usize, usize)>,
 }
 
 impl Captures {
     /// How many groups the pattern has, the match itself among them.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
     /// Whether nothing was looked for yet.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 
     /// Where a group matched; `None` where it took no part.
     pub fn get(&self, group: usize) -> Option<(usize, usize)> {
-        self.places.get(group).copied().filter(|(start, _)| *start != usize::MAX)
+        self.ranges.get(group).copied().filter(|(start, _)| *start != usize::MAX)
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) enum MatchFailure {
 
 /// Where a match calls out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Calls {
+pub(crate) enum CalloutMode {
     /// Where the pattern says so.
     AsWritten,
     /// Before each item of the pattern.
-    Everywhere,
+    EveryItem,
     /// Nowhere; a match can be told the last place to be tried at.
-    Nowhere,
+    None,
 }
 
 /// A compiled pattern.
@@ -134,14 +134,18 @@ impl std::fmt::Debug for Code {
 
 impl Code {
     /// Compiles a pattern.
-    pub(crate) fn compile(pattern: &str, options: Options, calls: Calls) -> Result<Self, String> {
+    pub(crate) fn compile(
+        pattern: &str,
+        options: Options,
+        calls: CalloutMode,
+    ) -> Result<Self, String> {
         let flags = [
             (options.caseless, sys::PCRE2_CASELESS),
             (options.multi_line, sys::PCRE2_MULTILINE),
             (options.dotall, sys::PCRE2_DOTALL),
             (options.extended, sys::PCRE2_EXTENDED),
-            (calls == Calls::Everywhere, sys::PCRE2_AUTO_CALLOUT),
-            (calls == Calls::Nowhere, sys::PCRE2_USE_OFFSET_LIMIT),
+            (calls == CalloutMode::EveryItem, sys::PCRE2_AUTO_CALLOUT),
+            (calls == CalloutMode::None, sys::PCRE2_USE_OFFSET_LIMIT),
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = flags.fold(sys::PCRE2_UTF, |all, (_, flag)| all | flag);
@@ -206,15 +210,15 @@ impl Code {
         text: &str,
         range: Range<usize>,
         steps: u32,
-        places: Option<&mut Captures>,
+        captures: Option<&mut Captures>,
     ) -> Result<bool, MatchFailure> {
         if !text.is_char_boundary(range.start) {
             return Err(MatchFailure::Other("bad offset value".to_owned()));
         }
-        let mut running = Running { position: range.start, stopped: None };
+        let mut running = RunningMatch { position: range.start, stopped: None };
         let mut memory =
             Match::take(self).ok_or_else(|| MatchFailure::Other("no more memory".to_owned()))?;
-        let found = memory.run(self, text, range, steps, &mut running, places);
+        let found = memory.run(self, text, range, steps, &mut running, captures);
         memory.keep_after(self);
         if let Some(error) = running.stopped {
             return Err(MatchFailure::Stopped(error));
@@ -292,8 +296,8 @@ impl Match {
         text: &str,
         range: Range<usize>,
         steps: u32,
-        running: &mut Running,
-        places: Option<&mut Captures>,
+        running: &mut RunningMatch,
+        captures: Option<&mut Captures>,
     ) -> c_int {
         // The library may read where an empty text points to.
         let bytes = if text.is_empty() { "\0" } else { text };
@@ -306,7 +310,7 @@ impl Match {
             let last = if range.end < text.len() { range.end } else { sys::PCRE2_UNSET };
             sys::pcre2_set_offset_limit_8(self.context.as_ptr(), last);
             let running = ptr::from_mut(running).cast::<c_void>();
-            pcre2_set_callout_8(self.context.as_ptr(), Some(asked), running);
+            pcre2_set_callout_8(self.context.as_ptr(), Some(on_callout), running);
             sys::pcre2_match_8(
                 code.inner.as_ptr(),
                 bytes.as_ptr(),
@@ -317,15 +321,15 @@ impl Match {
                 self.context.as_ptr(),
             )
         };
-        if let (true, Some(places)) = (found >= 0, places) {
+        if let (true, Some(captures)) = (found >= 0, captures) {
             // SAFETY: the library's list of pairs belongs to the match's data, which was made with room
             // for so many.
             let pairs = unsafe {
                 let pairs = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
                 std::slice::from_raw_parts(pairs, 2 * code.pairs as usize)
             };
-            places.places.clear();
-            places.places.extend(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            captures.ranges.clear();
+            captures.ranges.extend(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])));
         }
         found
     }

@@ -1,11 +1,11 @@
 //! PCRE2 for clients' patterns: with limits, and stopped with the operation.
 //!
-//! A pattern can take for ever over a text: the library's limits count again at each place a match
-//! is tried at, and one step may go over all of the text. So a [`Regex`] is compiled with a callout
-//! in front, which polls wherever a match is tried, and is allowed few steps there, fewer the longer
-//! the text is. What needs more is compiled again with a callout before every item of the pattern, and
-//! polls all the time; that is slower, and has the library's own limit. A short text is tried without
-//! callouts first, with steps so few that all places together take no longer.
+//! A match can take very long: PCRE2's match limit starts anew at each start offset, and one step
+//! of it can scan the whole subject. So a [`Regex`] is compiled with a callout in front, which
+//! polls at each start offset, and is allowed few steps there, fewer the longer the text is. What
+//! needs more is compiled again with a callout before every item of the pattern, and polls all the
+//! time; that is slower, and has the library's own limit. A short text is tried without callouts
+//! first, with steps so few that all start offsets together take no longer.
 //!
 //! Always true:
 //! 1. Between two polls lie some milliseconds of work, whatever the pattern and the text.
@@ -17,7 +17,7 @@
 
 mod code;
 
-use code::{Calls, Code, MatchFailure};
+use code::{CalloutMode, Code, MatchFailure};
 use errors::Error;
 use limits::{Charge, Part};
 use std::sync::{Arc, OnceLock};
@@ -27,20 +27,20 @@ pub use code::Captures;
 /// The longest pattern, as MongoDB's.
 pub const MAX_PATTERN_BYTES: usize = 32_764;
 
-/// Counted steps of the library for one place a match is tried at.
+/// Counted steps of the library at one start offset.
 const MATCH_LIMIT: u32 = 1_000_000;
 
 /// Characters that may be gone over between two polls: some milliseconds.
 const STEPS_BETWEEN_POLLS: usize = 16 << 20;
 
-/// A text so short is tried without callouts first: 250 steps at least at each place.
+/// A text so short is tried without callouts first: 250 steps at least at each start offset.
 const SHORT_BYTES: usize = 256;
 
 /// Fewer steps are not worth a try without callouts.
 const LEAST_STEPS: usize = 8;
 
-/// Places that a match is tried at at a time, where the pattern has no room for a callout. Such a
-/// pattern is as long as patterns may be, and may be compared as a whole at each place.
+/// Start offsets that are tried at a time, where the pattern has no room for a callout. Such a
+/// pattern is as long as patterns may be, and may be compared as a whole at each of them.
 const WINDOW: usize = 1024;
 
 /// How a pattern is read: MongoDB's `i`, `m`, `s` and `x`.
@@ -75,7 +75,7 @@ pub fn read_options(letters: &str) -> Result<Options, char> {
 
 /// Why a pattern could not be compiled.
 #[derive(Debug)]
-pub enum Invalid {
+pub enum CompileError {
     /// What is wrong with it.
     Pattern(String),
     /// The operation was stopped or has no memory.
@@ -84,7 +84,7 @@ pub enum Invalid {
 
 /// Why a match could not be found out.
 #[derive(Debug)]
-pub enum Failure {
+pub enum MatchError {
     /// The library's reason: most often a limit.
     Match(String),
     /// The operation was stopped.
@@ -113,15 +113,16 @@ struct Inner {
 
 impl Regex {
     /// Compiles a pattern.
-    pub fn new(pattern: &str, options: Options) -> Result<Self, Invalid> {
+    pub fn new(pattern: &str, options: Options) -> Result<Self, CompileError> {
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(Invalid::Pattern("regular expression is too large".to_owned()));
+            return Err(CompileError::Pattern("regular expression is too large".to_owned()));
         }
-        limits::poll_work(1 + pattern.len()).map_err(Invalid::Operation)?;
-        let plain = Code::compile(pattern, options, Calls::Nowhere).map_err(Invalid::Pattern)?;
+        limits::poll_work(1 + pattern.len()).map_err(CompileError::Operation)?;
+        let plain =
+            Code::compile(pattern, options, CalloutMode::None).map_err(CompileError::Pattern)?;
         // Twice: most strings are short, but for one that is not it is compiled once more.
         let memory = limits::charge(Part::Values, pattern.len() + 2 * plain.bytes());
-        let memory = memory.map_err(Invalid::Operation)?;
+        let memory = memory.map_err(CompileError::Operation)?;
         let (fast, thorough) = (OnceLock::new(), OnceLock::new());
         let pattern = pattern.into();
         let inner = Inner { pattern, options, plain, fast, thorough, _memory: memory };
@@ -134,7 +135,7 @@ impl Regex {
     }
 
     /// Whether the pattern matches somewhere in the text.
-    pub fn is_match(&self, text: &str) -> Result<bool, Failure> {
+    pub fn is_match(&self, text: &str) -> Result<bool, MatchError> {
         self.find(text, 0, None)
     }
 
@@ -143,37 +144,37 @@ impl Regex {
         &self,
         text: &str,
         from: usize,
-        places: &mut Captures,
-    ) -> Result<bool, Failure> {
-        self.find(text, from, Some(places))
+        captures: &mut Captures,
+    ) -> Result<bool, MatchError> {
+        self.find(text, from, Some(captures))
     }
 
     fn find(
         &self,
         text: &str,
         from: usize,
-        mut places: Option<&mut Captures>,
-    ) -> Result<bool, Failure> {
-        limits::poll().map_err(Failure::Operation)?;
+        mut captures: Option<&mut Captures>,
+    ) -> Result<bool, MatchError> {
+        limits::poll().map_err(MatchError::Operation)?;
         let inner = &*self.inner;
         if text.len() <= SHORT_BYTES {
-            let places_and_steps = (text.len() + 1) * (text.len() + 1);
-            let steps = (STEPS_BETWEEN_POLLS / places_and_steps).min(MATCH_LIMIT as usize) as u32;
-            match inner.plain.find(text, from..text.len(), steps, places.as_deref_mut()) {
+            let offsets_and_steps = (text.len() + 1) * (text.len() + 1);
+            let steps = (STEPS_BETWEEN_POLLS / offsets_and_steps).min(MATCH_LIMIT as usize) as u32;
+            match inner.plain.find(text, from..text.len(), steps, captures.as_deref_mut()) {
                 Err(MatchFailure::Limit) => {}
                 done => return done.map_err(failure),
             }
         }
         let steps =
             (STEPS_BETWEEN_POLLS / (text.len() + 1)).clamp(LEAST_STEPS, MATCH_LIMIT as usize);
-        match inner.find_fast(text, from, steps as u32, places.as_deref_mut()) {
+        match inner.find_fast(text, from, steps as u32, captures.as_deref_mut()) {
             Err(MatchFailure::Limit) => {}
             done => return done.map_err(failure),
         }
-        let compile = || Code::compile(&inner.pattern, inner.options, Calls::Everywhere).ok();
+        let compile = || Code::compile(&inner.pattern, inner.options, CalloutMode::EveryItem).ok();
         match inner.thorough.get_or_init(compile) {
             Some(thorough) => {
-                thorough.find(text, from..text.len(), MATCH_LIMIT, places).map_err(failure)
+                thorough.find(text, from..text.len(), MATCH_LIMIT, captures).map_err(failure)
             }
             None => Err(failure(MatchFailure::Limit)),
         }
@@ -186,18 +187,18 @@ impl Inner {
         text: &str,
         mut from: usize,
         steps: u32,
-        mut places: Option<&mut Captures>,
+        mut captures: Option<&mut Captures>,
     ) -> Result<bool, MatchFailure> {
         let fast = self.fast.get_or_init(|| match with_callout(&self.pattern, self.options) {
-            Some(called) => Code::compile(&called, self.options, Calls::AsWritten).ok(),
-            None => Code::compile(&self.pattern, self.options, Calls::Everywhere).ok(),
+            Some(called) => Code::compile(&called, self.options, CalloutMode::AsWritten).ok(),
+            None => Code::compile(&self.pattern, self.options, CalloutMode::EveryItem).ok(),
         });
         loop {
             let (code, last) = match fast {
                 Some(fast) => (fast, text.len()),
                 None => (&self.plain, from.saturating_add(WINDOW)),
             };
-            let found = code.find(text, from..last, steps, places.as_deref_mut())?;
+            let found = code.find(text, from..last, steps, captures.as_deref_mut())?;
             if found || last >= text.len() {
                 return Ok(found);
             }
@@ -210,11 +211,11 @@ impl Inner {
     }
 }
 
-fn failure(failure: MatchFailure) -> Failure {
+fn failure(failure: MatchFailure) -> MatchError {
     match failure {
-        MatchFailure::Stopped(error) => Failure::Operation(error),
-        MatchFailure::Limit => Failure::Match("match limit exceeded".to_owned()),
-        MatchFailure::Other(text) => Failure::Match(text),
+        MatchFailure::Stopped(error) => MatchError::Operation(error),
+        MatchFailure::Limit => MatchError::Match("match limit exceeded".to_owned()),
+        MatchFailure::Other(text) => MatchError::Match(text),
     }
 }
 

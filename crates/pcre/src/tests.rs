@@ -45,8 +45,10 @@ fn what_would_take_for_ever_is_stopped_or_over_a_limit() {
             let _scope = enter(Arc::new(FiresAfter(AtomicU32::new(3))), Account::new(1 << 30));
             let started = Started::now();
             match regex.is_match(&text) {
-                Err(Failure::Operation(error)) => assert_eq!(error.code(), ErrorCode::INTERRUPTED),
-                Err(Failure::Match(_)) | Ok(_) => {}
+                Err(MatchError::Operation(error)) => {
+                    assert_eq!(error.code(), ErrorCode::INTERRUPTED);
+                }
+                Err(MatchError::Match(_)) | Ok(_) => {}
             }
             // Some milliseconds; what is asserted allows for a loaded machine and a slow build.
             assert!(started.elapsed() < Duration::from_secs(5), "{pattern} over {length}");
@@ -79,7 +81,7 @@ fn a_pattern_that_needs_more_steps_is_tried_again_with_callouts() {
 fn a_pattern_lowers_its_limits_and_never_raises_them() {
     let text = "x".repeat(60);
     let over = |pattern: &str| match regex(pattern).is_match(&text) {
-        Err(Failure::Match(text)) => text,
+        Err(MatchError::Match(text)) => text,
         other => panic!("{pattern}: {other:?}"),
     };
     assert_eq!(over("(*LIMIT_MATCH=10)(x+x+)+y|z"), "match limit exceeded");
@@ -103,7 +105,7 @@ fn settings_stay_in_front_and_a_wrong_pattern_is_told_with_the_clients_offset() 
     }
     for (pattern, offset) in [("a(b", 3), ("*a", 0), ("[a", 2), ("a**?+", 2)] {
         match Regex::new(pattern, Options::default()) {
-            Err(Invalid::Pattern(text)) => assert!(
+            Err(CompileError::Pattern(text)) => assert!(
                 text.starts_with(&format!("PCRE2: error compiling pattern at offset {offset}: ")),
                 "{pattern}: {text}"
             ),
@@ -117,16 +119,16 @@ fn settings_stay_in_front_and_a_wrong_pattern_is_told_with_the_clients_offset() 
 fn the_longest_pattern_has_no_room_for_a_callout_and_is_tried_in_windows() {
     let longest = format!("{}b", "a".repeat(MAX_PATTERN_BYTES - 1));
     let regex = regex(&longest);
-    let mut places = regex.captures();
+    let mut captures = regex.captures();
     let text = format!("{}ä{longest}", "a".repeat(100_000));
-    assert!(regex.captures_at(&text, 0, &mut places).expect("no limit"));
-    assert_eq!(places.get(0), Some((100_002, 100_002 + longest.len())));
+    assert!(regex.captures_at(&text, 0, &mut captures).expect("no limit"));
+    assert_eq!(captures.get(0), Some((100_002, 100_002 + longest.len())));
     assert!(matches!(regex.inner.fast.get(), Some(None)));
     let without = format!("{}bb", "a".repeat(MAX_PATTERN_BYTES - 2));
     assert!(!regex.is_match(&without).expect("no limit"));
     let _scope = enter(Arc::new(FiresAfter(AtomicU32::new(3))), Account::new(1 << 30));
     let text = format!("{}cb", "a".repeat(1 << 20));
-    assert!(matches!(regex.is_match(&text), Err(Failure::Operation(_))));
+    assert!(matches!(regex.is_match(&text), Err(MatchError::Operation(_))));
 }
 
 #[test]
@@ -135,15 +137,15 @@ fn the_memory_that_matches_share_shows_each_pattern_its_own_groups() {
     let text = format!("{}x", "abcdefghij".repeat(20));
     for groups in [0, 12, 1, 200, 3, 0] {
         let regex = regex(&pattern(groups));
-        let mut places = regex.captures();
-        assert!(regex.captures_at(&text, 0, &mut places).expect("no limit"), "{groups}");
-        assert_eq!(places.len(), groups + 2);
-        assert_eq!(places.get(0), Some((200 - groups, 201)));
+        let mut captures = regex.captures();
+        assert!(regex.captures_at(&text, 0, &mut captures).expect("no limit"), "{groups}");
+        assert_eq!(captures.len(), groups + 2);
+        assert_eq!(captures.get(0), Some((200 - groups, 201)));
         for group in 1..=groups {
             let from = 200 - groups + group - 1;
-            assert_eq!(places.get(group), Some((from, from + 1)), "{group} of {groups}");
+            assert_eq!(captures.get(group), Some((from, from + 1)), "{group} of {groups}");
         }
-        assert_eq!(places.get(groups + 1), None, "took no part");
+        assert_eq!(captures.get(groups + 1), None, "took no part");
     }
 }
 
@@ -164,19 +166,19 @@ fn nested_and_repeated_patterns_of_any_depth_compile_or_are_refused() {
 #[test]
 fn groups_are_told_by_bytes_and_a_group_that_took_no_part_is_none() {
     let regex = regex("(ä)|(b)(c)?");
-    let mut places = regex.captures();
-    assert!(regex.captures_at("xäb", 0, &mut places).expect("no limit"));
+    let mut captures = regex.captures();
+    assert!(regex.captures_at("xäb", 0, &mut captures).expect("no limit"));
     assert_eq!(
-        [0, 1, 2, 3].map(|group| places.get(group)),
+        [0, 1, 2, 3].map(|group| captures.get(group)),
         [Some((1, 3)), Some((1, 3)), None, None]
     );
-    assert!(regex.captures_at("xäb", 3, &mut places).expect("no limit"));
+    assert!(regex.captures_at("xäb", 3, &mut captures).expect("no limit"));
     assert_eq!(
-        [0, 1, 2, 3].map(|group| places.get(group)),
+        [0, 1, 2, 3].map(|group| captures.get(group)),
         [Some((3, 4)), None, Some((3, 4)), None]
     );
-    assert!(!regex.captures_at("xäb", 4, &mut places).expect("at the end"));
-    assert!(matches!(regex.captures_at("xäb", 2, &mut places), Err(Failure::Match(_))));
+    assert!(!regex.captures_at("xäb", 4, &mut captures).expect("at the end"));
+    assert!(matches!(regex.captures_at("xäb", 2, &mut captures), Err(MatchError::Match(_))));
     assert!(Regex::new("", Options::default()).expect("empty").is_match("").expect("matches"));
 }
 

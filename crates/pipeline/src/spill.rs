@@ -67,6 +67,10 @@ impl Drop for FileSpill {
     }
 }
 
+mod encrypted;
+
+pub use encrypted::EncryptedSpill;
+
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn io_error(error: std::io::Error) -> Error {
     let code = if error.kind() == std::io::ErrorKind::StorageFull {

@@ -20,6 +20,7 @@ use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_sort;
 use crate::exec::{ExecContext, PlanStage};
 use crate::explain::{Shape, explain_query};
+use crate::permit::Opening;
 use crate::plan::Access;
 use crate::plan_choice::{ChosenPlan, ExplainedChoice};
 use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
@@ -55,7 +56,8 @@ pub fn aggregate(
     let source = match &prepared.namespace {
         None => prepared.execute_own(&env)?,
         Some(ns) => {
-            collection = ctx.collection(ns)?.filter(|c| !c.is_view());
+            // A stage that tells about it does not read it; what does is checked where it is opened.
+            collection = ctx.collection_for(ns, Opening::Metadata)?.filter(|c| !c.is_view());
             open(&env, ns, prepared.pipeline, &prepared.parse, request.hint)?
         }
     };
@@ -92,7 +94,7 @@ impl Prepared {
         request: &AggregateRequest<'_>,
     ) -> Result<Self> {
         let collection = match target {
-            AggregateTarget::Collection(ns) => ctx.collection(ns)?,
+            AggregateTarget::Collection(ns) => ctx.collection_for(ns, Opening::Metadata)?,
             AggregateTarget::Database(_) => None,
         };
         let collation = collation_of(request.collation, collection.as_deref())?;
@@ -148,6 +150,7 @@ pub(crate) fn open(
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
     }
     if env.catalog().is_oplog(ns) {
+        env.check_permit(ns, Opening::Read)?;
         let source = oplog_collection::source_of(env, &pipeline)?;
         return pipeline.execute(source, &shared, &parse.variables);
     }
@@ -184,6 +187,7 @@ fn resolve(
             return Ok((collection, pipeline.optimize()));
         };
         check_view_collation(collection, parse.variables.collation())?;
+        env.opens_view(ns.database(), view);
         let below = Namespace::new(ns.database(), &view.on)?;
         let context = PipelineContext::new(&to_pipeline(&below), parse.clone());
         let mut whole = Pipeline::parse(&view.pipeline, &context)?.into_stages();

@@ -10,6 +10,7 @@ use crate::exec::{
     build_access,
 };
 use crate::index_filter::IndexFilter;
+use crate::permit::Opening;
 use crate::plan::hint::{self, Hint};
 use crate::plan::{
     AccessPath, Decision, IndexScan, KeyLimits, NearOutput, PlannerInput, choose, may_hint,
@@ -36,18 +37,29 @@ use std::sync::{Arc, OnceLock};
 pub(crate) enum Purpose {
     Read,
     Write,
+    /// Only how they would be found is told.
+    Plan,
 }
 
 impl Purpose {
+    /// What the collection is opened for.
+    fn opening(self) -> Opening {
+        match self {
+            Self::Read => Opening::Read,
+            Self::Write => Opening::Write,
+            Self::Plan => Opening::Metadata,
+        }
+    }
+
     /// The state in which they are looked for, which has the collection that was looked up. Fails
     /// with `SnapshotUnavailable` where it was dropped in between: look it up again.
     fn state(self, ctx: &OpContext<'_>, collection: Option<&Collection>) -> Result<Snapshot> {
         let state = match self {
-            Self::Read => ctx.read_state(),
+            Self::Read | Self::Plan => ctx.read_state(),
             Self::Write => ctx.write_state(),
         };
-        let fits = collection.is_none_or(|collection| collection.is_whole_in(&state));
-        if fits || !ctx.reads_newest() { Ok(state) } else { Err(catalog::snapshot_unavailable()) }
+        let fits = collection.is_none_or(|collection| ctx.fits(collection, &state));
+        if fits { Ok(state) } else { Err(catalog::snapshot_unavailable()) }
     }
 }
 
@@ -149,7 +161,7 @@ impl Canonical {
         request: &FindRequest<'_>,
         purpose: Purpose,
     ) -> Result<Self> {
-        let collection = ctx.collection(ns)?;
+        let collection = ctx.collection_for(ns, purpose.opening())?;
         let snapshot = purpose.state(ctx, collection.as_deref())?;
         let collation = collation_of(request.collation, collection.as_deref())?;
         let parse = parse_context(&[request.let_variables], collation, ctx)?;
@@ -434,6 +446,7 @@ fn key_limits(
         key_limits: (None, None),
         covered: false,
         planned_multikey: 0,
+        record_bounds: Vec::new(),
     };
     let key = |given: Option<&RawDocument>, name: &str| -> Result<Option<Vec<u8>>> {
         let Some(given) = given else { return Ok(None) };

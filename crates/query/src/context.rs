@@ -1,5 +1,6 @@
 //! What every operation is given beside its arguments.
 
+use crate::permit::{Opening, Permit};
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
 use catalog::{Catalog, Collection, Names, Namespace, Reader, Txn};
@@ -86,6 +87,8 @@ pub struct OpContext<'a> {
     pub cluster_time: Option<bson::Timestamp>,
     /// What is done as a whole outside a transaction.
     pub atomicity: Atomicity,
+    /// What it may open; the server's own work has none.
+    pub permit: Option<&'a dyn Permit>,
 }
 
 /// What a write outside a transaction does as a whole or not at all.
@@ -116,11 +119,27 @@ impl<'a> OpContext<'a> {
             keep_empty_timestamps: false,
             cluster_time: None,
             atomicity: Atomicity::default(),
+            permit: None,
         }
     }
 
-    /// The collection or view of this name. May wait where the reader is serializable.
+    /// Refuses a namespace that was not judged.
+    pub(crate) fn check_permit(&self, ns: &Namespace, opening: Opening) -> Result<()> {
+        self.permit.map_or(Ok(()), |permit| permit.check(ns, opening))
+    }
+
+    /// The collection or view of this name, to be read. May wait where the reader is serializable.
     pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.collection_for(ns, Opening::Read)
+    }
+
+    /// The same for another purpose.
+    pub(crate) fn collection_for(
+        &self,
+        ns: &Namespace,
+        opening: Opening,
+    ) -> Result<Option<Arc<Collection>>> {
+        self.check_permit(ns, opening)?;
         let found = match (&self.txn, self.own.find(ns), &self.snapshot) {
             (Some(txn), ..) => txn.collection_to_read(ns)?,
             (None, Some(own), _) => own.cloned(),
@@ -157,6 +176,12 @@ impl<'a> OpContext<'a> {
     /// client named.
     pub(crate) fn reads_newest(&self) -> bool {
         self.txn.is_none() && self.snapshot.is_none()
+    }
+
+    /// Whether a state that was taken now has the collection as it was looked up before. That of a fixed
+    /// state was looked up in it.
+    pub(crate) fn fits(&self, collection: &Collection, state: &Snapshot) -> bool {
+        !self.reads_newest() || collection.is_whole_in(state)
     }
 
     /// What a read sees. Take it after looking up collections.

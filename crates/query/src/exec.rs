@@ -1,9 +1,9 @@
 //! Plans at work: pull stages over one snapshot.
 //!
 //! A stage is asked for its next row and keeps it until it is asked again; a row is a document, or
-//! first only its id key. Stages own everything, so a cursor can be parked between batches.
+//! first only its record key. Stages own everything, so a cursor can be parked between batches.
 //!
-//! Always true: a row's `id_key` is the key of its document in the primary dictionary.
+//! Always true: a row's `record_key` is the key of its document in the primary dictionary.
 
 mod arrival;
 mod budget;
@@ -14,6 +14,7 @@ mod id_set;
 mod intersect;
 mod ixscan;
 mod merge;
+mod partitions;
 mod ranges;
 mod scan;
 mod sort;
@@ -35,7 +36,7 @@ pub(crate) use tail::{LimitStage, SkipStage};
 
 use crate::context::Interrupt;
 use bson::raw::RawDocument;
-use catalog::{Index, Reader, Txn, from_engine};
+use catalog::{Collection, Index, Reader, Txn, from_engine};
 use engine::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Value};
 use errors::Result;
 use matcher::Filter;
@@ -77,13 +78,15 @@ impl<'a> ExecContext<'a> {
         }
     }
 
+    /// The document of a record key.
+    pub(crate) fn get_record(&self, collection: &Collection, key: &[u8]) -> Result<Option<Value>> {
+        self.get(collection.primary_of(key), key)
+    }
+
     /// The same for a stage that copies the document. Where it is large the operation is admitted for it
     /// first, with nothing pinned while it waits.
-    pub(crate) fn get_to_copy(
-        &self,
-        dictionary: DictionaryId,
-        key: &[u8],
-    ) -> Result<Option<Value>> {
+    pub(crate) fn get_to_copy(&self, collection: &Collection, key: &[u8]) -> Result<Option<Value>> {
+        let dictionary = collection.primary_of(key);
         let Some(value) = self.get(dictionary, key)? else { return Ok(None) };
         let needed = copied_bytes(value.len());
         if !limits::must_wait_for(needed) {
@@ -128,27 +131,27 @@ pub(crate) fn copied_bytes(document: usize) -> usize {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     /// The document's key in the primary dictionary.
-    pub(crate) id_key: Vec<u8>,
+    pub(crate) record_key: Vec<u8>,
     /// The document's bytes; empty where it has not been fetched.
     pub(crate) document: Vec<u8>,
 }
 
 impl Row {
     /// Takes over both, keeping the allocations.
-    pub(crate) fn set(&mut self, id_key: &[u8], document: &[u8]) {
-        self.id_key.clear();
-        self.id_key.extend_from_slice(id_key);
+    pub(crate) fn set(&mut self, record_key: &[u8], document: &[u8]) {
+        self.record_key.clear();
+        self.record_key.extend_from_slice(record_key);
         self.document.clear();
         self.document.extend_from_slice(document);
     }
 
     /// Takes over the key and the document as it is, where copying a small one would not be cheaper.
-    pub(crate) fn take(&mut self, id_key: &[u8], document: Vec<u8>) {
+    pub(crate) fn take(&mut self, record_key: &[u8], document: Vec<u8>) {
         if document.len() > limits::LARGE_BYTES {
-            self.set(id_key, &[]);
+            self.set(record_key, &[]);
             self.document = document;
         } else {
-            self.set(id_key, &document);
+            self.set(record_key, &document);
         }
     }
 
@@ -234,16 +237,16 @@ mod tests {
         let (document, mut row) = (large(), Row::default());
         let place = document.as_ptr();
         row.take(b"key", document);
-        assert_eq!((row.document.as_ptr(), &row.id_key[..]), (place, &b"key"[..]));
+        assert_eq!((row.document.as_ptr(), &row.record_key[..]), (place, &b"key"[..]));
         row.release();
         assert_eq!(row.document.capacity(), 0);
         row.take(b"other", vec![1, 2, 3]);
-        assert_eq!((&row.id_key[..], &row.document[..]), (&b"other"[..], &[1, 2, 3][..]));
+        assert_eq!((&row.record_key[..], &row.document[..]), (&b"other"[..], &[1, 2, 3][..]));
     }
 
     #[test]
     fn stages_that_pass_rows_on_give_back_those_below() {
-        let below = || Box::new(Same(Row { id_key: vec![1], document: large() }));
+        let below = || Box::new(Same(Row { record_key: vec![1], document: large() }));
         let stages: [Box<dyn PlanStage>; 3] = [
             Box::new(LimitStage::new(below(), 1)),
             Box::new(SkipStage::new(below(), 0)),
@@ -253,7 +256,7 @@ mod tests {
             assert!(stage.row().document.len() > limits::LARGE_BYTES);
             stage.release_row();
             assert_eq!(stage.row().document.capacity(), 0, "{:?}", stage.report());
-            assert_eq!(stage.row().id_key, [1], "the place is kept");
+            assert_eq!(stage.row().record_key, [1], "the place is kept");
         }
     }
 }

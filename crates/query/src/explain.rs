@@ -6,6 +6,7 @@ use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
 use crate::exec::{Counters, ExecContext, Report, number};
+use crate::permit::Opening;
 use crate::plan_choice::{ExplainedChoice, Maker, Tried};
 use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
@@ -85,7 +86,7 @@ pub fn explain_update(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.updates)?;
-    let collection = ctx.collection(ns)?;
+    let collection = ctx.collection_for(ns, Opening::Write)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
     let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
@@ -102,7 +103,7 @@ pub fn explain_delete(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.deletes)?;
-    let collection = ctx.collection(ns)?;
+    let collection = ctx.collection_for(ns, Opening::Write)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
     let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;

@@ -34,7 +34,7 @@ pub fn find(
     Ok(QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt))
 }
 
-/// `{_id: value}` and nothing else: one lookup, no plan.
+/// `{_id: value}` and nothing else: a lookup, no plan.
 fn by_id(
     ctx: &OpContext<'_>,
     ns: &Namespace,
@@ -52,13 +52,19 @@ fn by_id(
     let collection = ctx.collection(ns)?;
     let found = match &collection {
         Some(collection) if !point::has_ids(collection) => return Ok(None),
-        Some(collection) => match ctx.txn.as_deref() {
-            Some(txn) => txn.get(collection.primary(), &collection.id_key(id)?)?,
-            None => ctx
-                .read_state()
-                .get(collection.primary(), &collection.id_key(id)?)
-                .map_err(catalog::from_engine)?,
-        },
+        Some(collection) => {
+            if let Some(txn) = ctx.txn.as_deref() {
+                point::look_up(collection, id, |from, key| txn.get(from, key))?
+            } else {
+                let state = ctx.read_state();
+                if collection.is_partitioned() && !ctx.fits(collection, &state) {
+                    return Err(catalog::snapshot_unavailable());
+                }
+                point::look_up(collection, id, |from, key| {
+                    state.get(from, key).map_err(catalog::from_engine)
+                })?
+            }
+        }
         None => None,
     };
     note_id_lookup(found.is_some());

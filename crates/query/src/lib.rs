@@ -15,6 +15,7 @@ mod explain;
 mod find;
 mod index_filter;
 mod past;
+mod permit;
 mod plan;
 mod plan_cache;
 mod plan_choice;
@@ -40,6 +41,7 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
+pub use permit::{KeptPermit, Opening, Permit};
 pub use plan_cache::{
     bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
     plan_cache_bytes, plan_cache_stats, set_filter,

@@ -54,7 +54,8 @@ pub(crate) enum AccessPath {
     Nothing,
     /// One document by its `_id`.
     Id(RawBson),
-    /// The documents in the order of `_id`, those of a capped collection in the order of arrival.
+    /// The documents in the order of the primary key, those of a capped collection in the order of
+    /// arrival.
     Collection {
         /// From the largest.
         backward: bool,
@@ -132,7 +133,7 @@ pub(crate) struct NearOutput {
 /// A part of one index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexScan {
-    /// The index; `None` is the one on `_id`, the collection itself.
+    /// The index; `None` is the one on `_id` where that is the collection itself.
     pub(crate) index: Option<Arc<Index>>,
     /// The parts of a wildcard index for the path that is looked for.
     pub(crate) expanded: Option<Arc<[KeyPart]>>,
@@ -146,6 +147,9 @@ pub(crate) struct IndexScan {
     pub(crate) covered: bool,
     /// The parts that had met arrays when the bounds were made.
     pub(crate) planned_multikey: u32,
+    /// Where the fields of the primary key of a partitioned collection must lie, that only some partitions
+    /// be searched; empty where nothing is known, or where `bounds` tell it.
+    pub(crate) record_bounds: Vec<Intervals>,
 }
 
 impl IndexScan {
@@ -174,7 +178,7 @@ impl IndexScan {
     }
 }
 
-/// The key of the index every collection has.
+/// The primary key of most collections.
 pub(crate) fn id_parts() -> &'static [KeyPart] {
     use std::sync::OnceLock;
     static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();

@@ -359,7 +359,7 @@ impl WatchedStage {
             match self.stage.advance(&watched) {
                 Ok(true) => {
                     let row = self.stage.row();
-                    bytes += row.id_key.len() + row.document.len();
+                    bytes += row.record_key.len() + row.document.len();
                     self.ahead.push_back(row.clone());
                     self.stage.release_row();
                     // Large documents are not gathered to find out whether another plan is better.

@@ -1,4 +1,4 @@
-//! Queries for one document by its `_id` and nothing else: answered by one lookup, without parsing a
+//! Queries for one document by its `_id` and nothing else: answered by a lookup, without parsing a
 //! filter, planning or choosing.
 //!
 //! Always true: what is found this way is what the general way finds, in the same state and with the
@@ -7,6 +7,7 @@
 use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use catalog::Collection;
+use engine::{DictionaryId, Value};
 use errors::Result;
 
 /// The `_id` that a filter names, where it names nothing else and compares it by its value alone.
@@ -28,6 +29,19 @@ pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
             | RawBsonRef::DateTime(_)
     );
     Ok(is_plain.then_some(id))
+}
+
+/// The document of an `_id` in the state that `get` reads. Two lookups where the primary key is not `_id`
+/// alone.
+pub(crate) fn look_up(
+    collection: &Collection,
+    id: RawBsonRef<'_>,
+    get: impl Fn(DictionaryId, &[u8]) -> Result<Option<Value>>,
+) -> Result<Option<Value>> {
+    match collection.find_record_key(id, &get)? {
+        Some(record_key) => get(collection.primary_of(&record_key), &record_key),
+        None => Ok(None),
+    }
 }
 
 /// Whether an `_id` is that of one stored document of this collection.

@@ -58,12 +58,12 @@ impl Shape {
         document: &RawDocument,
         filter: &Filter,
         sort: Option<&SortPattern>,
-        id_key: &[u8],
+        record_key: &[u8],
     ) -> Result<RawDocumentBuf> {
         if self.projection.is_simple() {
             return self.projection.apply(document, None);
         }
-        let mut known = Metadata { record_id: Some(record_id(id_key)), ..Metadata::default() };
+        let mut known = Metadata { record_id: Some(record_id(record_key)), ..Metadata::default() };
         if self.projection.is_positional() {
             known.details = filter.matches_with_details(document)?;
         }
@@ -114,8 +114,9 @@ impl PlanStage for ProjectStage {
         self.counters.advanced += 1;
         let input = self.input.row();
         let sort = self.sort.as_ref();
-        let projected = self.shape.apply(input.document()?, &self.filter, sort, &input.id_key)?;
-        self.row.take(&input.id_key, projected.into_bytes());
+        let projected =
+            self.shape.apply(input.document()?, &self.filter, sort, &input.record_key)?;
+        self.row.take(&input.record_key, projected.into_bytes());
         self.input.release_row();
         Ok(true)
     }
@@ -175,7 +176,7 @@ impl PlanStage for ReturnKeyStage {
             let value = path.get(document)?.unwrap_or(RawBsonRef::Null);
             key.append(<&bson::raw::CStr>::try_from(path.as_str())?, value);
         }
-        self.row.set(&input.id_key, key.as_bytes());
+        self.row.set(&input.record_key, key.as_bytes());
         Ok(true)
     }
 
@@ -220,8 +221,8 @@ impl PlanStage for RecordIdStage {
         self.counters.advanced += 1;
         let input = self.input.row();
         let mut document = input.document()?.to_owned();
-        document.append(cstr!("$recordId"), record_id(&input.id_key));
-        self.row.take(&input.id_key, document.into_bytes());
+        document.append(cstr!("$recordId"), record_id(&input.record_key));
+        self.row.take(&input.record_key, document.into_bytes());
         self.input.release_row();
         Ok(true)
     }
@@ -247,8 +248,8 @@ impl PlanStage for RecordIdStage {
 }
 
 /// A document's place, as clients see it: its key.
-fn record_id(id_key: &[u8]) -> RawBson {
-    RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: id_key.to_vec() })
+fn record_id(record_key: &[u8]) -> RawBson {
+    RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: record_key.to_vec() })
 }
 
 /// What a document was sorted by, as an array; strings under a collation as their sort keys.

@@ -3,7 +3,7 @@
 use crate::*;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use catalog::{Catalog, CatalogOptions, Namespace};
+use catalog::{Catalog, CatalogOptions, CollectionOptions, Namespace};
 use engine::Engine;
 use errors::{Code, Result};
 use indexkeys::IndexSpec;
@@ -21,6 +21,8 @@ mod collation;
 #[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
 mod model;
+mod partitions;
+mod primary_key;
 mod text;
 mod trials;
 
@@ -41,6 +43,14 @@ impl Room {
             catalog: Catalog::open(Engine::temporary(), options).unwrap(),
             ns: Namespace::parse("db.c").unwrap(),
         }
+    }
+
+    /// With an empty collection of these options.
+    pub(crate) fn of(options: &Document) -> Self {
+        let room = Self::new();
+        let options = CollectionOptions::parse(&raw(options)).unwrap();
+        room.catalog.create_collection(&room.ns, &options, &|| Ok(())).unwrap();
+        room
     }
 
     pub(crate) fn with(documents: &[Document]) -> Self {

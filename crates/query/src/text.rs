@@ -123,8 +123,8 @@ impl PlanStage for StripStage {
         }
         let input = self.input.row();
         match text_score::without(input.document()?) {
-            Some(plain) => self.row.take(&input.id_key, plain.into_bytes()),
-            None => self.row.set(&input.id_key, &input.document),
+            Some(plain) => self.row.take(&input.record_key, plain.into_bytes()),
+            None => self.row.set(&input.record_key, &input.document),
         }
         self.input.release_row();
         Ok(true)

@@ -1,7 +1,8 @@
 //! Expiry: documents whose date is older than the `expireAfterSeconds` of their index, or of their
-//! collection where it is clustered or holds measurements, are deleted.
+//! collection where it is clustered or holds measurements, are deleted. Partitions that are too old are
+//! dropped, and those ended that are full.
 //!
-//! Always true: a document goes only where the indexed value is a date (or an array with one) that
+//! Always true: outside of partitions a document goes only where the indexed value is a date (or an array with one) that
 //! is old enough, and for a partial index only where its filter matches.
 
 use crate::context::{Atomicity, Interrupt, OpContext};
@@ -33,7 +34,10 @@ pub fn expire_documents(catalog: &Arc<Catalog>, interrupt: &Arc<dyn Interrupt>) 
                 interrupt.check()?;
                 expire_index(catalog, interrupt, ns, index)
             });
-            for done in by_collection.into_iter().chain(by_index) {
+            let by_partition = collection
+                .is_partitioned()
+                .then(|| catalog.tend_partitions(&collection, &|| interrupt.check()));
+            for done in by_collection.into_iter().chain(by_partition).chain(by_index) {
                 match done {
                     Ok(n) => deleted += n,
                     Err(error) => failed = failed.or(Some(error)),

@@ -24,6 +24,7 @@ pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
 use crate::context::{Atomicity, OpContext, StatementOutcome};
+use crate::permit::Opening;
 use crate::repeat::DdlRetries;
 use crate::request::WriteError;
 use ::update::PipelineUpdate;
@@ -138,6 +139,7 @@ pub(crate) fn as_a_whole<T>(
         inside.bypass_validation = ctx.bypass_validation;
         inside.keep_empty_timestamps = ctx.keep_empty_timestamps;
         inside.cluster_time = ctx.cluster_time;
+        inside.permit = ctx.permit;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {
             Ok(value) => txn.commit().map(|_| value),
@@ -171,7 +173,8 @@ pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
     if ns.collection() == "system.profile" {
         return Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to '{ns}'")));
     }
-    if ctx.collection(ns)?.is_some_and(|collection| collection.is_view()) {
+    let collection = ctx.collection_for(ns, Opening::Write)?;
+    if collection.is_some_and(|collection| collection.is_view()) {
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("Namespace {ns} is a view, not a collection"),

@@ -110,7 +110,7 @@ fn bounded(body: &Body) -> Verdict {
         }
         Body::CampaignNow | Body::ReadRequest(_) => &[],
     };
-    ensure(numbers.iter().all(|number| *number < MAX_COUNT), "its numbers cannot be")
+    ensure(numbers.iter().all(|number| *number < MAX_COUNT), "a counter is out of range")
 }
 
 fn one_leader(of_this_term: bool, from: MemberId, view: &View) -> Verdict {
@@ -192,7 +192,7 @@ mod tests {
         check(2, 5, at(4, 10), &[entry(3, 11)], Some("its entries are out of order"));
         check(2, 5, at(4, 10), &[entry(6, 11)], Some("its entries are out of order"));
         check(2, 5, at(0, 0), &[entry(0, 1)], Some("its entries are out of order"));
-        check(2, 5, at(4, u64::MAX), &[], Some("its numbers cannot be"));
+        check(2, 5, at(4, u64::MAX), &[], Some("a counter is out of range"));
     }
 
     #[test]

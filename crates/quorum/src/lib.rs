@@ -36,5 +36,5 @@ pub use log::Older;
 pub use message::{Body, Message, ReadId, Snapshot};
 pub use node::Node;
 pub use outcome::{
-    HardState, Peer, PeerPhase, ReadPoint, Ready, Role, RoleNow, Settings, Start, Status,
+    HardState, Peer, PeerPhase, ReadPoint, Ready, Role, RoleState, Settings, Start, Status,
 };

@@ -28,7 +28,7 @@ use crate::entry::MemberId;
 use crate::error::{Error, Result};
 use crate::log::{MemoryLog, Older};
 use crate::message::{Body, Message};
-use crate::outcome::{HardState, RoleNow, Settings, Start};
+use crate::outcome::{HardState, RoleState, Settings, Start};
 use crate::state::MAX_COUNT;
 use crate::timeouts;
 use crate::translate::{configuration_in, entry_in, message_in};
@@ -51,7 +51,7 @@ pub struct Node {
     drawn_for: (u64, StateRole),
     haste: Option<Haste>,
     /// What was last reported.
-    now: RoleNow,
+    role_state: RoleState,
     hard_state: HardState,
     /// Numbers of the newest ready with something to write, the newest with a hard state, the newest
     /// that was synced.
@@ -115,7 +115,7 @@ impl Node {
             timeout: timeouts::NEVER,
             drawn_for: (0, StateRole::Leader),
             haste: None,
-            now: RoleNow { term: hard_state.term, ..RoleNow::default() },
+            role_state: RoleState { term: hard_state.term, ..RoleState::default() },
             hard_state,
             written: 0,
             hard_written: 0,
@@ -191,7 +191,7 @@ impl Node {
         match message.body {
             Body::Vote { .. } => self.is_synced(),
             Body::CampaignNow => {
-                let leader = self.now().leader;
+                let leader = self.role_state().leader;
                 let asked = leader == Some(message.from) && message.term == self.raft.raft.term;
                 asked && self.may_campaign() && self.is_synced()
             }
@@ -204,7 +204,7 @@ impl Node {
         View {
             me: self.settings.id,
             term: self.raft.raft.term,
-            leader: self.now().leader,
+            leader: self.role_state().leader,
             last: self.raft.raft.raft_log.last_index(),
             configured: !self.raft.raft.prs().conf().to_conf_state().voters.is_empty(),
         }

@@ -84,9 +84,9 @@ pub enum Role {
     Leader,
 }
 
-/// Who is what, at a moment.
+/// A member's term, role and leader, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RoleNow {
+pub struct RoleState {
     /// The term.
     pub term: u64,
     /// What this member is in it.
@@ -129,7 +129,7 @@ pub struct Ready {
     /// Reads that may begin.
     pub reads: Vec<ReadPoint>,
     /// Who leads, where that or the term changed.
-    pub role: Option<RoleNow>,
+    pub role: Option<RoleState>,
 }
 
 /// How far another member is, as its leader knows.
@@ -164,17 +164,17 @@ pub struct Status {
     /// Who this is.
     pub id: MemberId,
     /// Term, role, leader.
-    pub now: RoleNow,
+    pub role_state: RoleState,
     /// The commit index.
-    pub commit: u64,
+    pub commit_index: u64,
     /// What was handed out as committed, and counts as applied for changes of members.
-    pub applied: u64,
+    pub applied_index: u64,
     /// The first entry in memory.
     pub first: u64,
     /// The last entry.
     pub last: Position,
     /// The last entry that is synced here.
-    pub synced: u64,
+    pub synced_index: u64,
     /// The members.
     pub configuration: Configuration,
     /// On a leader: the others and itself, by id.

@@ -109,7 +109,7 @@ impl MemberState {
         let u32_at = |at: usize| block[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         let u64_at = |at: usize| block[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         if &block[..8] != MAGIC {
-            return Err(damaged("it does not begin as one"));
+            return Err(damaged("wrong magic number"));
         }
         if crc32c::crc32c(&block[..SUM_AT]) != u32_at(SUM_AT) {
             return Err(damaged("its checksum is wrong"));
@@ -132,7 +132,7 @@ impl MemberState {
         };
         let counts = [state.generation, state.term, state.commit_hint];
         if state.generation == 0 || counts.iter().any(|count| *count >= MAX_COUNT) {
-            return Err(damaged("its numbers cannot be"));
+            return Err(damaged("a counter is out of range"));
         }
         if state.member == MemberId(0) {
             return Err(damaged("it names no member"));
@@ -240,8 +240,8 @@ mod tests {
         check(&|b| b[14] = 1, "the set's name is too long");
         check(&|b| b[12..14].copy_from_slice(&[0, 1]), "the set's name is too long");
         check(&|b| b[NAME_AT] = 0xff, "the set's name is no text");
-        check(&|b| b[16..24].fill(0), "its numbers cannot be");
-        check(&|b| b[40..48].fill(0xff), "its numbers cannot be");
+        check(&|b| b[16..24].fill(0), "a counter is out of range");
+        check(&|b| b[40..48].fill(0xff), "a counter is out of range");
         check(&|b| b[24..32].fill(0), "it names no member");
         let whole = sample().encode().unwrap();
         let other = MemberState { member: MemberId(1), ..sample() }.encode().unwrap();

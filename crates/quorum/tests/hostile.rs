@@ -153,7 +153,7 @@ fn no_message_makes_a_node_panic() {
                 }
                 4 => drop(node.transfer_to(liar.member())),
                 5 => {
-                    node.link_refused(liar.member());
+                    node.port_closed(liar.member());
                     node.snapshot_sent(liar.member(), true);
                     drop(node.read_index());
                 }

@@ -62,7 +62,7 @@ impl Set {
         let mut set = Self::of(&[1, 2, 3], |_| {});
         set.at(1).campaign_now().unwrap();
         set.settle();
-        assert_eq!(set.at(1).now().role, Role::Leader);
+        assert_eq!(set.at(1).role_state().role, Role::Leader);
         set
     }
 
@@ -194,11 +194,11 @@ fn a_lone_voter_with_an_unsynced_log_does_not_campaign() {
     for _ in 0..ELECTION * 4 {
         follower.tick();
     }
-    assert_eq!(follower.now().role, Role::Follower);
+    assert_eq!(follower.role_state().role, Role::Follower);
     assert!(matches!(follower.campaign_now(), Err(Error::NotNow(_))));
     follower.persisted(ready.persist.unwrap());
     (0..ELECTION * 2).for_each(|_| follower.tick());
-    assert_eq!(follower.now().role, Role::PreCandidate);
+    assert_eq!(follower.role_state().role, Role::PreCandidate);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_closed_port_ends_the_lease_and_another_member_leads_within_ticks() {
         set.settle();
         set.silent.push(id(1));
         for member in &voters[1..] {
-            set.at(*member).link_refused(id(1));
+            set.at(*member).port_closed(id(1));
         }
         let led = (1..=8).any(|_| {
             set.tick(1);
@@ -223,10 +223,10 @@ fn a_closed_port_ends_the_lease_and_another_member_leads_within_ticks() {
 fn who_hears_the_leader_still_refuses_a_member_that_thinks_it_is_gone() {
     let mut set = Set::led();
     set.tick(1);
-    set.at(2).link_refused(id(1));
+    set.at(2).port_closed(id(1));
     set.tick(6);
     assert_eq!(set.leaders(), [1]);
-    assert_eq!(set.at(1).now().term, 2, "nobody's term has grown");
+    assert_eq!(set.at(1).role_state().term, 2, "nobody's term has grown");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_member_that_may_not_campaign_never_does_and_is_never_handed_to() {
     assert_eq!(set.leaders(), [1], "it refuses");
     assert!(matches!(set.at(2).campaign_now(), Err(Error::Invalid(_))));
     set.silent.push(id(1));
-    set.at(2).link_refused(id(1));
+    set.at(2).port_closed(id(1));
     set.tick(ELECTION * 3);
     assert_eq!(set.leaders(), [3], "and votes for others");
 }
@@ -282,7 +282,7 @@ fn a_removed_leader_steps_down_and_the_others_go_on() {
     let gone = vec![change(1, Standing::Gone)];
     set.at(1).propose_configuration(gone, b"without 1".to_vec()).unwrap();
     set.settle();
-    assert_eq!(set.at(1).now().role, Role::Follower);
+    assert_eq!(set.at(1).role_state().role, Role::Follower);
     assert_eq!(set.at(1).configuration(), Configuration::of_voters([id(2), id(3)]));
     set.tick(ELECTION * 3);
     let leader = set.leaders()[0];
@@ -385,7 +385,7 @@ fn a_leader_without_its_majority_steps_down() {
     let mut set = Set::led();
     set.silent = vec![id(1)];
     (0..ELECTION * 3).for_each(|_| set.at(1).tick());
-    assert_eq!(set.at(1).now().role, Role::Follower);
+    assert_eq!(set.at(1).role_state().role, Role::Follower);
 }
 
 #[test]

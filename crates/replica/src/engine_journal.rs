@@ -26,7 +26,7 @@ use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Opened};
+use crate::journal::{Journal, LoadedLog};
 use crate::observer::Observer;
 use older::OlderEntries;
 use syncs::Syncs;
@@ -37,7 +37,7 @@ pub struct EngineJournal<O> {
     observer: O,
     syncs: Syncs,
     /// Entries up to here were told to the observer, or need not be.
-    told: u64,
+    observed_index: u64,
     /// Entries of this member's clients since its start that are not decided.
     own: BTreeSet<u64>,
 }
@@ -47,7 +47,7 @@ fn failed(error: &engine::Error) -> Error {
 }
 
 /// Results of the engine as those of a journal.
-fn of<T>(result: engine::Result<T>) -> Result<T> {
+fn journal_result<T>(result: engine::Result<T>) -> Result<T> {
     result.map_err(|error| failed(&error))
 }
 
@@ -59,10 +59,10 @@ impl<O: Observer> EngineJournal<O> {
     /// Where there is no thread for syncs.
     pub fn new(engine: Engine, observer: O, mode: SyncMode) -> Result<Self> {
         let syncs = Syncs::start(&engine, mode)?;
-        let told = engine.committed_index();
+        let observed_index = engine.committed_index();
         // Clients' commits come when it leads.
-        engine.refuse_writes();
-        Ok(Self { engine, observer, syncs, told, own: BTreeSet::new() })
+        engine.forbid_writes();
+        Ok(Self { engine, observer, syncs, observed_index, own: BTreeSet::new() })
     }
 
     /// Makes an engine's directory the beginning of a set's log: its commits are those of the entry `at`,
@@ -72,7 +72,7 @@ impl<O: Observer> EngineJournal<O> {
     /// There is a log already, or commits that are not visible.
     pub fn begin(engine: &Engine, at: Position, configuration: &Configuration) -> Result<()> {
         let configuration = codec::encode_configuration(configuration);
-        of(engine.begin_entries((at.term, at.index), &configuration))
+        journal_result(engine.begin_entries((at.term, at.index), &configuration))
     }
 
     /// The engine.
@@ -101,7 +101,7 @@ impl<O: Observer> EngineJournal<O> {
     fn tell(&mut self, index: u64) -> Result<()> {
         let Self { engine, observer, .. } = self;
         let mut refused = None;
-        let told = engine.each_commit(index, &mut |step| {
+        let read = engine.each_commit(index, &mut |step| {
             let done = match step {
                 CommitStep::Write { dictionary, key, value } => {
                     observer.read(dictionary, key, value)
@@ -109,9 +109,9 @@ impl<O: Observer> EngineJournal<O> {
                 CommitStep::End(commit) => match observer.before_visible(commit) {
                     Ok(true) => {
                         let before = Timestamp(commit.0.saturating_sub(1));
-                        engine.committed(before)?;
+                        engine.advance_commit_point(before)?;
                         let shown = observer.visible(before);
-                        engine.committed(commit)?;
+                        engine.advance_commit_point(commit)?;
                         shown.and_then(|()| observer.visible(commit))
                     }
                     Ok(false) => Ok(()),
@@ -124,26 +124,28 @@ impl<O: Observer> EngineJournal<O> {
             })
         });
         match refused {
-            Some(error) => Err(Error::Journal(format!("who observes the commits: {error}"))),
-            None => of(told),
+            Some(error) => {
+                Err(Error::Journal(format!("the catalog cannot follow the commits: {error}")))
+            }
+            None => journal_result(read),
         }
     }
 }
 
 impl<O: Observer> Journal for EngineJournal<O> {
-    fn open(&mut self) -> Result<Opened> {
+    fn load(&mut self) -> Result<LoadedLog> {
         let before = self.engine.entries().before;
         let mut entries = Vec::new();
         for head in self.engine.entry_heads(before.index) {
             let content = content_of(&self.engine, &head)?;
             entries.push(Entry { term: head.term, index: head.index, content });
         }
-        let told = self.engine.configuration_at(before.index);
-        let configuration = match told {
-            Some(told) => codec::decode_configuration(&told)?,
+        let stored = self.engine.configuration_at(before.index);
+        let configuration = match stored {
+            Some(stored) => codec::decode_configuration(&stored)?,
             None => Configuration::default(),
         };
-        Ok(Opened {
+        Ok(LoadedLog {
             base: Position { term: before.term, index: before.index },
             entries,
             commit: self.engine.committed_index(),
@@ -153,10 +155,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn check_running(&self) -> Result<()> {
-        of(self.engine.check_running())
+        journal_result(self.engine.check_running())
     }
 
-    fn gather(&mut self, most: u64) -> Option<Descriptor> {
+    fn describe_open(&mut self, most: u64) -> Option<Descriptor> {
         debug_assert!(most >= crate::MAX_ENTRY_BYTES, "parts are cut when their records come");
         let records = self.engine.gather()?;
         Some(Descriptor {
@@ -168,7 +170,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
         })
     }
 
-    fn ungather(&mut self) {
+    fn reset_description(&mut self) {
         self.engine.ungather();
     }
 
@@ -177,15 +179,16 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn lead(&mut self) -> Result<()> {
-        self.engine.take_writes();
+        self.engine.allow_writes();
         Ok(())
     }
 
-    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+    fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()> {
         let (kind, content) = kind_of(&entry.content);
         let place = (entry.term, entry.index);
-        let head = of(self.engine.close_entry(place, kind, &content, commit))?;
-        let head = head.ok_or_else(|| Error::Journal("an entry of nothing is closed".into()))?;
+        let head = journal_result(self.engine.close_entry(place, kind, &content, commit))?;
+        let head =
+            head.ok_or_else(|| Error::Journal("there are no pending records to close".into()))?;
         if matches!(entry.content, Content::Records(_)) {
             if content_of(&self.engine, &head)? != entry.content {
                 return Err(Error::Journal("an entry is not of what was gathered".into()));
@@ -213,19 +216,19 @@ impl<O: Observer> Journal for EngineJournal<O> {
             bytes: payload.len() as u64,
             checksum,
         };
-        of(self.engine.append_entry(&head, &content, payload))
+        journal_result(self.engine.append_entry(&head, &content, payload))
     }
 
     fn cut(&mut self, index: u64) -> Result<()> {
-        self.engine.refuse_writes();
-        of(self.engine.cut(index))?;
+        self.engine.forbid_writes();
+        journal_result(self.engine.cut(index))?;
         self.own.split_off(&index);
         Ok(())
     }
 
     fn discard_open(&mut self) -> Result<()> {
-        self.engine.refuse_writes();
-        of(self.engine.discard_open())
+        self.engine.forbid_writes();
+        journal_result(self.engine.discard_open())
     }
 
     fn older(&self) -> Box<dyn Older> {
@@ -277,11 +280,11 @@ impl<O: Observer> Journal for EngineJournal<O> {
         for entry in entries {
             let at = entry.position();
             if self.position(at.index) != Some(at) {
-                return Err(Error::Journal(format!("{at:?} is decided, and not there")));
+                return Err(Error::Journal(format!("committed entry {at:?} is not in the log")));
             }
             let has_records = matches!(entry.content, Content::Records(_));
             let is_own = self.own.remove(&entry.index);
-            if has_records && entry.index > self.told && !is_own {
+            if has_records && entry.index > self.observed_index && !is_own {
                 self.tell(entry.index)?;
             }
         }
@@ -290,15 +293,17 @@ impl<O: Observer> Journal for EngineJournal<O> {
         };
         if entries.iter().any(changes) {
             let configuration = codec::encode_configuration(configuration);
-            of(self.engine.configured(last.index, &configuration))?;
+            journal_result(self.engine.apply_configuration(last.index, &configuration))?;
         } else {
-            of(self.engine.committed_entry(last.index))?;
+            journal_result(self.engine.commit_entries_up_to(last.index))?;
         }
-        if last.index > self.told {
-            self.told = last.index;
+        if last.index > self.observed_index {
+            self.observed_index = last.index;
             let visible = self.engine.visible().timestamp();
             let shown = self.observer.visible(visible);
-            shown.map_err(|error| Error::Journal(format!("who observes the commits: {error}")))?;
+            shown.map_err(|error| {
+                Error::Journal(format!("the catalog cannot follow the commits: {error}"))
+            })?;
         }
         Ok(())
     }
@@ -319,7 +324,7 @@ fn content_of(engine: &Engine, head: &EntryHead) -> Result<Content> {
             checksum: head.checksum,
         }),
         EntryKind::Configuration => {
-            let (_, content, _) = of(engine.read_entry(head.index))?;
+            let (_, content, _) = journal_result(engine.read_entry(head.index))?;
             codec::decode_content(&content)?
         }
     })

@@ -57,10 +57,18 @@ pub struct MemberReport {
     pub wall_ms: i64,
     /// It acknowledges nothing any more.
     pub stopped: bool,
+    /// Its operator keeps it from showing anything, and from leading.
+    pub in_maintenance: bool,
+    /// It does not campaign for a while.
+    pub frozen: bool,
 }
 
 const CONSENSUS: u8 = 1;
 const REPORT: u8 = 2;
+/// Flags of a report.
+const STOPPED: u8 = 1;
+const IN_MAINTENANCE: u8 = 2;
+const FROZEN: u8 = 4;
 
 impl Frame {
     /// Its bytes.
@@ -98,7 +106,12 @@ impl Frame {
                 for number in numbers {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
-                out.push(u8::from(report.stopped));
+                let flags = [
+                    (report.stopped, STOPPED),
+                    (report.in_maintenance, IN_MAINTENANCE),
+                    (report.frozen, FROZEN),
+                ];
+                out.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
             }
         }
     }
@@ -128,19 +141,7 @@ impl Frame {
                 let payloads = (0..count).map(payload).collect::<Result<_>>()?;
                 Self::Consensus { message, payloads }
             }
-            REPORT => Self::Report(MemberReport {
-                from: MemberId(input.u64()?),
-                term: input.u64()?,
-                applied: input.u64()?,
-                synced: input.u64()?,
-                last_ts: input.u64()?,
-                last_time: input.u64()?,
-                wall_ms: input.u64()?.cast_signed(),
-                stopped: match input.u8()? {
-                    flag @ 0..=1 => flag == 1,
-                    _ => return Err(malformed("unknown flags")),
-                },
-            }),
+            REPORT => Self::Report(decode_report(&mut input)?),
             _ => return Err(malformed("an unknown kind")),
         };
         if input.0.is_empty() { Ok(frame) } else { Err(malformed("bytes behind its end")) }
@@ -224,6 +225,27 @@ impl<'a> Input<'a> {
     }
 }
 
+fn decode_report(input: &mut Input<'_>) -> Result<MemberReport> {
+    let mut report = MemberReport {
+        from: MemberId(input.u64()?),
+        term: input.u64()?,
+        applied: input.u64()?,
+        synced: input.u64()?,
+        last_ts: input.u64()?,
+        last_time: input.u64()?,
+        wall_ms: input.u64()?.cast_signed(),
+        ..MemberReport::default()
+    };
+    let flags = input.u8()?;
+    if flags & !(STOPPED | IN_MAINTENANCE | FROZEN) != 0 {
+        return Err(malformed("unknown flags"));
+    }
+    report.stopped = flags & STOPPED != 0;
+    report.in_maintenance = flags & IN_MAINTENANCE != 0;
+    report.frozen = flags & FROZEN != 0;
+    Ok(report)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +272,24 @@ mod tests {
         Frame::Consensus { message, payloads }
     }
 
+    #[test]
+    fn flags_of_a_report_are_read_as_they_were_written_and_others_are_refused() {
+        for flags in 0..8 {
+            let has = |flag| flags & flag != 0;
+            let report = MemberReport {
+                stopped: has(STOPPED),
+                in_maintenance: has(IN_MAINTENANCE),
+                frozen: has(FROZEN),
+                ..report()
+            };
+            let mut bytes = Frame::Report(report).encode();
+            assert_eq!(bytes.last(), Some(&flags));
+            assert_eq!(Frame::decode(&bytes).unwrap(), Frame::Report(report));
+            *bytes.last_mut().unwrap() += 8;
+            assert!(Frame::decode(&bytes).is_err());
+        }
+    }
+
     fn report() -> MemberReport {
         MemberReport {
             from: MemberId(1),
@@ -260,6 +300,8 @@ mod tests {
             last_time: 1 << 33,
             wall_ms: -5,
             stopped: true,
+            in_maintenance: false,
+            frozen: false,
         }
     }
 

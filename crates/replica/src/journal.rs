@@ -1,8 +1,8 @@
-//! The seam to the log and to the engine above it.
+//! The interface to the log and to the engine above it.
 //!
 //! Records come into a leader's journal from its clients, in the order of their timestamps, and are *open*
-//! until an entry is made of them: [`Journal::gather`] says what is open, consensus gives the entry its
-//! place, [`Journal::close`] writes it behind its records. On the other members entry and records come
+//! until an entry is made of them: [`Journal::describe_open`] says what is open, consensus gives the entry its
+//! place, [`Journal::write_entry`] writes it behind its records. On the other members entry and records come
 //! together, by [`Journal::append`].
 //!
 //! An entry's *payload* is what must go to the other members beside it: of records their raw bytes, of
@@ -12,9 +12,9 @@ use quorum::{Configuration, Content, Descriptor, Entry, Older, Position};
 
 use crate::error::Result;
 
-/// What a journal holds at a start.
+/// What [`Journal::load`] found: the log at a start.
 #[derive(Clone, Debug, Default)]
-pub struct Opened {
+pub struct LoadedLog {
     /// The entry before `entries`.
     pub base: Position,
     /// The entries, in order, as they stand after all cuts.
@@ -29,32 +29,34 @@ pub struct Opened {
 
 /// The log of a member.
 pub trait Journal {
-    /// What is there. Called once, first.
-    fn open(&mut self) -> Result<Opened>;
+    /// Reads the log. Called once, first.
+    fn load(&mut self) -> Result<LoadedLog>;
 
     /// Fails where nothing can be written any more: a member that cannot must not lead on, though nobody writes.
     fn check_running(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Describes open records, in their order, `most` bytes of them and one at least; `None` where none
-    /// is open. What was gathered stays open until it is closed, and the next call goes on behind it.
-    fn gather(&mut self, most: u64) -> Option<Descriptor>;
+    /// Describes open records, in their order, `most` bytes of them and one at least; `None` where
+    /// none is open. What was described stays open until its entry is written, and the next call
+    /// goes on behind it.
+    fn describe_open(&mut self, most: u64) -> Option<Descriptor>;
 
-    /// Forgets what was gathered and not closed: the next call of `gather` begins with it again.
-    fn ungather(&mut self);
+    /// Forgets what was described and is still open: the next call of `describe_open` begins with
+    /// it again.
+    fn reset_description(&mut self);
 
-    /// Bytes of records that are open and not gathered.
+    /// Bytes of records that are open and not described.
     fn open_bytes(&self) -> u64;
 
     /// This member leads, and what the leaders before it decided is applied: clients' records may come, until
     /// [`Journal::discard_open`] or [`Journal::cut`].
     fn lead(&mut self) -> Result<()>;
 
-    /// Writes an entry that this member made itself. Of records those that were gathered first and are
-    /// not closed. The commit index is written with it, and a start must find it again: see
+    /// Writes an entry that this member made itself; of open records it is made of those that were
+    /// described first. The commit index is written with it, and a start must find it again: see
     /// [`quorum::Ready::commit`].
-    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()>;
+    fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()>;
 
     /// Writes an entry of another member, with its payload, which was checked against it, and the
     /// commit index.

@@ -28,7 +28,7 @@ mod state_file;
 pub use engine_journal::{EngineJournal, SyncMode};
 pub use error::{Error, Result};
 pub use frame::{Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport};
-pub use journal::{Journal, Opened};
+pub use journal::{Journal, LoadedLog};
 pub use links::Links;
 pub use observer::{Nobody, Observed, Observer};
 pub use policy::MAX_ENTRY_BYTES;

@@ -13,7 +13,7 @@ use quorum::state::MemberState;
 use quorum::{Configuration, Content, Descriptor, Entry, HardState, Older, Position};
 
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Opened};
+use crate::journal::{Journal, LoadedLog};
 use crate::state_file::Promises;
 
 /// One commit.
@@ -108,7 +108,7 @@ impl MemoryJournal {
         }
     }
 
-    /// A client's record; answers its timestamp. Only while the member is writable.
+    /// Takes a client's record and returns its timestamp. Only while the member is writable.
     pub fn commit(&mut self, bytes: Vec<u8>) -> u64 {
         let of_entries = self.entries().filter_map(|entry| match &entry.content {
             Content::Records(records) => Some(records.last_ts),
@@ -241,12 +241,12 @@ impl Held {
 }
 
 impl Journal for MemoryJournal {
-    fn open(&mut self) -> Result<Opened> {
+    fn load(&mut self) -> Result<LoadedLog> {
         self.held = self.read()?;
         self.changed(0);
         // What belonged to no entry when the power went is nobody's.
         self.discard_open()?;
-        Ok(Opened {
+        Ok(LoadedLog {
             base: self.base,
             entries: self.entries().cloned().collect(),
             commit: if self.fault == Fault::ForgetsCommits { 0 } else { self.held.commit },
@@ -255,7 +255,7 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn gather(&mut self, most: u64) -> Option<Descriptor> {
+    fn describe_open(&mut self, most: u64) -> Option<Descriptor> {
         let from: usize = self.gathered.iter().sum();
         let mut payload = Vec::new();
         let (mut count, mut last_ts) = (0, 0);
@@ -274,7 +274,7 @@ impl Journal for MemoryJournal {
         Some(Descriptor { last_ts, last_time: last_ts, bytes: payload.len() as u32, checksum })
     }
 
-    fn ungather(&mut self) {
+    fn reset_description(&mut self) {
         self.gathered.clear();
     }
 
@@ -287,9 +287,11 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+    fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()> {
         if matches!(entry.content, Content::Records(_)) {
-            self.gathered.pop_front().ok_or_else(|| damaged("an entry of nothing is closed"))?;
+            self.gathered
+                .pop_front()
+                .ok_or_else(|| damaged("there are no pending records to close"))?;
         }
         let payload = format!("time of {:?}", entry.position()).into_bytes();
         self.held.close(entry, &payload)?;

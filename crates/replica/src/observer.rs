@@ -1,8 +1,8 @@
-//! The seam to what keeps parts of the engine's state in memory: the catalog.
+//! The interface to what keeps parts of the engine's state in memory: the catalog.
 
 use engine::{DictionaryId, Timestamp};
 
-/// What an observer answers: an error stops the member.
+/// What an observer returns: an error stops the member.
 pub type Observed<T> = Result<T, String>;
 
 /// Told what commits of other members did, and of this one before it was started again; those of this member's
@@ -15,9 +15,9 @@ pub trait Observer: Send {
     /// A write of the commit at hand: a key's new value, or that it is gone.
     fn read(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Observed<()>;
 
-    /// The writes that were read are those of this commit, which readers do not see yet. Answers whether it
-    /// stands alone: [`Observer::visible`] is called for what is before it, then for it, before anything
-    /// behind it is visible.
+    /// The writes that were read are those of this commit, which readers do not see yet. Returns
+    /// whether it must be shown alone: [`Observer::visible`] is called for what is before it, then
+    /// for it, before anything behind it is visible.
     fn before_visible(&mut self, commit: Timestamp) -> Observed<bool>;
 
     /// Readers see everything up to this commit.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use quorum::{
     Body, Change, Configuration, Content, Entry, MemberId, Message, Node, Position, ReadId,
-    ReadPoint, Ready, RoleNow, Settings, Start, Status,
+    ReadPoint, Ready, RoleState, Settings, Start, Status,
 };
 
 use crate::error::{Error, Result};
@@ -53,7 +53,7 @@ impl Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Another role, leader or term.
-    Role(RoleNow),
+    Role(RoleState),
     /// This member leads, and what the leaders before it had decided is applied: it takes writes.
     Writable,
     /// A read may begin.
@@ -104,11 +104,22 @@ pub struct Replica<J, L, P> {
     reports: BTreeMap<MemberId, MemberReport>,
     events: Vec<Event>,
     needs_copy: Option<NeedsCopy>,
-    /// A copy is being made: nothing is taken from a leader, and this member does not campaign.
-    copying: bool,
-    /// Whether and how early this member campaigns where it makes no copy.
+    /// Why this member does not campaign, whatever its priority says.
+    ineligibility: Ineligibility,
+    /// Whether and how early this member campaigns where nothing keeps it from that.
     priority: (bool, u32),
     stopped: Option<String>,
+}
+
+/// Why a member does not campaign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ineligibility {
+    /// A copy is being made: nothing is taken from a leader either.
+    copying: bool,
+    /// Its operator keeps it from leading.
+    in_maintenance: bool,
+    /// It does not campaign before that time.
+    frozen_until_ms: Option<u64>,
 }
 
 impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
@@ -125,7 +136,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         if promises.state().member != id {
             return Err(Error::State("it is of another member".to_owned()));
         }
-        let opened = journal.open()?;
+        let opened = journal.load()?;
         let (term, applied) = (opened.base.term, opened.applied);
         let start = Start {
             hard_state: quorum::HardState {
@@ -159,19 +170,23 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             reports: BTreeMap::new(),
             events: Vec::new(),
             needs_copy: None,
-            copying: false,
+            ineligibility: Ineligibility::default(),
             priority,
             stopped: None,
         })
     }
 
-    /// All work that is due. Answers whether there was any; where not, it can wait until the next tick,
+    /// All work that is due. Returns whether there was any; where not, it can wait until the next tick,
     /// the next frame or the next sync. Times are milliseconds of a clock that never goes back, and of
     /// the day.
     pub fn step(&mut self, now_ms: u64, wall_ms: i64) -> Result<bool> {
         if self.stopped.is_some() {
             // The others are told.
             self.report(now_ms, wall_ms);
+        }
+        if self.ineligibility.frozen_until_ms.is_some_and(|until| until <= now_ms) {
+            self.ineligibility.frozen_until_ms = None;
+            self.apply_priority();
         }
         self.guarded(|replica| {
             replica.journal.check_running()?;
@@ -202,14 +217,16 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             }
             Frame::Consensus { message, payloads } => (message, payloads),
         };
-        if self.copying && matches!(message.body, Body::Append { .. } | Body::Snapshot(_)) {
+        if self.ineligibility.copying
+            && matches!(message.body, Body::Append { .. } | Body::Snapshot(_))
+        {
             // An answer would promise what the copy may lack.
             return Ok(());
         }
         if let Body::Snapshot(snapshot) = &message.body
             && !self.node.holds(snapshot.position)
         {
-            let now = self.node.now();
+            let now = self.node.role_state();
             // What an old leader says, or one that was not heard of yet, is said again where it counts.
             if message.term == now.term && now.leader == Some(link) {
                 let log_begins = snapshot.position;
@@ -244,8 +261,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     }
 
     /// The port of that member is closed: its process is gone.
-    pub fn link_refused(&mut self, peer: MemberId) -> Result<()> {
-        self.node.link_refused(peer);
+    pub fn port_closed(&mut self, peer: MemberId) -> Result<()> {
+        self.node.port_closed(peer);
         self.guarded(Self::work)
     }
 
@@ -288,29 +305,47 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// Whether and how early this member campaigns.
     pub fn set_priority(&mut self, electable: bool, rank: u32) {
         self.priority = (electable, rank);
-        self.node.set_priority(electable && !self.copying, rank);
+        self.apply_priority();
+    }
+
+    /// This member does not campaign before that time, by the clock of [`Replica::step`]; `None` ends that.
+    pub fn freeze(&mut self, until_ms: Option<u64>) {
+        self.ineligibility.frozen_until_ms = until_ms;
+        self.apply_priority();
+    }
+
+    /// Whether the operator keeps this member from leading. The others are told.
+    pub fn set_maintenance(&mut self, is_on: bool) {
+        self.ineligibility.in_maintenance = is_on;
+        self.apply_priority();
+    }
+
+    fn apply_priority(&mut self) {
+        let (electable, rank) = self.priority;
+        self.node.set_priority(electable && self.ineligibility == Ineligibility::default(), rank);
+        // The others are told at once: a leader may be looking for who takes over.
+        self.reported_ms = None;
     }
 
     /// A copy of the leader's data and log is about to be made, which takes the place of this member's at its next
     /// start. Until then it acknowledges nothing that the copy might lack: it takes no entries, and never leads. It
-    /// votes. Answers who leads; `None` where no copy is needed any more.
+    /// votes. Returns who leads; `None` where no copy is needed any more.
     ///
     /// Whatever is decided and this member had a part in is in the log of that leader now, and stays there, also
     /// where it leads no more: so the copy may be made at any time from here on.
     pub fn begin_copy(&mut self) -> Option<NeedsCopy> {
-        let now = self.node.now();
+        let now = self.node.role_state();
         let needed = self.needs_copy.filter(|needed| now.leader == Some(needed.leader))?;
-        self.copying = true;
-        self.node.set_priority(false, self.priority.1);
+        self.ineligibility.copying = true;
+        self.apply_priority();
         Some(needed)
     }
 
     /// The copy is not made: this member goes on as it is.
     pub fn end_copy(&mut self) {
-        self.copying = false;
+        self.ineligibility.copying = false;
         self.needs_copy = None;
-        let (electable, rank) = self.priority;
-        self.node.set_priority(electable, rank);
+        self.apply_priority();
     }
 
     /// Whether clients' records may come into the journal: this member leads, has applied what the
@@ -416,10 +451,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             if !self.writable || !policy::closes(open, self.syncing.len()) {
                 break;
             }
-            let Some(records) = self.journal.gather(MAX_ENTRY_BYTES) else { break };
+            let Some(records) = self.journal.describe_open(MAX_ENTRY_BYTES) else { break };
             if self.node.propose(records).is_err() {
                 // It takes nothing now: too much is under way, or it hands over.
-                self.journal.ungather();
+                self.journal.reset_description();
                 break;
             }
             self.work()?;
@@ -438,7 +473,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         if self.leads {
             // The others keep what the bound allows: whoever leads next sends from its memory.
             let matched = status.peers.iter().map(|peer| peer.matched);
-            self.node.compact_to(policy::forgets(status.applied, matched));
+            self.node.compact_to(policy::forgets(status.applied_index, matched));
         }
         let members = status.configuration.members();
         self.reports.retain(|member, _| members.contains(member));
@@ -448,13 +483,15 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         };
         let report = MemberReport {
             from: self.id,
-            term: status.now.term,
+            term: status.role_state.term,
             applied: self.applied.index,
-            synced: status.synced,
+            synced: status.synced_index,
             last_ts: last.0,
             last_time: last.1,
             wall_ms,
             stopped: self.stopped.is_some(),
+            in_maintenance: self.ineligibility.in_maintenance,
+            frozen: self.ineligibility.frozen_until_ms.is_some(),
         };
         for member in members.into_iter().filter(|member| *member != self.id) {
             self.links.send(member, Frame::Report(report));
@@ -500,7 +537,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         for entry in &ready.entries {
             match self.arriving.remove(&entry.position()) {
                 Some(payload) => self.journal.append(entry, &payload, ready.commit)?,
-                None if entry.term == self.led => self.journal.close(entry, ready.commit)?,
+                None if entry.term == self.led => self.journal.write_entry(entry, ready.commit)?,
                 None => {
                     let what = format!("the records of {:?} did not come", entry.position());
                     return Err(Error::Journal(what));

@@ -49,10 +49,10 @@ fn journal(os: &Os, mode: SyncMode) -> EngineJournal<Nobody> {
 
 /// A leader's entry, of what is open.
 fn entry(journal: &mut EngineJournal<Nobody>, term: u64) -> Option<Entry> {
-    let content = Content::Records(journal.gather(MAX_ENTRY_BYTES)?);
+    let content = Content::Records(journal.describe_open(MAX_ENTRY_BYTES)?);
     let index = journal.engine().entries().last.index + 1;
     let entry = Entry { term, index, content };
-    journal.close(&entry, 1).unwrap();
+    journal.write_entry(&entry, 1).unwrap();
     Some(entry)
 }
 

@@ -124,8 +124,8 @@ fn what_is_written_on_the_leader_is_shown_by_all() {
 fn a_closed_port_makes_another_leader_in_a_fraction_of_the_timeout() {
     let mut set = Set::led();
     set.silent.push(1);
-    set.at(2).link_refused(id(1)).unwrap();
-    set.at(3).link_refused(id(1)).unwrap();
+    set.at(2).port_closed(id(1)).unwrap();
+    set.at(3).port_closed(id(1)).unwrap();
     let led = (1..=8).find(|_| {
         set.pass(50);
         set.at(2).is_writable() || set.at(3).is_writable()
@@ -143,8 +143,8 @@ fn what_a_deposed_leader_had_open_is_gone_and_nobody_shows_it() {
     set.pass(1);
     assert_eq!(set.at(1).journal().entries().count(), 3);
     set.at(1).journal().commit(b"in no entry".to_vec());
-    set.at(2).link_refused(id(1)).unwrap();
-    set.at(3).link_refused(id(1)).unwrap();
+    set.at(2).port_closed(id(1)).unwrap();
+    set.at(3).port_closed(id(1)).unwrap();
     (0..20).for_each(|_| set.pass(50));
     let leader = if set.at(2).is_writable() { 2 } else { 3 };
     set.at(leader).journal().commit(b"of the next leader".to_vec());

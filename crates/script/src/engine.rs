@@ -1,9 +1,9 @@
 //! The engine of one thread: a `QuickJS` runtime with limits, and a JavaScript context for each
 //! script it met.
 //!
-//! From → to: a script's context is made at its first call on a thread [`Engine::context_of`]; it
+//! From → to: a script's context is made at its first call on a thread [`ScriptEngine::context_of`]; it
 //! goes when the operation is done and its script is gone, or was not called for half a minute
-//! [`forget_what_ended`]; of many contexts the one that was not used for longest goes. With the
+//! [`drop_stale_contexts`]; of many contexts the one that was not used for longest goes. With the
 //! last context the engine goes, which is what gives all memory back; so it does after code that
 //! ran out of memory or was stopped in the middle.
 //!
@@ -28,19 +28,19 @@ use std::time::Duration;
 const MAX_HEAP_BYTES: usize = 128 << 20;
 /// Bytes of a thread's stack that a client's code may use.
 const MAX_STACK_BYTES: usize = 512 << 10;
-/// Worlds a thread keeps.
+/// JavaScript contexts that a thread keeps.
 const MAX_CONTEXTS: usize = 8;
 
 /// A context that was not called for so long goes.
-const IDLE: Duration = Duration::from_secs(30);
+const MAX_IDLE: Duration = Duration::from_secs(30);
 
-/// The longest that `sleep` does not look up.
-const NAP: Duration = Duration::from_millis(10);
+/// `sleep` checks for an interrupt at least this often.
+const SLEEP_SLICE: Duration = Duration::from_millis(10);
 
 const PRELUDE: &str = include_str!("prelude.js");
 
 thread_local! {
-    static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+    static ENGINE: RefCell<Option<ScriptEngine>> = const { RefCell::new(None) };
 }
 
 /// Whether code may go on.
@@ -48,14 +48,14 @@ fn check() -> Result<()> {
     host::current().map_or(Ok(()), |host| host.check())
 }
 
-/// `sleep(milliseconds)`, in naps: who is to end is asked in between.
+/// `sleep(milliseconds)`, in slices: an operation that is to end is stopped between two of them.
 fn sleep(milliseconds: f64) {
     let Some(host) = host::current() else { return };
     let mut left = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
     while !left.is_zero() && host.check().is_ok() {
-        let nap = left.min(NAP);
-        host.sleep(nap);
-        left -= nap;
+        let slice = left.min(SLEEP_SLICE);
+        host.sleep(slice);
+        left -= slice;
     }
 }
 
@@ -66,14 +66,14 @@ fn now() -> Duration {
 
 /// Drops the contexts of scripts that are gone, or were not called for a while.
 /// Most threads have none: only the others look at the clock.
-pub(crate) fn forget_what_ended(now: impl FnOnce() -> Duration) {
+pub(crate) fn drop_stale_contexts(now: impl FnOnce() -> Duration) {
     ENGINE.with(|engine| {
         if let Ok(mut slot) = engine.try_borrow_mut()
             && let Some(engine) = &mut *slot
         {
             let now = now();
             engine.contexts.retain(|state| {
-                state.script.strong_count() > 0 && now.saturating_sub(state.called) < IDLE
+                state.script.strong_count() > 0 && now.saturating_sub(state.called) < MAX_IDLE
             });
             if engine.contexts.is_empty() {
                 *slot = None;
@@ -83,18 +83,18 @@ pub(crate) fn forget_what_ended(now: impl FnOnce() -> Duration) {
 }
 
 /// One thread's. Fields are dropped in their order: what lives in the runtime first.
-struct Engine {
+struct ScriptEngine {
     contexts: Vec<ContextState>,
     runtime: Runtime,
 }
 
 struct ContextState {
     script: Weak<()>,
-    /// There until it is dropped.
+    /// `Some` until the context is dropped.
     function: Option<Persistent<Function<'static>>>,
     prelude: Option<Persistent<Object<'static>>>,
     context: Context,
-    /// When it was last.
+    /// Server time of the last call.
     called: Duration,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn enter<T>(
             .map_err(|_| failed("code that runs cannot be entered again"))?;
         let running = match &mut *engine {
             Some(running) => running,
-            none => none.insert(Engine::new()?),
+            none => none.insert(ScriptEngine::new()?),
         };
         let result = running.run(script, step);
         if result.as_ref().is_err_and(|failure| failure.is_fatal) {
@@ -126,7 +126,7 @@ pub(crate) fn enter<T>(
     })
 }
 
-impl Engine {
+impl ScriptEngine {
     fn new() -> Result<Self> {
         let runtime = Runtime::new_with_alloc(Heap::new()?).map_err(|error| refused(&error))?;
         runtime.set_memory_limit(MAX_HEAP_BYTES);

@@ -10,8 +10,8 @@ use rquickjs::allocator::{Allocator, RustAllocator};
 use std::cell::RefCell;
 use std::ptr;
 
-/// What an engine holds before it has met a script, rounded up. It is charged before there is an
-/// engine, and as long as there is one: the engine does not bear a refusal while it is made.
+/// What an engine holds before its first script, rounded up. It is charged before there is an
+/// engine, and as long as there is one: `QuickJS` cannot handle a failed allocation while it starts.
 pub(crate) const EMPTY_BYTES: usize = 128 << 10;
 
 thread_local! {

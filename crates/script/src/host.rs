@@ -42,7 +42,7 @@ impl Drop for Hosted {
         let before = self.0.take();
         let ended = HOST.with(|host| host.replace(before));
         if let Some(ended) = ended {
-            crate::engine::forget_what_ended(|| ended.now());
+            crate::engine::drop_stale_contexts(|| ended.now());
         }
     }
 }

@@ -5,6 +5,7 @@
 //! `getCmdLineOpts` are all read through it. The command line wins over the file.
 
 mod audit;
+mod encryption;
 mod file;
 mod foreign;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod size;
 mod tls;
 
 pub use audit::{AuditFormat, AuditSettings};
+pub use encryption::EncryptionSettings;
 pub use options::Settings;
 pub use parse::{CommandLine, parse};
 pub use size::parse_size;

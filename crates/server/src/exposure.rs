@@ -59,6 +59,8 @@ pub(crate) struct Exposure {
     pub(crate) auth: AuthMode,
     /// Commands for tests are on.
     pub(crate) test_commands: bool,
+    /// Logs that are written plain beside encrypted data.
+    pub(crate) plain_logs: Vec<PathBuf>,
 }
 
 impl Exposure {
@@ -84,6 +86,7 @@ impl Exposure {
                 .flatten()
                 .filter_map(|path| Some((path.clone(), permissions(path)?)))
                 .collect(),
+            plain_logs: plain_logs(settings),
             test_commands: settings
                 .parameters
                 .get("enableTestCommands")
@@ -149,6 +152,16 @@ impl Exposure {
                 ));
             }
         }
+        if !self.plain_logs.is_empty() {
+            let logs = self.plain_logs.iter().map(|path| path.display());
+            all.push((
+                5_123_308,
+                format!(
+                    "The data is encrypted, and what is written to {} is not: parts of documents may stand in it",
+                    listed(&logs.collect::<Vec<_>>())
+                ),
+            ));
+        }
         if self.test_commands {
             all.push((
                 22139,
@@ -165,6 +178,17 @@ impl Exposure {
             tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
         }
     }
+}
+
+/// The server's log and the audit log, where the data is encrypted and they are files.
+fn plain_logs(settings: &Settings) -> Vec<PathBuf> {
+    if settings.encryption.is_none() {
+        return Vec::new();
+    }
+    let audit = settings.audit.as_ref().filter(|audit| !audit.to_console);
+    let audit = audit
+        .map(|audit| audit.path.clone().unwrap_or_else(|| settings.dbpath.join("auditLog.json")));
+    settings.log_path.iter().cloned().chain(audit).collect()
 }
 
 fn listed(places: &[impl Display]) -> String {
@@ -212,13 +236,21 @@ mod tests {
             is_root: true,
             directories: vec![("/d".into(), 0o40755), ("/l".into(), 0o700), ("/t".into(), 0o770)],
             test_commands: true,
+            plain_logs: vec!["/var/log/fernd.log".into()],
             auth: AuthMode::Off,
         };
         let text = format!("{:?}", wide.warnings());
-        assert_eq!(wide.warnings().len(), 7, "{text}");
-        for word in
-            ["0.0.0.0:27017", "0.0.0.0:28017", "root user", "/d is open", "0755", "/t is", "tests"]
-        {
+        assert_eq!(wide.warnings().len(), 8, "{text}");
+        for word in [
+            "0.0.0.0:27017",
+            "0.0.0.0:28017",
+            "root user",
+            "/d is open",
+            "0755",
+            "/t is",
+            "tests",
+            "fernd.log is not",
+        ] {
             assert!(text.contains(word), "{word} in {text}");
         }
     }

@@ -15,6 +15,7 @@
 //! 3. The newest lines stay in memory, bounded in number and length, for `getLog`.
 
 pub(crate) mod ext_json;
+mod redaction;
 
 use os::{Clock, File, OpenOptions, Os};
 use parking_lot::{Mutex, RwLock};
@@ -168,7 +169,7 @@ impl Log {
             attributes: ext_json::fields(attributes),
             startup_warning: false,
         };
-        self.write(&line.render(&*self.os.clock), false);
+        self.write(line);
     }
 
     fn wants(&self, level: Level, target: &str) -> bool {
@@ -180,7 +181,12 @@ impl Log {
         }
     }
 
-    fn write(&self, line: &str, startup_warning: bool) {
+    fn write(&self, mut line: Line<'_>) {
+        if self.settings.read().redacts {
+            redaction::redact(&mut line.attributes);
+        }
+        let startup_warning = line.startup_warning;
+        let line = line.render(&*self.os.clock);
         let mut state = self.state.lock();
         state.total += 1;
         let kept: Arc<str> = line.trim_end().into();
@@ -223,8 +229,18 @@ fn refuse_link(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames the log to its name and the time, as `mongod` does.
+/// Whether a path is a file that keeps what is written: no device, pipe, link or directory.
+pub(crate) fn is_regular(path: &Path) -> io::Result<bool> {
+    let mode = rustix::fs::lstat(path)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::RegularFile)
+}
+
+/// Renames the log to its name and the time, as `mongod` does. What is no regular file, such as `/dev/null`, stays:
+/// it keeps nothing, and others use it.
 pub(crate) fn set_aside(os: &Os, path: &Path) -> io::Result<()> {
+    if !is_regular(path)? {
+        return Ok(());
+    }
     let now = date(&*os.clock, "%Y-%m-%dT%H-%M-%S");
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -256,8 +272,21 @@ impl Subscriber for Receiver {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let line = render(&*self.0.os.clock, event.metadata(), fields);
-        self.0.write(&line.0, line.1);
+        let context = Context::current();
+        let context = if context.is_empty() {
+            std::thread::current().name().unwrap_or(NO_COMPONENT).to_owned()
+        } else {
+            context.to_string()
+        };
+        self.0.write(Line {
+            severity: severity(*event.metadata().level()),
+            component: component(event.metadata().target()),
+            id: fields.id,
+            context: &context,
+            message: &fields.message,
+            attributes: fields.attributes,
+            startup_warning: fields.startup_warning,
+        });
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -296,31 +325,14 @@ impl Line<'_> {
     }
 }
 
-/// The line of an event, and whether it is a startup warning.
-fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: Fields) -> (String, bool) {
-    let severity = match *metadata.level() {
+fn severity(level: Level) -> &'static str {
+    match level {
         Level::ERROR => "E",
         Level::WARN => "W",
         Level::INFO => "I",
         Level::DEBUG => "D1",
         Level::TRACE => "D3",
-    };
-    let context = Context::current();
-    let context = if context.is_empty() {
-        std::thread::current().name().unwrap_or(NO_COMPONENT).to_owned()
-    } else {
-        context.to_string()
-    };
-    let line = Line {
-        severity,
-        component: component(metadata.target()),
-        id: fields.id,
-        context: &context,
-        message: &fields.message,
-        attributes: fields.attributes,
-        startup_warning: fields.startup_warning,
-    };
-    (line.render(clock), fields.startup_warning)
+    }
 }
 
 /// Targets in capitals are components; the others are module paths, whose crate decides.
@@ -454,6 +466,21 @@ mod tests {
         }
         assert_eq!(std::fs::read(&target).unwrap(), b"kept");
         assert!(link.symlink_metadata().unwrap().is_symlink(), "it was not renamed either");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        set_aside(&Os::real(), &pipe).unwrap();
+        let names = || std::fs::read_dir(directory.path()).unwrap().count();
+        assert!(pipe.exists() && names() == 1);
+        let file = directory.path().join("log");
+        std::fs::write(&file, "kept").unwrap();
+        set_aside(&Os::real(), &file).unwrap();
+        assert!(!file.exists() && names() == 2);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::audit::AuditLog;
 use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::key_file;
-use crate::log::{Destination, Log};
+use crate::log::{Destination, Log, is_regular};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::tls_files::TlsFiles;
@@ -55,7 +55,7 @@ pub fn main(argv: &[String]) -> std::process::ExitCode {
         End::Failed(why) => Err(StartError::new(ExitCode::Abrupt, why)),
         // It returns only where it fails.
         End::StartsAgain => {
-            let error = os::start_again();
+            let error = os::re_exec();
             Err(StartError::new(ExitCode::Abrupt, format!("cannot start again: {error}")))
         }
     });
@@ -90,10 +90,11 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
             return Ok(End::Done);
         }
     };
-    let starts_again = os::has_started_again();
+    let starts_again = os::was_re_executed();
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
+    let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
@@ -117,8 +118,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     advisor::at_start(&os, &settings, cache_size, memory);
     wiring::take_received(&os, &settings)?;
     let is_of_several = wiring::is_of_several(&os, &settings)?;
-    wiring::check_tls_of_members(&settings, is_of_several)?;
-    let engine = wiring::open_engine(&os, &settings, cache_size, is_of_several)?;
+    wiring::check_tls_of_members(&settings, tls.as_deref(), is_of_several)?;
+    let engine = wiring::open_engine(&os, &settings, cache_size, master, is_of_several)?;
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
     let quiet = Arc::new(AtomicBool::new(settings.quiet));
@@ -136,7 +137,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     };
     let info = wiring::server_info(
         &settings,
-        key.map(Arc::new),
+        (key.map(Arc::new), tls.as_deref()),
         VERSION,
         port,
         status_port,
@@ -214,7 +215,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     close_engine(&engine, &settings)?;
     if let Some(path) = &settings.pid_file {
         // One that is gone already is what is wanted.
-        let _gone = os.vfs.remove_file(path);
+        let _gone =
+            is_regular(path).and_then(|is| if is { os.vfs.remove_file(path) } else { Ok(()) });
     }
     // Who was told to end while it ended to start again does not start again.
     let is_told_to_end = events.try_iter().any(|event| matches!(event, Event::ShutDown(_)));
@@ -242,7 +244,7 @@ fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
         None => Destination::Stdout,
         Some(path) => {
             // Of one process there is one log.
-            let append = settings.log_append || os::has_started_again();
+            let append = settings.log_append || os::was_re_executed();
             Destination::File { path: path.clone(), append }
         }
     };

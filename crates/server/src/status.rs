@@ -132,21 +132,23 @@ impl StatusSource for Page {
         self.service.metrics_page()
     }
 
-    fn asks_for_users(&self) -> bool {
+    fn requires_authentication(&self) -> bool {
         self.service.security.is_enforced()
     }
 
-    fn of_user(&self, user: &str, password: &str, peer: IpAddr) -> Access {
+    fn authenticate(&self, user: &str, password: &str, peer: IpAddr) -> Access {
         let name = UserName::new(user, "admin");
         let page = match self.logins.find(&self.os, user, password, peer) {
             Some(known) => known,
+            // This port has one thread, on which nobody waits.
+            None if self.is_too_early(peer) => return Access::Unauthenticated,
             None => match self.log_in(&name, password, peer) {
                 Some(page) => self.logins.keep(&self.os, (user, password, peer), page),
-                None => return Access::Refused,
+                None => return Access::Unauthenticated,
             },
         };
         let Ok(Some(identity)) = self.service.identity(&page.connection) else {
-            return Access::Refused;
+            return Access::Unauthenticated;
         };
         let figures = ActionSet::of(&[Action::ServerStatus]);
         if identity.grants.covers(&Privilege { resource: Resource::Cluster, actions: figures }) {
@@ -162,6 +164,11 @@ impl StatusSource for Page {
 }
 
 impl Page {
+    /// Whether who guesses passwords from there, here or at the clients' port, has to wait yet.
+    fn is_too_early(&self, peer: IpAddr) -> bool {
+        self.service.security.failed_logins.is_too_early(peer, self.os.clock.monotonic())
+    }
+
     /// A page of its own for who knows the password.
     fn log_in(&self, user: &UserName, password: &str, peer: IpAddr) -> Option<Arc<Self>> {
         let connection = self.service.open_connection(ConnectionInfo {
@@ -174,6 +181,8 @@ impl Page {
         match page.service.log_in_by_password(user, password, &page.connection) {
             Ok(()) => Some(Arc::new(page)),
             Err(error) => {
+                let now = self.os.clock.monotonic();
+                page.service.security.failed_logins.count(peer, now);
                 tracing::info!(target: "ACCESS", id = 5_286_307, user = user.user, client = %peer,
                     error = error.message(), "Failed to authenticate at the status port");
                 None
@@ -225,7 +234,7 @@ impl Logins {
         let (digest, now) = (self.digest(user, password, peer), os.clock.monotonic());
         let mut known = self.known.lock();
         known.retain(|one| one.until > now);
-        let found = known.iter().find(|one| one.digest.is(digest.bytes()));
+        let found = known.iter().find(|one| one.digest.constant_time_eq(digest.bytes()));
         found.map(|one| Arc::clone(&one.page))
     }
 

@@ -8,7 +8,7 @@ use crate::startup::{ExitCode, StartError};
 use os::{OpenOptions, Os};
 use std::path::Path;
 use std::sync::Arc;
-use tls::{Certificates, Flaw, Loaded, Mode, Part, Request};
+use tls::{Certificates, FileError, Loaded, Mode, Request, TlsFile};
 use zeroize::Zeroizing;
 
 /// The longest file; lists of revoked certificates are the long ones.
@@ -59,17 +59,19 @@ impl TlsFiles {
         let mut all = Vec::new();
         let loaded = self.certificates.now();
         let now = self.os.clock.wall_ms() / 1000;
-        let left = loaded.not_after() - now;
-        if left < ENDS_SOON_SECONDS {
-            all.push((
-                23_221,
-                format!(
-                    "The server's certificate ({}) ends in {} days: have a new one made, and load it with \
-                     rotateCertificates",
-                    loaded.subject(),
-                    left / (24 * 60 * 60)
-                ),
-            ));
+        for (file, subject, not_after) in loaded.ends() {
+            let left = not_after - now;
+            if left < ENDS_SOON_SECONDS {
+                all.push((
+                    23_221,
+                    format!(
+                        "The server's certificate ({subject}, {}) ends in {} days: have a new one made, and load it \
+                         with rotateCertificates",
+                        file.option(),
+                        left / (24 * 60 * 60)
+                    ),
+                ));
+            }
         }
         if !loaded.asks_for_certificates() {
             all.push((
@@ -92,33 +94,45 @@ impl TlsFiles {
 fn load(os: &Os, settings: &TlsSettings) -> Result<Loaded, String> {
     let own = settings.certificate_key_file.as_deref();
     let own = own.ok_or("tlsCertificateKeyFile is not given")?;
-    check_permissions(own).map_err(|text| told(Part::CertificateKey, own, &text))?;
+    check_permissions(own).map_err(|text| told(TlsFile::CertificateKey, own, &text))?;
     let read = |part, path: &Path| read(os, path).map_err(|text| told(part, path, &text));
-    let certificate_key = read(Part::CertificateKey, own)?;
+    let certificate_key = read(TlsFile::CertificateKey, own)?;
+    if let Some(cluster) = &settings.cluster_file {
+        let part = TlsFile::ClusterCertificateKey;
+        check_permissions(cluster).map_err(|text| told(part, cluster, &text))?;
+    }
     let optional =
         |part, path: &Option<_>| path.as_deref().map(|path| read(part, path)).transpose();
-    let authorities = optional(Part::Authorities, &settings.authorities_file)?;
-    let revoked = optional(Part::Revoked, &settings.revoked_file)?;
+    let cluster = optional(TlsFile::ClusterCertificateKey, &settings.cluster_file)?;
+    let authorities = optional(TlsFile::Authorities, &settings.authorities_file)?;
+    let cluster_authorities =
+        optional(TlsFile::ClusterAuthorities, &settings.cluster_authorities_file)?;
+    let revoked = optional(TlsFile::Revoked, &settings.revoked_file)?;
     let request = Request {
         certificate_key: &certificate_key,
         password: settings.password.as_ref().map(|password| password.0.as_str()),
+        cluster_certificate_key: cluster.as_ref().map(|bytes| &bytes[..]),
+        cluster_password: settings.cluster_password.as_ref().map(|password| password.0.as_str()),
         authorities: authorities.as_ref().map(|bytes| &bytes[..]),
+        cluster_authorities: cluster_authorities.as_ref().map(|bytes| &bytes[..]),
         revoked: revoked.as_ref().map(|bytes| &bytes[..]),
         options: settings.options,
     };
     let clock = Arc::clone(&os.clock);
     let now = move || u64::try_from(clock.wall_ms() / 1000).unwrap_or_default();
-    Loaded::new(&request, now).map_err(|Flaw { part, text }| {
+    Loaded::new(&request, now).map_err(|FileError { file: part, text }| {
         let path = match part {
-            Part::CertificateKey => Some(own),
-            Part::Authorities => settings.authorities_file.as_deref(),
-            Part::Revoked => settings.revoked_file.as_deref(),
+            TlsFile::CertificateKey => Some(own),
+            TlsFile::ClusterCertificateKey => settings.cluster_file.as_deref(),
+            TlsFile::ClusterAuthorities => settings.cluster_authorities_file.as_deref(),
+            TlsFile::Authorities => settings.authorities_file.as_deref(),
+            TlsFile::Revoked => settings.revoked_file.as_deref(),
         };
         told(part, path.unwrap_or(Path::new("")), &text)
     })
 }
 
-fn told(part: Part, path: &Path, text: &str) -> String {
+fn told(part: TlsFile, path: &Path, text: &str) -> String {
     format!("{} {}: {text}", part.option(), path.display())
 }
 

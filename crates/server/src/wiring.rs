@@ -9,22 +9,26 @@ use crate::startup::{ExitCode, StartError};
 use crate::tls_files::TlsFiles;
 use auth::ClusterKey;
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use crypt::MasterKey;
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, HistoryOptions, Options, Showing};
 use history::History;
+use limits::{Arrivals, BeforeLogin};
 use membership::{SetDocument, Stored};
 use net::NetStats;
 use net::Service;
 use os::Os;
 use serverstate::replication::ReplicaSetOptions;
 use serverstate::{
-    Allocator, AuditSink, Certificate, Host, LogEvent, LogSettings, Network, ServerInfo, Severity,
+    Allocator, AuditSink, Certificate, ClientCertificate, Host, LogEvent, LogSettings, Network,
+    ServerInfo, Severity,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use telemetry::Registry;
+use tls::Certificates;
 
 /// Why the program's main thread wakes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +70,19 @@ impl Service for Commands {
                 "A client's certificate is not good, and its client is let in as nobody");
         }
         if let Some(subject) = &established.subject {
-            let _told_once = connection.certificate_subject.set(subject.clone());
+            let (subject, of_member) = (subject.clone(), established.of_member);
+            let _told_once = connection.certificate.set(ClientCertificate { subject, of_member });
         }
+    }
+
+    fn before_login(&self, connection: &serverstate::Connection) -> Option<&BeforeLogin> {
+        let security = &self.0.security;
+        let asks = security.is_enforced() && !connection.login.lock().is_somebody();
+        asks.then_some(&security.before_login)
+    }
+
+    fn arrivals(&self) -> Option<&Arrivals> {
+        Some(&self.0.arrivals)
     }
 
     fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
@@ -202,6 +217,7 @@ impl Host for Program {
             active: stats.active() as u64,
             threads: stats.threads() as u64,
             awaiting: stats.deferred() as u64,
+            closed_before_login: stats.closed_before_login(),
             tls12: stats.tls12(),
             tls13: stats.tls13(),
         }
@@ -224,7 +240,7 @@ impl Host for Program {
 /// What the server says about itself.
 pub(crate) fn server_info(
     settings: &Settings,
-    cluster_key: Option<Arc<ClusterKey>>,
+    (cluster_key, tls): (Option<Arc<ClusterKey>>, Option<&TlsFiles>),
     version: &str,
     port: u16,
     status_port: u16,
@@ -250,31 +266,31 @@ pub(crate) fn server_info(
         max_connections: max_connections as u64,
         auth: settings.auth,
         cluster_key,
-        members_need_tls: needs_tls_between_members(settings),
+        cluster_auth: settings.cluster_auth,
+        members_tls: members_tls(settings, tls),
         data_directory: settings.dbpath.display().to_string(),
+        backup_root: settings.backup_root.clone(),
     }
 }
 
-/// The mode of TLS by which members would have to speak it to each other.
-fn needs_tls_between_members(settings: &Settings) -> Option<&'static str> {
-    let mode = settings.tls.mode;
-    mode.links_speak_tls().then(|| mode.name())
+/// What members are spoken to by TLS with, where they are.
+fn members_tls(settings: &Settings, tls: Option<&TlsFiles>) -> Option<Arc<Certificates>> {
+    let speaks = settings.tls.mode.links_speak_tls();
+    tls.filter(|_| speaks).map(|tls| Arc::clone(tls.certificates()))
 }
 
-/// Refuses a member of a set of several whose mode wants TLS between members.
+/// Refuses a member of a set of several that could not speak TLS to the others, where it is to.
 ///
 /// # Errors
 /// What to do instead.
 pub(crate) fn check_tls_of_members(
     settings: &Settings,
+    tls: Option<&TlsFiles>,
     is_of_several: bool,
 ) -> Result<(), StartError> {
-    match needs_tls_between_members(settings) {
-        Some(mode) if is_of_several => {
-            Err(StartError::new(ExitCode::BadOptions, serverstate::members_speak_no_tls(mode)))
-        }
-        _ => Ok(()),
-    }
+    let certificates = members_tls(settings, tls).filter(|_| is_of_several);
+    serverstate::check_members_by_tls(certificates.as_deref())
+        .map_err(|text| StartError::new(ExitCode::BadOptions, text))
 }
 
 /// The name by which clients are told to reach this server: what it listens at, or the machine's
@@ -417,13 +433,31 @@ pub(crate) fn open_engine(
     os: &Os,
     settings: &Settings,
     cache_size: u64,
+    master: Option<Arc<MasterKey>>,
     is_of_several: bool,
 ) -> Result<Engine, StartError> {
     let history = settings.replica_set.is_some().then(|| history_options(os, settings));
     let showing = if is_of_several { Showing::Committed } else { Showing::Complete };
-    let options = Options { history, showing, cache_size, ..engine_options(settings) };
+    let options = Options { history, showing, cache_size, master, ..engine_options(settings) };
     Engine::open(os.clone(), Arc::new(Registry::new()), options)
         .map_err(|error| engine_error(settings, &error))
+}
+
+/// The key of an encrypted data directory.
+///
+/// # Errors
+/// The file is not taken.
+pub(crate) fn master_key(
+    os: &Os,
+    settings: &Settings,
+) -> Result<Option<Arc<MasterKey>>, StartError> {
+    let Some(encryption) = &settings.encryption else { return Ok(None) };
+    let path = &encryption.key_file;
+    let key = crypt::read_master_key(os, path, encryption.permissions).map_err(|error| {
+        let line = format!("encryptionKeyFile {}: {error}", path.display());
+        StartError::new(ExitCode::BadOptions, line)
+    })?;
+    Ok(Some(Arc::new(key)))
 }
 
 /// A copy of another member's data that came as a whole takes the place of what the data directory has.
@@ -460,6 +494,7 @@ pub(crate) fn engine_error(settings: &Settings, error: &engine::Error) -> StartE
             ExitCode::DataDirectory,
             format!("the data directory {path} is in use by another fernd"),
         ),
+        Error::Keys(what) => StartError::new(ExitCode::DataDirectory, what),
         Error::InvalidOption(what) => StartError::new(ExitCode::BadOptions, what),
         Error::NoSpace(what) => StartError::new(
             ExitCode::DataDirectory,

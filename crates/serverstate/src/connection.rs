@@ -11,7 +11,7 @@ use errors::Result;
 use os::{Clock, Os};
 use parking_lot::Mutex;
 use query::Interrupt;
-use session::Operation;
+use session::OperationSlot;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +38,14 @@ pub struct Running {
     pub savepoint: Option<Savepoint>,
 }
 
+/// Who a certificate says that a client is.
+pub struct ClientCertificate {
+    /// Its subject.
+    pub subject: String,
+    /// It is one of those that the members of the set have.
+    pub of_member: bool,
+}
+
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
@@ -45,23 +53,21 @@ pub struct Connection {
     /// Whose word it carries.
     pub origin: Origin,
     /// Who is logged in, and who is about to be.
-    pub login: Mutex<Login>,
+    pub login: Arc<Mutex<Login>>,
     /// Where its running operation is known by, and told to stop.
-    pub operation: Arc<Operation>,
+    pub operation: Arc<OperationSlot>,
     /// The same slot as running queries see it.
     pub interrupt: Arc<dyn Interrupt>,
     /// And as loops over its data do, found through the thread.
     pub limit: Arc<dyn limits::Interrupt>,
     /// And as a client's code does.
     pub script_host: Arc<dyn script::Host>,
-    /// Whether that code may see what its database stores for it (`system.js`).
-    pub shows_stored_functions: Arc<AtomicBool>,
     /// What the audit log knows it by; made when it is first asked for.
     audit_id: OnceLock<[u8; 16]>,
     /// What the client said about itself in its first `hello`.
     pub client: OnceLock<RawDocumentBuf>,
-    /// The subject of its certificate, where it speaks TLS and the certificate's chain was verified.
-    pub certificate_subject: OnceLock<String>,
+    /// Its certificate, where it speaks TLS and the certificate's chain was verified.
+    pub certificate: OnceLock<ClientCertificate>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
     pub compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
@@ -84,24 +90,23 @@ impl Connection {
         id: u64,
         info: ConnectionInfo,
         origin: Origin,
-        operation: Arc<Operation>,
+        operation: Arc<OperationSlot>,
         interrupt: Arc<OperationInterrupt>,
         script_host: Arc<dyn script::Host>,
-        shows_stored_functions: Arc<AtomicBool>,
+        login: Arc<Mutex<Login>>,
     ) -> Self {
         Self {
             id,
             info,
             origin,
-            login: Mutex::default(),
+            login,
             operation,
             script_host,
-            shows_stored_functions,
             limit: Arc::clone(&interrupt) as _,
             interrupt,
             audit_id: OnceLock::new(),
             client: OnceLock::new(),
-            certificate_subject: OnceLock::new(),
+            certificate: OnceLock::new(),
             compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
             bound: Mutex::default(),
@@ -153,7 +158,7 @@ impl Connection {
 
 /// Stops queries where their operation was killed or ran out of time.
 pub(crate) struct OperationInterrupt {
-    pub(crate) operation: Arc<Operation>,
+    pub(crate) operation: Arc<OperationSlot>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

@@ -6,7 +6,7 @@ use crate::state::ServerState;
 use dispatch::ConnectionInfo;
 use session::CursorId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 impl ServerState {
     /// Greets a new connection.
@@ -26,11 +26,12 @@ impl ServerState {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
-        let shows = Arc::new(AtomicBool::new(true));
+        let login = Arc::default();
+        let asked = self.security.is_enforced().then(|| Arc::clone(&login));
         let script_host =
-            Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, &shows));
+            Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, asked));
         let connection =
-            Connection::new(id, info, origin, operation, interrupt, script_host, shows);
+            Connection::new(id, info, origin, operation, interrupt, script_host, login);
         let connection = Arc::new(connection);
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection

@@ -60,6 +60,12 @@ impl ServerState {
         if !is_new || !is_free {
             return;
         }
+        if told.is_encrypted != self.catalog.engine().encryption().is_some() {
+            tracing::warn!(target: "REPL", id = 9_016_777, member = id, host, encrypted = told.is_encrypted,
+                "An emptied member is not taken back: the members of a set encrypt what they keep, all of them or none \
+                 (--enableEncryption)");
+            return;
+        }
         tracing::info!(target: "REPL", id = 9_016_768, member = id, host, before = %known, now = %told.member,
             "A member has come back with an empty directory: it takes the place of what it was");
         if let Err(why) = self.put_in_place(membership, &document, id, told.member, host, &ended) {

@@ -63,6 +63,8 @@ pub struct Network {
     pub threads: u64,
     /// Connections whose `hello` waits for a change.
     pub awaiting: u64,
+    /// Connections closed because nobody logged in on them.
+    pub closed_before_login: u64,
     /// Handshakes of TLS 1.2.
     pub tls12: u64,
     /// Handshakes of TLS 1.3.

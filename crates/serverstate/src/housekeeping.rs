@@ -24,6 +24,7 @@ impl ServerState {
         self.copies.forget_idle(now);
         self.look_for_emptied_members();
         self.give_votes();
+        self.prefer_higher_priority(now);
         if self.replication.keeps_time() {
             self.replication.clock.housekeep();
         }

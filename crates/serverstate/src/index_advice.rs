@@ -101,7 +101,8 @@ impl IndexAdvice {
         for ((namespace, fields), seen) in frequent {
             let Some(collection) = catalog.collection(&namespace) else { continue };
             // One that was made since, or that could not serve this.
-            if collection.indexes().iter().any(|index| leads(index, &fields)) {
+            let mut known = collection.primary_index().into_iter().chain(collection.indexes());
+            if known.any(|index| leads(index, &fields)) {
                 continue;
             }
             let keys: Vec<String> = fields.iter().map(|field| format!("{field}: 1")).collect();

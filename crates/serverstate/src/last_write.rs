@@ -76,7 +76,7 @@ pub fn note(place: &LastWrites, command: &Rules, op: OpKind, reply: &RawDocument
     let OpKind::Legacy { goes_on } = op else {
         // Any other message makes the write before it old news.
         if let Some(last) = place.get()
-            && !command.legacy
+            && !command.is_legacy_protocol_only
         {
             *last.lock() = LastWrite::default();
         }

@@ -9,6 +9,7 @@
 //! | `session_state`, `session_rows`, `session_records`, `retryable_write` | transactions and retryable writes by session |
 //! | `housekeeping` | what ends by time, by a session's end, or with the server |
 //! | `replication`, `cluster_parameters`, `feature_version` | the member of a replica set |
+//! | `security`, `logins`, `failed_logins`, `shared_secret`, `known_secret` | users, who is logged in, what the set keeps secret |
 //! | `set_member` | how a server becomes a member of a set of several, leads, and follows again |
 //! | `profiler`, `metrics`, `index_advice`, `log_levels`, `lock_log`, `current_ops` | what is told |
 //!
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auto_compact;
+mod backups;
 pub mod cluster_parameters;
 mod connection;
 mod connections;
@@ -26,17 +28,19 @@ mod copies;
 pub mod current_ops;
 mod emptied_members;
 pub mod fail_point;
+mod failed_logins;
 pub mod feature_version;
 mod host;
 mod housekeeping;
 pub mod index_advice;
+mod known_secret;
 pub mod last_write;
 mod link_acceptance;
 mod lock_log;
 mod log_levels;
 mod logins;
 mod making_copies;
-mod members_without_tls;
+mod members_by_tls;
 pub mod metrics;
 mod parked;
 pub mod profiler;
@@ -48,20 +52,23 @@ mod session_records;
 pub mod session_rows;
 mod session_state;
 mod set_member;
+mod shared_secret;
 mod start;
 mod state;
 pub mod versions;
 pub mod write_gate;
 
-pub use connection::{Bound, Connection, Origin, Running};
+pub use backups::{Backups, RunningBackup};
+pub use connection::{Bound, ClientCertificate, Connection, Origin, Running};
 pub use copies::Copies;
 pub use host::{Allocator, AuditSink, Certificate, Host, LogEvent, Network, Severity, SilentHost};
 pub use link_acceptance::LinkAcceptance;
 pub use log_levels::LogSettings;
-pub use members_without_tls::members_speak_no_tls;
+pub use members_by_tls::check_members_by_tls;
 pub use parked::{Documents, Parked};
 pub use retryable_write::RetryableWrite;
 pub use session_records::SessionRecords;
 pub use session_state::{Checked, Open, Phase, SessionState};
+pub use shared_secret::Signing;
 pub use start::Parts;
 pub use state::{ServerInfo, ServerState};

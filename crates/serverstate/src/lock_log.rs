@@ -1,8 +1,8 @@
 //! The log line of a lock that was not granted: which, who wanted it, who has it, and what that one
 //! does. TokuMX's `lockNotGranted`.
 //!
-//! Always true: at most [`MOST`] lines a second; a later line counts those left out. A session's
-//! transaction that met a lock for its few milliseconds met a conflict, which is no line.
+//! Always true: at most [`MOST`] lines a second; a later line counts those left out. A lock that a
+//! session's transaction waited for only briefly is an ordinary write conflict and is not logged.
 
 use crate::current_ops::who_has;
 use crate::host::{LogEvent, Severity};

@@ -65,6 +65,8 @@ pub struct LogSettings {
     pub level: u8,
     /// Connections and their ends are not logged.
     pub quiet: bool,
+    /// Values of clients' documents are left out (`redactClientLogData`).
+    pub redacts: bool,
     /// Levels of components; one that is not here has its parent's.
     components: BTreeMap<&'static str, i8>,
     /// Whether `level` was among the levels that were read.

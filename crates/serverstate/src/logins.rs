@@ -102,16 +102,16 @@ impl ServerState {
             let stored = stored?.credentials.get(&mechanism)?;
             self.security.is_enabled(mechanism).then(|| (mechanism, stored.clone()))
         };
-        // The work is done for everybody.
         let found = by(Mechanism::Sha256).or_else(|| by(Mechanism::Sha1));
-        let (mechanism, credentials) = found.unwrap_or_else(|| {
-            let mechanism = Mechanism::Sha256;
-            let (secret, count) =
-                (self.security.secret.bytes(), self.security.iterations(mechanism));
-            (mechanism, Credentials::made_up(mechanism, secret, &user.user, &user.db, count))
-        });
+        // The work of both is done for everybody.
+        let mechanism = Mechanism::Sha256;
+        let (secret, count) =
+            (self.mock_credentials_secret()?, self.security.iterations(mechanism));
+        let nobody =
+            Credentials::mock_for_unknown_user(mechanism, secret, &user.user, &user.db, count);
+        let (mechanism, credentials) = found.unwrap_or((mechanism, nobody));
         let prepared = prepare(mechanism, &user.user, password).map_err(|_| refused())?;
-        let fits = credentials.fit(mechanism, &prepared);
+        let fits = credentials.matches_password(mechanism, &prepared);
         match stored {
             Some(stored) if fits => self.log_in(user, stored.id, connection),
             _ => Err(refused()),
@@ -161,7 +161,9 @@ impl ServerState {
 
     /// Another member of the set: it may do everything.
     fn member_identity(&self, name: &UserName, generation: u64) -> Option<Identity> {
-        self.security.cluster_key.as_ref()?;
+        if !self.security.knows_members() {
+            return None;
+        }
         let roles = vec![RoleName::new("__system", "admin")];
         let resolved = resolve(&roles, &Roles::new());
         Some(Identity {

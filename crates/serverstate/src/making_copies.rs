@@ -17,6 +17,14 @@ const MOST_PAUSE: Duration = Duration::from_secs(15);
 /// How often the log says how far a copy is.
 const TELLS: Duration = Duration::from_secs(30);
 
+/// What came of an attempt to make a copy.
+enum CopyOutcome {
+    /// This member needs none, or does not know of whom.
+    NotNeeded,
+    /// The server ends, or starts again with the copy.
+    ServerEnds,
+}
+
 /// Looks at one copy that this member makes.
 struct Looks<'a> {
     state: &'a ServerState,
@@ -74,11 +82,11 @@ impl ServerState {
         let Some(membership) = self.replication.membership() else { return };
         while !self.is_stopping() {
             match self.make_copy(membership) {
-                Ok(true) => return,
+                Ok(CopyOutcome::ServerEnds) => return,
                 // It may need one again by the time it is looked at: the view says so, for a while.
-                Ok(false) if membership.view().needs_copy.is_none() => return,
+                Ok(CopyOutcome::NotNeeded) if membership.view().needs_copy.is_none() => return,
                 // Another one leads, which says what it has with its next heartbeat.
-                Ok(false) => self.wait(PAUSE),
+                Ok(CopyOutcome::NotNeeded) => self.wait(PAUSE),
                 Err(why) => {
                     tracing::warn!(target: "INITSYNC", id = 9_016_765, why, pauseMs = pause.as_millis() as u64,
                         "The copy of another member's data was interrupted: it goes on after a pause");
@@ -92,9 +100,10 @@ impl ServerState {
         }
     }
 
-    /// Whether a copy is there, and the server starts again with it.
-    fn make_copy(&self, membership: &Membership) -> Result<bool, String> {
-        let Some(leader) = membership.begin_copy() else { return Ok(false) };
+    /// Copies the primary's data, where that is needed, and starts the server again with it. Does not return
+    /// while a start with a complete copy is pending.
+    fn make_copy(&self, membership: &Membership) -> Result<CopyOutcome, String> {
+        let Some(leader) = membership.begin_copy() else { return Ok(CopyOutcome::NotNeeded) };
         let document = membership.document();
         let host = document.host_of(leader);
         let host = host.ok_or_else(|| format!("the configuration has no host of {leader}"))?;
@@ -108,23 +117,25 @@ impl ServerState {
             Between { source: leader, receiver: membership.own(), founder: membership.founder() };
         let mut source = Remote::new(&self.dialer, to, between, &ended);
         let options = self.catalog.engine().options();
+        let began = self.os.clock.monotonic();
         match receive(&self.os, options, membership.own(), &mut source, &looks) {
             Ok(()) => {}
-            Err(CopyError::Ended) => return Ok(true),
+            Err(CopyError::Ended) => return Ok(CopyOutcome::ServerEnds),
             Err(error) => return Err(error.to_string()),
         }
         let Progress { done, received, .. } = self.copies.progress().unwrap_or_default();
-        tracing::info!(target: "INITSYNC", id = 9_016_766, done, received,
+        let took = self.os.clock.monotonic().saturating_sub(began);
+        tracing::info!(target: "INITSYNC", id = 9_016_766, done, received, durationMillis = took.as_millis() as u64,
             "The copy of the primary's data is complete: the server starts again with it");
         // From here on this member must not go on as it is: the copy lies ready for whichever start comes next, and
         // has nothing of what would be acknowledged meanwhile.
         while let Err(why) = self.host.start_again() {
-            tracing::error!(target: "INITSYNC", id = 9_016_770, why, "The server does not start again: it is tried on");
+            tracing::error!(target: "INITSYNC", id = 9_016_772, why, "The server does not start again: it is tried on");
             self.wait(MOST_PAUSE);
             if self.is_stopping() {
                 break;
             }
         }
-        Ok(true)
+        Ok(CopyOutcome::ServerEnds)
     }
 }

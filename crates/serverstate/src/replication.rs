@@ -36,7 +36,7 @@ use errors::{Code, Error, Result};
 use membership::Membership;
 use os::Os;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -74,6 +74,8 @@ const ROLES: [Role; 5] =
 pub struct Replication {
     options: Option<ReplicaSetOptions>,
     role: AtomicU8,
+    /// How often the operator has begun maintenance and not ended it.
+    maintenance: AtomicU32,
     /// The newest term.
     pub term: AtomicI64,
     /// `topologyVersion.counter`.
@@ -114,6 +116,7 @@ impl Replication {
         Self {
             options,
             role: AtomicU8::new(role as u8),
+            maintenance: AtomicU32::new(0),
             term: AtomicI64::new(0),
             topology: AtomicU64::new(0),
             default_is_majority: AtomicBool::new(true),
@@ -164,6 +167,7 @@ impl Replication {
         let role = ROLES[usize::from(self.role.load(Ordering::Acquire)) % ROLES.len()];
         if role == Role::Secondary
             && !self.is_of_several()
+            && !self.is_in_maintenance()
             && os.clock.monotonic() >= self.elects_itself_at()
         {
             // A term that cannot be stored is no term: it stays what it is and tries again.
@@ -172,7 +176,31 @@ impl Replication {
                 return Role::Primary;
             }
         }
+        if role == Role::Secondary && self.is_in_maintenance() {
+            return Role::Recovering;
+        }
         role
+    }
+
+    /// Whether the operator keeps this member from showing anything, and from becoming primary.
+    pub fn is_in_maintenance(&self) -> bool {
+        self.maintenance.load(Ordering::Acquire) > 0
+    }
+
+    /// Begins maintenance, or ends what was begun once. Says whether there was any to end.
+    pub fn set_maintenance(&self, begins: bool) -> bool {
+        // The member is told of each change in the order in which they are counted.
+        let _in_order = self.state.lock();
+        let change = |count: u32| if begins { count.checked_add(1) } else { count.checked_sub(1) };
+        let changed =
+            self.maintenance.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok();
+        if changed {
+            if let Some(membership) = self.membership() {
+                membership.set_maintenance(self.is_in_maintenance());
+            }
+            self.topology.fetch_add(1, Ordering::AcqRel);
+        }
+        changed
     }
 
     /// Whether this is a member of a set, initiated or not.

@@ -4,9 +4,12 @@
 //! and where nothing does by the limit of one call.
 
 use crate::connection::OperationInterrupt;
+use crate::security::Login;
+use auth::{Action, ActionSet, Target};
 use bson::raw::{CString, RawDocumentBuf, cstr};
 use catalog::{Catalog, Namespace};
 use errors::{Code, Error, Result};
+use parking_lot::Mutex;
 use query::{FindRequest, Interrupt, OpContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,8 +35,8 @@ pub(crate) struct ScriptHost {
     scripting: Arc<Scripting>,
     catalog: Arc<Catalog>,
     interrupt: Arc<OperationInterrupt>,
-    /// Whether who asks may read what the database stores for code.
-    shows_stored: Arc<AtomicBool>,
+    /// Who is logged in, where that is asked for: not everybody may read what a database stores for code.
+    login: Option<Arc<Mutex<Login>>>,
     /// Nanoseconds of server time at which the running call must end.
     call_ends: AtomicU64,
 }
@@ -43,15 +46,22 @@ impl ScriptHost {
         scripting: &Arc<Scripting>,
         catalog: &Arc<Catalog>,
         interrupt: &Arc<OperationInterrupt>,
-        shows_stored: &Arc<AtomicBool>,
+        login: Option<Arc<Mutex<Login>>>,
     ) -> Self {
         Self {
             scripting: Arc::clone(scripting),
             catalog: Arc::clone(catalog),
             interrupt: Arc::clone(interrupt),
-            shows_stored: Arc::clone(shows_stored),
+            login,
             call_ends: AtomicU64::new(u64::MAX),
         }
+    }
+
+    fn may_read(&self, database: &str) -> bool {
+        let Some(login) = &self.login else { return true };
+        let (stored, find) =
+            (Target::Collection(database, "system.js"), ActionSet::of(&[Action::Find]));
+        login.lock().identity.as_ref().is_some_and(|identity| identity.grants.allow(stored, find))
     }
 
     fn limit(&self) -> Duration {
@@ -90,11 +100,11 @@ impl script::Host for ScriptHost {
 
     fn stored(&self) -> Result<RawDocumentBuf> {
         let mut stored = RawDocumentBuf::new();
-        if !self.shows_stored.load(Ordering::Relaxed) {
-            return Ok(stored);
-        }
         let namespace = self.interrupt.operation.namespace();
         let database = namespace.split('.').next().unwrap_or_default();
+        if !self.may_read(database) {
+            return Ok(stored);
+        }
         let namespace = Namespace::new(database, "system.js")?;
         if self.catalog.collection(&namespace).is_none() {
             return Ok(stored);

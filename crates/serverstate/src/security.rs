@@ -11,8 +11,13 @@
 //! ([`Security::changed`]), so that a right that was taken away is not used once more. A stored user or role that is
 //! not understood is none, and never keeps the server from running.
 
+use crate::failed_logins::FailedLogins;
+use crate::known_secret::KnownSecret;
 use auth::scram::{Mechanism, Server};
-use auth::{ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName};
+use auth::{
+    ClusterAuth, ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName,
+};
+use limits::BeforeLogin;
 use os::Os;
 use os::sync::{Mutex, MutexGuard};
 use session::UserDigest;
@@ -53,6 +58,16 @@ pub struct Security {
     mode: AuthMode,
     /// What members log in with.
     pub cluster_key: Option<Arc<ClusterKey>>,
+    /// How they log in.
+    pub cluster_auth: ClusterAuth,
+    /// What clients may take that have not logged in.
+    pub before_login: BeforeLogin,
+    /// Whose logins wait.
+    pub failed_logins: FailedLogins,
+    /// `authFailedDelayMs`: so long the answer to a login that has failed waits.
+    pub failed_delay_ms: AtomicU64,
+    /// `enforceUserClusterSeparation`: nobody is a user by a certificate that looks like a member's.
+    pub separates_members: AtomicBool,
     /// `enableLocalhostAuthBypass`.
     pub localhost_bypass: AtomicBool,
     /// `authenticationMechanisms`, as far as a password goes with them.
@@ -63,8 +78,12 @@ pub struct Security {
     pub sha1_iterations: AtomicU64,
     /// `scramSHA256IterationCount`.
     pub sha256_iterations: AtomicU64,
-    /// What made-up credentials are made of.
-    pub secret: Secret,
+    /// What made-up credentials are made of while the directory keeps no secret.
+    pub(crate) secret: Secret,
+    /// The secret that it keeps.
+    pub(crate) shared_secret: KnownSecret,
+    /// Counts what requests opened that they were not judged by: there must be none.
+    pub permit_misses: Arc<AtomicU64>,
     /// Counts the changes of users and roles.
     pub(crate) generation: AtomicU64,
     /// What is stored, as of a generation.
@@ -74,7 +93,11 @@ pub struct Security {
 }
 
 impl Security {
-    pub(crate) fn new(mode: AuthMode, cluster_key: Option<Arc<ClusterKey>>, os: &Os) -> Self {
+    pub(crate) fn new(
+        mode: AuthMode,
+        (cluster_auth, cluster_key): (ClusterAuth, Option<Arc<ClusterKey>>),
+        os: &Os,
+    ) -> Self {
         // Of the members of a set it is the same, so that they give the same answers for who does not exist.
         let secret = if let Some(key) = &cluster_key {
             key.secret_for(b"credentials of users that do not exist")
@@ -86,16 +109,28 @@ impl Security {
         Self {
             mode,
             cluster_key,
+            cluster_auth,
+            before_login: BeforeLogin::default(),
+            failed_logins: FailedLogins::default(),
+            failed_delay_ms: AtomicU64::new(0),
+            separates_members: AtomicBool::new(true),
             localhost_bypass: AtomicBool::new(true),
             mechanisms: Mutex::new(Mechanism::ALL.to_vec()),
             x509: AtomicBool::new(true),
             sha1_iterations: AtomicU64::new(10_000),
             sha256_iterations: AtomicU64::new(15_000),
             secret,
+            shared_secret: KnownSecret::default(),
+            permit_misses: Arc::default(),
             generation: AtomicU64::new(1),
             tables: Mutex::default(),
             changing: Mutex::default(),
         }
+    }
+
+    /// Whether there is anything that a member could log in by.
+    pub(crate) fn knows_members(&self) -> bool {
+        self.cluster_key.is_some() || self.cluster_auth.takes_certificates()
     }
 
     /// Whether what clients may do is enforced.
@@ -187,6 +222,8 @@ pub enum Step {
     Proof(Box<Server>),
     /// The proof was right; an empty message is waited for.
     Empty,
+    /// It has failed, and the answer that says so waits.
+    Failed,
 }
 
 /// What a connection knows of who is behind it.
@@ -205,6 +242,16 @@ impl Login {
     /// Takes the conversation, to go on with it.
     pub fn take(&mut self) -> Option<Conversation> {
         self.conversation.take()
+    }
+
+    /// Whether somebody is logged in.
+    pub fn is_somebody(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// The conversation.
+    pub fn conversation(&self) -> Option<&Conversation> {
+        self.conversation.as_ref()
     }
 
     /// Forgets it.

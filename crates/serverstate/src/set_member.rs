@@ -60,8 +60,8 @@ impl Roles for ServerRoles {
         }
         state.copy_where_needed(view);
         if followed.changed {
-            let leader = view.now.leader.and_then(|leader| document.host_of(leader));
-            tracing::info!(target: "REPL", id = 21358, term = view.now.term, role = ?view.now.role,
+            let leader = view.role_state.leader.and_then(|leader| document.host_of(leader));
+            tracing::info!(target: "REPL", id = 21358, term = view.role_state.term, role = ?view.role_state.role,
                 leader = leader.unwrap_or("nobody"), takesWrites = takes_writes,
                 "Replica set member state transition");
             state.topology_changed();
@@ -199,14 +199,21 @@ impl ServerState {
                 }
             }
         }
-        let _one_at_a_time = self.beginning.lock();
-        if self.takes_writes() {
-            self.resume_expiry();
-        } else {
-            self.abort_transactions();
-            self.numbered.clear();
-            self.pause_expiry();
+        {
+            let _one_at_a_time = self.beginning.lock();
+            if self.takes_writes() {
+                self.resume_expiry();
+            } else {
+                self.abort_transactions();
+                self.numbered.clear();
+                self.pause_expiry();
+                return;
+            }
         }
+        // May wait for a majority: what follows the role next must not wait for it.
+        let interrupt = Arc::new(UntilTheEnd(Weak::clone(&self.this)));
+        let _limited = limits::enter(interrupt, Arc::clone(&self.memory));
+        self.ensure_secret_of_users();
     }
 
     /// Members that have caught up get the votes that the configuration says they have. Does not wait.
@@ -214,6 +221,16 @@ impl ServerState {
         let Some(membership) = self.replication.membership() else { return };
         if let Err(error) = membership.give_votes() {
             tracing::error!(target: "REPL", %error, "Members that have caught up get no votes");
+        }
+    }
+
+    /// Lets a member of a higher priority lead, where one has caught up.
+    pub(crate) fn prefer_higher_priority(&self, now: Duration) {
+        let Some(membership) = self.replication.membership() else { return };
+        if let Some(next) = membership.prefer_higher_priority(now) {
+            let document = membership.document();
+            tracing::info!(target: "REPL", id = 9_016_773, member = document.host_of(next),
+                "A member of a higher priority has caught up: it is asked to take over");
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a server's state is built.
 
 use crate::auto_compact::AutoCompact;
+use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::copies::Copies;
 use crate::fail_point::FailPoints;
@@ -58,6 +59,17 @@ const SMALL_SHARE: u64 = 16;
 /// How long the expiry of documents waits where nobody says otherwise.
 const TTL_SLEEP: Duration = Duration::from_mins(1);
 
+/// What this server connects to other members with.
+fn dialer(info: &ServerInfo, os: &Os) -> Dialer {
+    let must_hold = info.auth == AuthMode::On;
+    let dialer = if info.cluster_auth.sends_certificate() {
+        Dialer::by_certificate(os.clone(), must_hold)
+    } else {
+        Dialer::new(os.clone(), info.cluster_key.clone(), must_hold)
+    };
+    dialer.with_tls(info.members_tls.clone())
+}
+
 impl ServerState {
     /// Builds the state over its parts, for commands of these names.
     ///
@@ -84,12 +96,12 @@ impl ServerState {
             this: Weak::clone(this),
             beginning: Mutex::default(),
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
-            security: Security::new(parts.info.auth, parts.info.cluster_key.clone(), &parts.os),
-            dialer: Dialer::new(
-                parts.os.clone(),
-                parts.info.cluster_key.clone(),
-                parts.info.auth == AuthMode::On,
+            security: Security::new(
+                parts.info.auth,
+                (parts.info.cluster_auth, parts.info.cluster_key.clone()),
+                &parts.os,
             ),
+            dialer: dialer(&parts.info, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
             session_records: parts.session_records,
@@ -114,6 +126,7 @@ impl ServerState {
             connections: Mutex::default(),
             profiler: Profiler::default(),
             index_advice: IndexAdvice::default(),
+            arrivals: limits::Arrivals::default(),
             audits,
             audit_failed: AtomicBool::new(false),
             audit_successes: AtomicBool::new(false),
@@ -121,6 +134,7 @@ impl ServerState {
             test_commands: AtomicBool::new(false),
             write_gate: WriteGate::default(),
             auto_compact: AutoCompact::default(),
+            backups: Backups::default(),
             settings: Mutex::new(settings),
             cluster_parameters: Mutex::default(),
             default_max_time_ms: AtomicU64::new(0),
@@ -149,7 +163,10 @@ impl ServerState {
     pub fn start_replication(&self) -> Result<()> {
         *self.feature_version.lock() = feature_version::load(&self.catalog)?;
         self.load_cluster_parameters()?;
-        let Some(options) = self.replication.options() else { return Ok(()) };
+        let Some(options) = self.replication.options() else {
+            self.ensure_secret_of_users();
+            return Ok(());
+        };
         if self.follows() {
             if !options.initiate {
                 return Ok(());
@@ -157,6 +174,7 @@ impl ServerState {
             self.begin_writing_alone()?;
         }
         self.replication.start(&self.catalog, &self.os)?;
+        self.ensure_secret_of_users();
         if options.initiate && self.replication.config().is_none() {
             let config = Config::of_one(&options.name, &options.address, &self.os)?;
             self.replication.initiate(config, &self.catalog, &self.os)?;

@@ -4,6 +4,7 @@
 //! except where a part's own text says so.
 
 use crate::auto_compact::AutoCompact;
+use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
 use crate::connection::Connection;
 use crate::copies::Copies;
@@ -22,7 +23,7 @@ use crate::security::{AuthMode, Security};
 use crate::session_records::SessionRecords;
 use crate::session_state::{SessionState, TxnCounters};
 use crate::write_gate::WriteGate;
-use auth::ClusterKey;
+use auth::{ClusterAuth, ClusterKey};
 use bson::Document;
 use catalog::Catalog;
 use dispatch::Wake;
@@ -34,9 +35,11 @@ use os::sync::{Condvar, Mutex};
 use query::TtlMonitor;
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use tls::Certificates;
 
 /// What the server says about itself.
 #[derive(Clone, Debug, Default)]
@@ -59,14 +62,18 @@ pub struct ServerInfo {
     pub max_connections: u64,
     /// The data directory.
     pub data_directory: String,
+    /// Backups are written below it, and nowhere where there is none.
+    pub backup_root: Option<PathBuf>,
     /// How it was told to be a replica set member, if it was.
     pub replica_set: Option<ReplicaSetOptions>,
     /// Whether clients are asked who they are.
     pub auth: AuthMode,
     /// What the members of its set log in to each other with.
     pub cluster_key: Option<Arc<ClusterKey>>,
-    /// The mode of TLS by which members would have to speak it to each other, which they cannot yet.
-    pub members_need_tls: Option<&'static str>,
+    /// How those log in.
+    pub cluster_auth: ClusterAuth,
+    /// What this server opens connections to other members by TLS with, where it is to.
+    pub members_tls: Option<Arc<Certificates>>,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.
@@ -112,6 +119,8 @@ pub struct ServerState {
     pub(crate) follows: AtomicBool,
     /// Who lets links of other members in.
     pub links: LinkAcceptance,
+    /// The backup that is being written.
+    pub backups: Backups,
     /// Copies of its data, and of another member's.
     pub copies: Copies,
     /// Somebody looks for members whose disk was emptied.
@@ -138,6 +147,8 @@ pub struct ServerState {
     pub profiler: Profiler,
     /// Which index is missing, and which of no use.
     pub index_advice: IndexAdvice,
+    /// How many connections may come, and how fast.
+    pub arrivals: limits::Arrivals,
     /// Users, and who is asked what.
     pub security: Security,
     /// An audit log is kept.

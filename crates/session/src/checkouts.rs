@@ -4,9 +4,9 @@
 //! | from | to | function |
 //! |---|---|---|
 //! | – or idle | busy | [`Checkouts::check_out`]; waits while another request has it |
-//! | busy | idle | [`CheckedOut`] dropped |
+//! | busy | idle | [`StateGuard`] dropped |
 //! | idle | gone | [`Checkouts::remove`], [`Checkouts::clear`] |
-//! | busy | gone | [`CheckedOut`] dropped by a panic |
+//! | busy | gone | [`StateGuard`] dropped by a panic |
 //! | busy | busy, doomed | [`Checkouts::remove`], [`Checkouts::clear`]; gone when dropped |
 //!
 //! What is always true: values are dropped outside the locks, for dropping one may open a
@@ -58,18 +58,18 @@ impl<V> Checkouts<V> {
         runner: u64,
         new: impl FnOnce() -> V,
         check: impl Fn() -> Result<()>,
-    ) -> Result<CheckedOut<'_, V>> {
+    ) -> Result<StateGuard<'_, V>> {
         let shard = self.shard(id);
         let mut map = shard.map.lock();
         loop {
             let Some(entry) = map.get_mut(&id) else {
                 map.insert(id, Entry { idle: None, runner, doomed: false });
                 drop(map);
-                return Ok(CheckedOut { registry: self, id, value: Some(new()) });
+                return Ok(StateGuard { registry: self, id, value: Some(new()) });
             };
             if let Some(value) = entry.idle.take() {
                 entry.runner = runner;
-                return Ok(CheckedOut { registry: self, id, value: Some(value) });
+                return Ok(StateGuard { registry: self, id, value: Some(value) });
             }
             shard.returned.wait_for(&mut map, RETURN_WAIT);
             check()?;
@@ -146,22 +146,22 @@ impl<V> Checkouts<V> {
     }
 }
 
-/// A session's state in the hands of one request; dropping it gives it back.
-pub struct CheckedOut<'a, V> {
+/// Dropping it gives the state back: a session's state in the hands of one request.
+pub struct StateGuard<'a, V> {
     registry: &'a Checkouts<V>,
     id: SessionId,
     /// Taken only by `drop`.
     value: Option<V>,
 }
 
-impl<V> CheckedOut<'_, V> {
+impl<V> StateGuard<'_, V> {
     /// The session.
     pub fn id(&self) -> SessionId {
         self.id
     }
 }
 
-impl<V> Deref for CheckedOut<'_, V> {
+impl<V> Deref for StateGuard<'_, V> {
     type Target = V;
 
     fn deref(&self) -> &V {
@@ -169,13 +169,13 @@ impl<V> Deref for CheckedOut<'_, V> {
     }
 }
 
-impl<V> DerefMut for CheckedOut<'_, V> {
+impl<V> DerefMut for StateGuard<'_, V> {
     fn deref_mut(&mut self) -> &mut V {
         self.value.as_mut().expect("only `drop` takes it")
     }
 }
 
-impl<V> Drop for CheckedOut<'_, V> {
+impl<V> Drop for StateGuard<'_, V> {
     fn drop(&mut self) {
         let shard = self.registry.shard(self.id);
         let mut map = shard.map.lock();
@@ -200,7 +200,7 @@ mod tests {
 
     const ID: SessionId = SessionId::of_nobody([7; 16]);
 
-    fn take(checkouts: &Checkouts<u32>) -> Result<CheckedOut<'_, u32>> {
+    fn take(checkouts: &Checkouts<u32>) -> Result<StateGuard<'_, u32>> {
         checkouts.check_out(ID, 9, || 0, || Err(Error::new(Code::INTERRUPTED, "enough")))
     }
 

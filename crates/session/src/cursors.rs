@@ -6,12 +6,12 @@
 //! |---|---|---|
 //! | – | idle | [`Cursors::park_new`] |
 //! | idle | busy | [`Cursors::check_out`] |
-//! | busy | idle | [`CheckedOut::park`] |
-//! | busy | gone | [`CheckedOut`] dropped |
-//! | busy | waited for | [`CheckedOut::await_more`]: a request waits for what it finds next, on no thread |
-//! | waited for | busy | [`Cursors::has_waited`] |
+//! | busy | idle | [`CursorGuard::park`] |
+//! | busy | gone | [`CursorGuard`] dropped |
+//! | busy | waited for | [`CursorGuard::await_more`]: a request waits for what it finds next, on no thread |
+//! | waited for | busy | [`Cursors::check_out_awaited`] |
 //! | idle | gone | [`Cursors::kill`], [`Cursors::kill_where`], [`Cursors::expire`] |
-//! | waited for | gone | [`Cursors::kill`], [`Cursors::kill_where`], which wake who waits; [`Cursors::end_wait`] |
+//! | waited for | gone | [`Cursors::kill`], [`Cursors::kill_where`], which wake who waits; [`Cursors::drop_awaited`] |
 //! | busy | busy, doomed | [`Cursors::kill`], [`Cursors::kill_where`]; gone at `park` and `await_more` |
 //!
 //! What is always true: an id is random, positive and never 0; a cursor is run, or waited for, by at most one
@@ -256,7 +256,7 @@ impl<C> Cursors<C> {
         &self,
         id: CursorId,
         request: GetMoreRequest<'_>,
-    ) -> Result<CheckedOut<'_, C>> {
+    ) -> Result<CursorGuard<'_, C>> {
         let mut shard = self.shard(id).lock();
         let entry =
             shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
@@ -287,7 +287,7 @@ impl<C> Cursors<C> {
             ));
         }
         entry.runner = request.operation;
-        Ok(CheckedOut {
+        Ok(CursorGuard {
             registry: self,
             id,
             namespace: Arc::clone(&entry.namespace),
@@ -295,14 +295,14 @@ impl<C> Cursors<C> {
         })
     }
 
-    /// Takes a cursor that this connection's request has waited for, to run it. Fails where it was killed
-    /// meanwhile.
-    pub fn has_waited(
+    /// Checks out a cursor that this connection's request has waited for, to run it. Fails where it
+    /// was killed meanwhile.
+    pub fn check_out_awaited(
         &self,
         id: CursorId,
         connection: u64,
         operation: u64,
-    ) -> Result<CheckedOut<'_, C>> {
+    ) -> Result<CursorGuard<'_, C>> {
         let mut shard = self.shard(id).lock();
         let taken = shard.get_mut(&id).and_then(|entry| {
             let (cursor, waiter) = entry.state.take_awaited(connection)?;
@@ -314,18 +314,18 @@ impl<C> Cursors<C> {
             return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
         };
         drop(waiter);
-        Ok(CheckedOut { registry: self, id, namespace, cursor: Some(cursor) })
+        Ok(CursorGuard { registry: self, id, namespace, cursor: Some(cursor) })
     }
 
     /// The request of this connection that waited for a cursor has failed, and with it the cursor.
-    pub fn end_wait(&self, id: CursorId, connection: u64) {
-        if let Ok(out) = self.has_waited(id, connection, 0) {
+    pub fn drop_awaited(&self, id: CursorId, connection: u64) {
+        if let Ok(out) = self.check_out_awaited(id, connection, 0) {
             drop(out);
         }
     }
 
-    /// Ends a cursor of `namespace`, where there is one of a user that `may` be meant. A cursor that runs cannot come back; the
-    /// caller stops the operation named.
+    /// Kills the cursor `id` if it reads `namespace` and `may` accepts its user. A cursor that runs
+    /// cannot come back; the caller stops the operation named.
     pub fn kill(
         &self,
         id: CursorId,
@@ -519,8 +519,8 @@ fn check_transaction(id: CursorId, owner: Option<i64>, requester: Option<i64>) -
     }
 }
 
-/// A cursor that one request runs. Dropping it ends the cursor; [`CheckedOut::park`] keeps it.
-pub struct CheckedOut<'a, C> {
+/// Dropping it ends the cursor, [`CursorGuard::park`] keeps it: a cursor that one request runs.
+pub struct CursorGuard<'a, C> {
     registry: &'a Cursors<C>,
     id: CursorId,
     namespace: Arc<str>,
@@ -528,7 +528,7 @@ pub struct CheckedOut<'a, C> {
     cursor: Option<C>,
 }
 
-impl<C> CheckedOut<'_, C> {
+impl<C> CursorGuard<'_, C> {
     /// Its number.
     pub fn id(&self) -> CursorId {
         self.id
@@ -550,7 +550,7 @@ impl<C> CheckedOut<'_, C> {
     }
 
     /// Gives it back for this request alone, which is run again when its waiter is woken
-    /// ([`Cursors::has_waited`]). Says no where it was killed meanwhile; it is gone then.
+    /// ([`Cursors::check_out_awaited`]). Says no where it was killed meanwhile; it is gone then.
     pub fn await_more(self, waiter: Waiter, now: Duration) -> bool {
         self.give_back(now, |cursor| State::Awaited(cursor, waiter))
     }
@@ -569,7 +569,7 @@ impl<C> CheckedOut<'_, C> {
     }
 }
 
-impl<C> Drop for CheckedOut<'_, C> {
+impl<C> Drop for CursorGuard<'_, C> {
     fn drop(&mut self) {
         if self.cursor.is_some() {
             let dead = self.registry.shard(self.id).lock().remove(&self.id);
@@ -689,10 +689,10 @@ mod tests {
         assert!(out.await_more(one, Duration::ZERO));
         let Err(error) = cursors.check_out(id, by("a.b", None)) else { panic!("waited for") };
         assert_eq!(error.code(), Code::CURSOR_IN_USE);
-        assert!(cursors.has_waited(id, 4, 9).is_err(), "another connection's");
+        assert!(cursors.check_out_awaited(id, 4, 9).is_err(), "another connection's");
         assert_eq!(cursors.expire(Duration::from_hours(1), Cursors::<&str>::TIMEOUT), 0);
         assert_eq!((cursors.stats().pinned, watchers.count()), (1, 1));
-        assert_eq!(*cursors.has_waited(id, 3, 9).unwrap().cursor(), "query");
+        assert_eq!(*cursors.check_out_awaited(id, 3, 9).unwrap().cursor(), "query");
         assert_eq!((cursors.stats().open, watchers.count()), (0, 0), "it was dropped");
         assert_eq!(woken.load(Ordering::Relaxed), 0);
     }
@@ -716,7 +716,7 @@ mod tests {
             assert_eq!(kill(&cursors, id), 1);
             assert_eq!((cursors.stats().open, watchers.count()), (0, 0));
             assert_eq!(woken.load(Ordering::Relaxed), 1);
-            let Err(error) = cursors.has_waited(id, 3, 9) else { panic!("killed") };
+            let Err(error) = cursors.check_out_awaited(id, 3, 9) else { panic!("killed") };
             assert_eq!(error.code(), Code::CURSOR_KILLED);
         }
         let (cursors, id) = registry();

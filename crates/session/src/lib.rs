@@ -12,10 +12,12 @@ mod cursors;
 mod operation;
 mod sessions;
 
-pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
+pub use checkouts::{Checkouts, StateGuard as CheckedOutState};
 pub use cursors::{
-    CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, GetMoreRequest, Killed, NewCursor,
+    CursorGuard, CursorId, CursorInfo, CursorStats, Cursors, GetMoreRequest, Killed, NewCursor,
     Waiter,
 };
-pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
+pub use operation::{
+    OpProgress, OpSnapshot, OperationGuard, OperationSlot, OperationStart, Operations,
+};
 pub use sessions::{SessionId, SessionInfo, Sessions, UserDigest};

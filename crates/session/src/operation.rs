@@ -1,12 +1,12 @@
 //! Running operations: what `currentOp` shows and `killOp` stops.
 //!
-//! Each connection owns one [`Operation`] and runs one request at a time in it, so that starting
+//! Each connection owns one [`OperationSlot`] and runs one request at a time in it, so that starting
 //! an operation allocates nothing: a number, two times and a copy of the command's bytes into a
 //! buffer that is kept.
 //!
 //! What is always true:
 //! 1. A kill names an operation number and never reaches the next operation of the connection.
-//! 2. [`Operation::check`] is a few loads; it takes no lock.
+//! 2. [`OperationSlot::check`] is a few loads; it takes no lock.
 
 use crate::{SessionId, UserDigest};
 use errors::{Code, Error, Result};
@@ -22,7 +22,7 @@ const MAX_COMMAND_BYTES: usize = 4096;
 const NONE: u64 = u64::MAX;
 
 /// The operation slot of one connection.
-pub struct Operation {
+pub struct OperationSlot {
     connection: u64,
     /// Number of the running operation; 0 between operations.
     number: AtomicU64,
@@ -42,9 +42,9 @@ pub struct Operation {
 #[derive(Default)]
 struct Stopping {
     /// Operations that wait for others end.
-    waits: AtomicBool,
+    ends_waits: AtomicBool,
     /// Every operation ends.
-    all: AtomicBool,
+    ends_all: AtomicBool,
 }
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ pub struct OpSnapshot {
     pub kill_pending: bool,
 }
 
-impl Operation {
+impl OperationSlot {
     fn new(connection: u64, stopping: Arc<Stopping>) -> Self {
         Self {
             connection,
@@ -160,7 +160,7 @@ impl Operation {
     /// Fails where the running operation was killed, ran past its deadline, or the server stops.
     /// `now` is asked only where there is a deadline.
     pub fn check(&self, now: impl FnOnce() -> Duration) -> Result<()> {
-        if self.stopping.all.load(Ordering::Relaxed) {
+        if self.stopping.ends_all.load(Ordering::Relaxed) {
             return Err(interrupted_at_shutdown());
         }
         if self.killed.load(Ordering::Relaxed) == self.number() && self.number() != 0 {
@@ -173,10 +173,10 @@ impl Operation {
         Ok(())
     }
 
-    /// As [`Operation::check`], where the operation waits for others: it ends as soon as the server
+    /// As [`OperationSlot::check`], where the operation waits for others: it ends as soon as the server
     /// begins to stop.
     pub fn check_wait(&self, now: impl FnOnce() -> Duration) -> Result<()> {
-        if self.stopping.waits.load(Ordering::Relaxed) {
+        if self.stopping.ends_waits.load(Ordering::Relaxed) {
             return Err(interrupted_at_shutdown());
         }
         self.check(now)
@@ -225,8 +225,8 @@ fn kill_error(code: Code) -> Error {
     }
 }
 
-/// What an operation is when it starts.
-pub struct Start<'a> {
+/// What is known of an operation when it starts.
+pub struct OperationStart<'a> {
     /// The command's name.
     pub name: &'static str,
     /// Whose it is.
@@ -243,7 +243,7 @@ pub struct Start<'a> {
 pub struct Operations {
     next: AtomicU64,
     stopping: Arc<Stopping>,
-    slots: Mutex<BTreeMap<u64, Arc<Operation>>>,
+    slots: Mutex<BTreeMap<u64, Arc<OperationSlot>>>,
 }
 
 impl Default for Operations {
@@ -254,8 +254,8 @@ impl Default for Operations {
 
 impl Operations {
     /// Makes the slot of a new connection.
-    pub fn open(&self, connection: u64) -> Arc<Operation> {
-        let slot = Arc::new(Operation::new(connection, Arc::clone(&self.stopping)));
+    pub fn open(&self, connection: u64) -> Arc<OperationSlot> {
+        let slot = Arc::new(OperationSlot::new(connection, Arc::clone(&self.stopping)));
         self.slots.lock().insert(connection, Arc::clone(&slot));
         slot
     }
@@ -267,7 +267,11 @@ impl Operations {
     }
 
     /// Starts an operation in `slot`; it ends when the guard is dropped.
-    pub fn start<'a>(&self, slot: &'a Operation, start: &Start<'_>) -> Running<'a> {
+    pub fn start<'a>(
+        &self,
+        slot: &'a OperationSlot,
+        start: &OperationStart<'_>,
+    ) -> OperationGuard<'a> {
         {
             let mut details = slot.details.lock();
             details.name = start.name;
@@ -286,11 +290,11 @@ impl Operations {
         slot.deadline.store(NONE, Ordering::Relaxed);
         slot.set_txn(0);
         slot.number.store(self.next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        Running { slot }
+        OperationGuard { slot }
     }
 
     /// Notes the session of the operation that runs in `slot`.
-    pub fn set_session(&self, slot: &Operation, session: SessionId) {
+    pub fn set_session(&self, slot: &OperationSlot, session: SessionId) {
         slot.details.lock().session = Some(session);
     }
 
@@ -306,9 +310,9 @@ impl Operations {
         slots.values().any(|slot| slot.kill(number, code))
     }
 
-    /// From here on every [`Operation::check_wait`] fails with `InterruptedAtShutdown`.
+    /// From here on every [`OperationSlot::check_wait`] fails with `InterruptedAtShutdown`.
     pub fn end_waits(&self) {
-        self.stopping.waits.store(true, Ordering::Relaxed);
+        self.stopping.ends_waits.store(true, Ordering::Relaxed);
     }
 
     /// Kills what runs in any of these sessions, but for one operation.
@@ -321,19 +325,19 @@ impl Operations {
         }
     }
 
-    /// From here on every [`Operation::check`] fails with `InterruptedAtShutdown`.
+    /// From here on every [`OperationSlot::check`] fails with `InterruptedAtShutdown`.
     pub fn begin_shutdown(&self) {
         self.end_waits();
-        self.stopping.all.store(true, Ordering::Relaxed);
+        self.stopping.ends_all.store(true, Ordering::Relaxed);
     }
 }
 
-/// An operation that runs; ends it when dropped.
-pub struct Running<'a> {
-    slot: &'a Operation,
+/// Dropping it ends the operation that runs in the slot.
+pub struct OperationGuard<'a> {
+    slot: &'a OperationSlot,
 }
 
-impl Drop for Running<'_> {
+impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
         self.slot.number.store(0, Ordering::Relaxed);
         self.slot.deadline.store(NONE, Ordering::Relaxed);
@@ -346,8 +350,8 @@ impl Drop for Running<'_> {
 mod tests {
     use super::*;
 
-    fn start<'a>(operations: &Operations, slot: &'a Operation) -> Running<'a> {
-        let start = Start {
+    fn start<'a>(operations: &Operations, slot: &'a OperationSlot) -> OperationGuard<'a> {
+        let start = OperationStart {
             name: "find",
             user: UserDigest::NOBODY,
             database: "a",
@@ -357,7 +361,7 @@ mod tests {
         operations.start(slot, &start)
     }
 
-    fn code(slot: &Operation, now: u64) -> Option<Code> {
+    fn code(slot: &OperationSlot, now: u64) -> Option<Code> {
         slot.check(|| Duration::from_secs(now)).err().map(|error| error.code())
     }
 

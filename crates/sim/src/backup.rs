@@ -47,8 +47,10 @@ impl World {
             }
         }
         self.stop_faults();
-        let version = self.setup.options.dir.join("FERNDB");
-        let rest = copy_rest(&source, &target, &log, version);
+        let in_dir = |name: &str| self.setup.options.dir.join(name);
+        let keys = self.features.has(Feature::Encryption).then(|| in_dir("fern.keys"));
+        let beside = keys.into_iter().chain([in_dir("FERNDB")]).collect();
+        let rest = copy_rest(&source, &target, &log, beside);
         self.sim.set_faults(kept);
         if self.sim.is_crashed() {
             return Ok(());
@@ -79,9 +81,9 @@ impl World {
     }
 }
 
-/// Copies the log, and the file that says what the directory is.
-fn copy_rest(source: &Os, target: &Os, log: &Path, version: PathBuf) -> Result<()> {
-    for path in source.vfs.list_dir(log)?.into_iter().chain([version]) {
+/// Copies the log, and the files beside it: the one that says what the directory is, and its keys.
+fn copy_rest(source: &Os, target: &Os, log: &Path, beside: Vec<PathBuf>) -> Result<()> {
+    for path in source.vfs.list_dir(log)?.into_iter().chain(beside) {
         let mut at = 0;
         while copy_piece(source, target, &path, at)? {
             at += PIECE as u64;

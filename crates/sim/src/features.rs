@@ -35,10 +35,12 @@ pub enum Feature {
     CommitPanics,
     /// The log is kept as the history, and is followed.
     History,
+    /// What is stored is encrypted.
+    Encryption,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 14] = [
+pub(crate) const ALL: [Feature; 15] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -53,6 +55,7 @@ pub(crate) const ALL: [Feature; 14] = [
     Feature::Damage,
     Feature::CommitPanics,
     Feature::History,
+    Feature::Encryption,
 ];
 
 /// A set of features.
@@ -66,7 +69,9 @@ impl Features {
         for feature in ALL {
             let on = match feature {
                 Feature::Damage => random.one_in(4),
-                Feature::IoErrors | Feature::FullDisk | Feature::History => random.one_in(3),
+                Feature::IoErrors | Feature::FullDisk | Feature::History | Feature::Encryption => {
+                    random.one_in(3)
+                }
                 // Each ends the process.
                 Feature::CommitPanics => random.one_in(6),
                 Feature::Crashes => !random.one_in(4),

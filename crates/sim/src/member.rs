@@ -61,7 +61,7 @@ fn latest() -> TxnOptions {
 }
 
 impl MemberRun {
-    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>, loud: bool) -> Self {
+    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>, is_verbose: bool) -> Self {
         let mut random = Gen::new(seed ^ 0x6d_656d_6265);
         let mut options = Options::new("/data");
         options.cache_size = 8 << 20;
@@ -102,7 +102,7 @@ impl MemberRun {
             pending: Vec::new(),
             snapshots: Vec::new(),
             cutting: None,
-            trace: Trace::new(loud),
+            trace: Trace::new(is_verbose),
             tally: Tally::default(),
             step: 0,
         }
@@ -310,11 +310,11 @@ impl MemberRun {
         if let Some(told) = self.configuration(index)
             && self.random.one_in(2)
         {
-            engine.configured(index, &told.to_le_bytes())?;
+            engine.apply_configuration(index, &told.to_le_bytes())?;
         } else if index > 0 && self.random.one_in(2) {
-            engine.committed_entry(index)?;
+            engine.commit_entries_up_to(index)?;
         } else {
-            engine.committed(Timestamp(committed))?;
+            engine.advance_commit_point(Timestamp(committed))?;
         }
         let visible = engine.visible().timestamp().0;
         ensure!(visible == committed, "{committed} is committed, {visible} is visible");

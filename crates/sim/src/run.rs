@@ -16,13 +16,13 @@ pub struct Plan {
     /// Only these features, instead of the seed's own.
     pub features: Option<Features>,
     /// So many of a million syncs do nothing and say they did: a planted bug, to see it found.
-    pub lies_ppm: u32,
+    pub lying_syncs_ppm: u32,
     /// Only as a member of a set; without, a third of the seeds run as one too.
     pub only_member: bool,
     /// A bug in the engine of the member, to see it found.
     pub planted: Option<PlantedBug>,
     /// Print every step.
-    pub loud: bool,
+    pub is_verbose: bool,
 }
 
 impl Default for Plan {
@@ -30,10 +30,10 @@ impl Default for Plan {
         Self {
             steps: 1500,
             features: None,
-            lies_ppm: 0,
+            lying_syncs_ppm: 0,
             only_member: false,
             planted: None,
-            loud: false,
+            is_verbose: false,
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
         return run_member(seed, plan);
     }
     let mut summary = run_alone(seed, plan)?;
-    if plan.features.is_none() && plan.lies_ppm == 0 && seed.is_multiple_of(3) {
+    if plan.features.is_none() && plan.lying_syncs_ppm == 0 && seed.is_multiple_of(3) {
         let member = run_member(seed, plan)?;
         summary.hash ^= member.hash.rotate_left(1);
         summary.tally.add(&member.tally);
@@ -85,7 +85,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
 
 /// As a member of a set.
 fn run_member(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
-    let mut member = MemberRun::new(seed, plan.planted, plan.loud);
+    let mut member = MemberRun::new(seed, plan.planted, plan.is_verbose);
     let what = match catch_unwind(AssertUnwindSafe(|| member.run(plan.steps))) {
         Ok(Ok(())) => return Ok(Summary { hash: member.trace.hash(), tally: member.tally }),
         Ok(Err(violation)) => format!("as a member: {violation:#}"),
@@ -104,7 +104,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 fn run_alone(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
     let features = plan.features.unwrap_or_else(|| features_of(seed));
-    let mut world = World::new(seed, features, plan.lies_ppm, plan.loud);
+    let mut world = World::new(seed, features, plan.lying_syncs_ppm, plan.is_verbose);
     let result = catch_unwind(AssertUnwindSafe(|| world.run(plan.steps)));
     let what = match result {
         Ok(Ok(())) => return Ok(Summary { hash: world.trace.hash(), tally: world.tally }),
@@ -122,9 +122,9 @@ fn run_alone(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
 pub fn shrink(seed: u64, plan: &Plan, failure: Failure) -> (Plan, Failure) {
     if failure.is_member {
         let steps = failure.step.min(plan.steps);
-        return (Plan { only_member: true, loud: false, steps, ..*plan }, failure);
+        return (Plan { only_member: true, is_verbose: false, steps, ..*plan }, failure);
     }
-    let mut best = Plan { features: Some(failure.features), loud: false, ..*plan };
+    let mut best = Plan { features: Some(failure.features), is_verbose: false, ..*plan };
     best.steps = failure.step.min(plan.steps);
     let mut smallest = failure;
     for feature in ALL {

@@ -1,7 +1,9 @@
 //! A random engine: sizes so small that everything happens within a thousand steps.
 
 use crate::features::{Feature, Features};
+use crypt::{MasterKey, NonceLog};
 use engine::{Background, Compression, DictionaryOptions, HistoryOptions, Options, Sizes};
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::Gen;
 
@@ -27,6 +29,10 @@ impl Setup {
         let red_zone = features.has(Feature::FullDisk) && random.one_in(3);
         options.fs_redzone_percent = if red_zone { 5 } else { 0 };
         options.sizes.tiny_trees = !random.one_in(4);
+        if features.has(Feature::Encryption) {
+            options.master = Some(Arc::new(master()));
+            options.nonces = Some(NonceLog::default());
+        }
         let mut setup = Self {
             options,
             keys: pick(random, &[8, 60, 60, 400]),
@@ -68,6 +74,11 @@ impl Setup {
             ..Sizes::default()
         };
     }
+}
+
+/// The key that an operator keeps: no crash touches it.
+fn master() -> MasterKey {
+    MasterKey::parse(format!("{}=", "A".repeat(43)).as_bytes()).expect("the base64 of 32 zeros")
 }
 
 /// How much history is kept until the next start. Now and then none is.

@@ -11,17 +11,17 @@ pub(crate) struct Trace {
     hash: Xxh3Default,
     tail: VecDeque<String>,
     /// Print lines as they come.
-    pub(crate) loud: bool,
+    pub(crate) is_verbose: bool,
 }
 
 impl Trace {
-    pub(crate) fn new(loud: bool) -> Self {
-        Self { hash: Xxh3Default::new(), tail: VecDeque::new(), loud }
+    pub(crate) fn new(is_verbose: bool) -> Self {
+        Self { hash: Xxh3Default::new(), tail: VecDeque::new(), is_verbose }
     }
 
     #[expect(clippy::print_stdout, reason = "asked for with --trace")]
     pub(crate) fn line(&mut self, line: String) {
-        if self.loud {
+        if self.is_verbose {
             println!("{line}");
         }
         self.hash.update(line.as_bytes());

@@ -135,7 +135,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, features: Features, lies_ppm: u32, loud: bool) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        features: Features,
+        lying_syncs_ppm: u32,
+        is_verbose: bool,
+    ) -> Self {
         let mut random = Gen::new(seed ^ 0x73_696d);
         let setup = Setup::random(&mut random, features);
         let mut world = Self {
@@ -151,13 +156,13 @@ impl World {
             down: None,
             mark: Injected::default(),
             ended: false,
-            trace: Trace::new(loud),
+            trace: Trace::new(is_verbose),
             tally: Tally::default(),
             step: 0,
             setup,
         };
         world.sim.set_faults(os::sim::Faults {
-            dropped_sync_ppm: lies_ppm,
+            dropped_sync_ppm: lying_syncs_ppm,
             ..os::sim::Faults::default()
         });
         let setup = format!("{features:?} {:?}", world.setup);

@@ -32,7 +32,7 @@ fn bugs_of_a_member_are_found_out() {
 /// Planted: one sync in ten does nothing. Some seed must lose what was acknowledged.
 #[test]
 fn disk_that_lies_about_syncs_is_found_out() {
-    let plan = Plan { lies_ppm: 100_000, ..Plan::default() };
+    let plan = Plan { lying_syncs_ppm: 100_000, ..Plan::default() };
     let (seed, failure) =
         (0..40).find_map(|seed| Some((seed, run(seed, &plan).err()?))).expect("a seed fails");
     let (smaller, failure) = shrink(seed, &plan, *failure);
@@ -44,11 +44,11 @@ fn disk_that_lies_about_syncs_is_found_out() {
 #[test]
 fn history_on_a_disk_that_lies_about_syncs_is_found_out() {
     let features = Some(Features::only_followed());
-    let plan = Plan { lies_ppm: 100_000, features, ..Plan::default() };
+    let plan = Plan { lying_syncs_ppm: 100_000, features, ..Plan::default() };
     let failures = (0..40).filter_map(|seed| run(seed, &plan).err());
     let found = failures.map(|failure| failure.what).find(|what| what.contains("history"));
     assert!(found.is_some(), "no seed fails in the history");
-    let honest = Plan { lies_ppm: 0, ..plan };
+    let honest = Plan { lying_syncs_ppm: 0, ..plan };
     let read = (0..20).map(|seed| run(seed, &honest).unwrap().tally.histories);
     assert!(read.filter(|histories| *histories > 0).count() > 10, "most seeds read the history");
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use os::Os;
 use os::sim::{SimOs, Survival};
 
-/// What a workload or a recovery answers where it stops early. It must be because of the crash.
+/// What a workload or a recovery returns where it stops early. It must be because of the crash.
 pub type Failure = Box<dyn Error>;
 
 /// Which crashes are tried.
@@ -65,8 +65,8 @@ pub fn crash_everywhere<S: Default>(
         let mut n = 1 + seed % plan.step;
         while n <= calls {
             for survival in &plan.survivals {
-                let place = Place { seed, syscall: n, survival: *survival };
-                one_crash(&place, plan.crash_recovery, &workload, &verify, &mut report);
+                let point = CrashPoint { seed, syscall: n, survival: *survival };
+                one_crash(&point, plan.crash_recovery, &workload, &verify, &mut report);
             }
             n += plan.step;
         }
@@ -90,50 +90,50 @@ fn count_syscalls<S: Default>(
 }
 
 fn one_crash<S: Default>(
-    place: &Place,
+    point: &CrashPoint,
     crash_recovery: bool,
     workload: impl Fn(&Os, &mut S) -> Result<(), Failure>,
     verify: impl Fn(&Os, &mut S) -> Result<(), Failure>,
     report: &mut CrashReport,
 ) {
-    let sim = SimOs::new(place.seed);
+    let sim = SimOs::new(point.seed);
     let mut state = S::default();
-    sim.crash_at(place.syscall);
+    sim.crash_at(point.syscall);
     let result = workload(&sim.os(), &mut state);
-    place.check(sim.is_crashed(), "the workload reached its crash");
+    point.check(sim.is_crashed(), "the workload reached its crash");
     if result.is_ok() {
         // the crash hit a call whose failure the program may ignore, such as one in a destructor
-        place.check(sim.is_crashed(), "only a crash may pass unseen");
+        point.check(sim.is_crashed(), "only a crash may pass unseen");
     }
     report.crashes += 1;
-    let mut os = sim.reboot_with(place.survival);
+    let mut os = sim.reboot_with(point.survival);
     for n in 1.. {
         if crash_recovery {
             sim.crash_after(n);
         }
         let result = verify(&os, &mut state);
         if !sim.is_crashed() {
-            place.succeeded(result);
+            point.succeeded(result);
             break;
         }
         report.recovery_crashes += 1;
-        os = sim.reboot_with(if n % 2 == 0 { place.survival } else { Survival::Random });
+        os = sim.reboot_with(if n % 2 == 0 { point.survival } else { Survival::Random });
     }
     report.recoveries += 1;
     // what recovery left must itself survive losing everything unsynced
     let os = sim.reboot_with(Survival::Nothing);
-    place.succeeded(verify(&os, &mut state));
+    point.succeeded(verify(&os, &mut state));
     report.recoveries += 1;
 }
 
 /// Where a failure happened; says so when the test panics.
-struct Place {
+struct CrashPoint {
     seed: u64,
     syscall: u64,
     survival: Survival,
 }
 
-impl Place {
+impl CrashPoint {
     fn check(&self, holds: bool, what: &str) {
         assert!(holds, "{what}: {self}");
     }
@@ -145,14 +145,14 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for CrashPoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seed, syscall, survival } = self;
         write!(f, "seed {seed}, crash at syscall {syscall}, survival {survival:?}")
     }
 }
 
-impl Drop for Place {
+impl Drop for CrashPoint {
     #[allow(clippy::print_stderr, reason = "a failed assertion deep in verify must name its crash")]
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -1,18 +1,20 @@
-//! What the server shows and asks for, made of files, and exchanged while it runs.
+//! What the server shows and asks for, of clients and as one, made of files, and exchanged while it runs.
 //!
 //! Always true: what is loaded was checked as a whole; connections that were begun keep what they began with.
 
 use crate::key;
-use crate::material::{self, Flaw, Own, Part};
-use crate::verifier::TakesAny;
+use crate::pem_files::{self, FileError, OwnCertificate, TlsFile};
+use crate::subject::organization;
+use crate::verifier::{OfMembers, TakesAny};
 use parking_lot::RwLock;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
-use rustls::{InconsistentKeys, ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ClientConfig, InconsistentKeys, ServerConfig, SupportedProtocolVersion, version};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +27,15 @@ pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Options {
     /// A client without a certificate is let in, although there is a file of authorities.
     pub allow_connections_without_certificates: bool,
-    /// So is one with a certificate that is not good; it is nobody.
+    /// So is one with a certificate that is not good; it is nobody. Members' are not looked at either.
     pub allow_invalid_certificates: bool,
+    /// A member's certificate may be of another host than the one that was connected to.
+    pub allow_invalid_hostnames: bool,
+    /// Members are let in by their certificates, so that this server's has to say whose it is.
+    pub takes_members: bool,
+    /// It shows its own to log in by, and speaks to nobody whose certificate is not of the organization of the one that
+    /// it shows to clients.
+    pub shows_itself: bool,
     /// TLS 1.2 is not spoken.
     pub without_tls12: bool,
     /// TLS 1.3 is not spoken.
@@ -40,8 +49,14 @@ pub struct Request<'a> {
     pub certificate_key: &'a [u8],
     /// What the key is encrypted with.
     pub password: Option<&'a str>,
-    /// The certificates that clients' have to come from.
+    /// What the server shows as a client of other members, where that is another certificate; and its key's password.
+    pub cluster_certificate_key: Option<&'a [u8]>,
+    /// What that key is encrypted with.
+    pub cluster_password: Option<&'a str>,
+    /// The certificates that clients' have to come from, and members'.
     pub authorities: Option<&'a [u8]>,
+    /// The ones that clients' have to come from, where those are others.
+    pub cluster_authorities: Option<&'a [u8]>,
     /// The revoked ones.
     pub revoked: Option<&'a [u8]>,
     /// The rest.
@@ -52,10 +67,16 @@ pub struct Request<'a> {
 pub struct Loaded {
     pub(crate) clients: Arc<ServerConfig>,
     page: Arc<ServerConfig>,
+    /// For connections to other members; none where nothing says which certificates are good.
+    pub(crate) members: Option<Arc<ClientConfig>>,
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
     pub(crate) takes_any: bool,
+    /// What the certificates of members have in common; empty where this server's has nothing of that kind.
+    organization: Vec<(String, Vec<u8>)>,
     clock: Clock,
-    own: Own,
+    own: OwnCertificate,
+    /// What it shows to other members, where that is another certificate.
+    to_members: Option<OwnCertificate>,
 }
 
 struct ClockOf(Clock);
@@ -85,27 +106,20 @@ impl Loaded {
     pub fn new(
         request: &Request<'_>,
         clock: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Result<Self, Flaw> {
+    ) -> Result<Self, FileError> {
         let clock: Clock = Arc::new(clock);
         let now = i64::try_from(clock()).unwrap_or(i64::MAX);
-        key::check_encryption(request.certificate_key)?;
-        let own = material::own(request.certificate_key, now)?;
-        let key = key::read(request.certificate_key, request.password)?;
         let failed = |error: rustls::Error| {
-            Flaw::new(Part::CertificateKey, format!("it cannot be used: {error}"))
+            FileError::new(TlsFile::CertificateKey, format!("it cannot be used: {error}"))
         };
         let provider = provider();
-        let certified = CertifiedKey::from_der(own.chain.clone(), key, &provider);
-        let certified = certified.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Flaw::new(
-                Part::CertificateKey,
-                format!(
-                    "its key is not the one its certificate ({}) was made for: put the two that belong together into it",
-                    own.subject
-                ),
-            ),
-            other => failed(other),
-        })?;
+        let (own, certified) = shown(
+            TlsFile::CertificateKey,
+            request.certificate_key,
+            request.password,
+            now,
+            &provider,
+        )?;
         let verifier = verifier(request, now, &provider)?;
         let takes_any = request.options.allow_invalid_certificates;
         let asks = match &verifier {
@@ -113,7 +127,29 @@ impl Loaded {
             Some(verifier) if takes_any => Arc::new(TakesAny(Arc::clone(verifier))),
             Some(verifier) => Arc::clone(verifier),
         };
-        let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
+        let resolver = Arc::new(SingleCertAndKey::from(certified));
+        let (to_members, organization, cluster) = match request.cluster_certificate_key {
+            None => (Arc::clone(&resolver), organization_of(&own), None),
+            Some(pem) => {
+                let file = TlsFile::ClusterCertificateKey;
+                let (own, other) = shown(file, pem, request.cluster_password, now, &provider)?;
+                (Arc::new(SingleCertAndKey::from(other)), organization_of(&own), Some(own))
+            }
+        };
+        if request.options.takes_members && organization.is_empty() {
+            let file = match request.cluster_certificate_key {
+                Some(_) => TlsFile::ClusterCertificateKey,
+                None => TlsFile::CertificateKey,
+            };
+            return Err(FileError::new(
+                file,
+                "the subject of its certificate has none of O, OU and DC, by which members know each other \
+                 (clusterAuthMode): have one made with them",
+            ));
+        }
+        // What they show to whoever connects, as this server does.
+        let of_members = request.options.shows_itself.then(|| organization_of(&own));
+        let members = members(request, now, (&provider, &clock), to_members, of_members)?;
         let config = |asks: Arc<dyn ClientCertVerifier>| {
             let clock = Arc::new(ClockOf(Arc::clone(&clock)));
             let builder = ServerConfig::builder_with_details(Arc::clone(&provider), clock)
@@ -129,7 +165,17 @@ impl Loaded {
             Ok(Arc::new(config))
         };
         let (clients, page) = (config(asks)?, config(WebPkiClientVerifier::no_client_auth())?);
-        Ok(Self { clients, page, verifier, takes_any, clock, own })
+        Ok(Self {
+            clients,
+            page,
+            members,
+            verifier,
+            takes_any,
+            organization,
+            clock,
+            own,
+            to_members: cluster,
+        })
     }
 
     pub(crate) fn time(&self) -> UnixTime {
@@ -156,6 +202,25 @@ impl Loaded {
         self.own.not_after
     }
 
+    /// The certificates that the server shows, each with its file, its subject, and until when it is valid.
+    pub fn ends(&self) -> impl Iterator<Item = (TlsFile, &str, i64)> {
+        let cluster = self.to_members.iter().map(|own| (TlsFile::ClusterCertificateKey, own));
+        [(TlsFile::CertificateKey, &self.own)]
+            .into_iter()
+            .chain(cluster)
+            .map(|(file, own)| (file, own.subject.as_str(), own.not_after))
+    }
+
+    /// Whether a certificate is one of a member's, by what its subject says.
+    pub(crate) fn is_of_member(&self, certificate: &[u8]) -> bool {
+        !self.organization.is_empty() && organization(certificate) == self.organization
+    }
+
+    /// Whether connections to other members can be opened: there is something to judge their certificates by.
+    pub fn reaches_members(&self) -> bool {
+        self.members.is_some()
+    }
+
     /// Whether clients' certificates are looked at.
     pub fn asks_for_certificates(&self) -> bool {
         self.verifier.is_some()
@@ -168,6 +233,82 @@ impl std::fmt::Debug for Loaded {
     }
 }
 
+fn organization_of(own: &OwnCertificate) -> Vec<(String, Vec<u8>)> {
+    own.chain.first().map(|first| organization(first)).unwrap_or_default()
+}
+
+/// A certificate that the server shows, with its key.
+fn shown(
+    file: TlsFile,
+    pem: &[u8],
+    password: Option<&str>,
+    now: i64,
+    provider: &CryptoProvider,
+) -> Result<(OwnCertificate, CertifiedKey), FileError> {
+    key::check_encryption(file, pem)?;
+    let own = pem_files::own(file, pem, now)?;
+    let key = key::read(file, pem, password)?;
+    let certified = CertifiedKey::from_der(own.chain.clone(), key, provider);
+    let certified = certified.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => FileError::new(
+            file,
+            format!(
+                "its key is not the one its certificate ({}) was made for: put the two that belong together into it",
+                own.subject
+            ),
+        ),
+        other => FileError::new(file, format!("it cannot be used: {other}")),
+    })?;
+    Ok((own, certified))
+}
+
+/// What connections to other members begin with.
+fn members(
+    request: &Request<'_>,
+    now: i64,
+    (provider, clock): (&Arc<CryptoProvider>, &Clock),
+    shows: Arc<SingleCertAndKey>,
+    organization: Option<Vec<(String, Vec<u8>)>>,
+) -> Result<Option<Arc<ClientConfig>>, FileError> {
+    let options = request.options;
+    let chain = match request.authorities {
+        _ if options.allow_invalid_certificates => None,
+        None => return Ok(None),
+        Some(authorities) => {
+            let file = TlsFile::Authorities;
+            let roots = Arc::new(pem_files::authorities(file, authorities, now)?);
+            let mut builder =
+                WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
+            if let Some(revoked) = request.revoked {
+                builder = builder
+                    .with_crls(pem_files::revoked(revoked, now)?)
+                    .only_check_end_entity_revocation()
+                    .enforce_revocation_expiration();
+            }
+            let built = builder.build();
+            Some(
+                built
+                    .map_err(|error| FileError::new(file, format!("it cannot be used: {error}")))?,
+            )
+        }
+    };
+    let algorithms = provider.signature_verification_algorithms;
+    let any_name = options.allow_invalid_hostnames;
+    let verifier = OfMembers { chain, algorithms, any_name, organization };
+    let clock = Arc::new(ClockOf(Arc::clone(clock)));
+    let mut config = ClientConfig::builder_with_details(Arc::clone(provider), clock)
+        .with_protocol_versions(&versions(options))
+        .map_err(|error| {
+            FileError::new(TlsFile::CertificateKey, format!("it cannot be used: {error}"))
+        })?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(shows);
+    // A resumed connection would not be judged again, and there are few.
+    config.resumption = Resumption::disabled();
+    Ok(Some(Arc::new(config)))
+}
+
 fn versions(options: Options) -> Vec<&'static SupportedProtocolVersion> {
     let all = [(options.without_tls13, &version::TLS13), (options.without_tls12, &version::TLS12)];
     all.into_iter().filter(|(without, _)| !without).map(|(_, version)| version).collect()
@@ -177,21 +318,25 @@ fn verifier(
     request: &Request<'_>,
     now: i64,
     provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<dyn ClientCertVerifier>>, Flaw> {
-    let Some(authorities) = request.authorities else {
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, FileError> {
+    let (file, given) = match request.cluster_authorities {
+        Some(others) => (TlsFile::ClusterAuthorities, Some(others)),
+        None => (TlsFile::Authorities, request.authorities),
+    };
+    let Some(authorities) = given else {
         if request.revoked.is_some() {
-            return Err(Flaw::new(
-                Part::Revoked,
+            return Err(FileError::new(
+                TlsFile::Revoked,
                 "it needs the authority that it is of: name that with tlsCAFile",
             ));
         }
         return Ok(None);
     };
-    let roots = Arc::new(material::authorities(authorities, now)?);
+    let roots = Arc::new(pem_files::authorities(file, authorities, now)?);
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
     if let Some(revoked) = request.revoked {
         builder = builder
-            .with_crls(material::revoked(revoked, now)?)
+            .with_crls(pem_files::revoked(revoked, now)?)
             .only_check_end_entity_revocation()
             .enforce_revocation_expiration();
     }
@@ -199,8 +344,8 @@ fn verifier(
         builder = builder.allow_unauthenticated();
     }
     let built = builder.build();
-    let part = if request.revoked.is_some() { Part::Revoked } else { Part::Authorities };
-    built.map(Some).map_err(|error| Flaw::new(part, format!("it cannot be used: {error}")))
+    let file = if request.revoked.is_some() { TlsFile::Revoked } else { file };
+    built.map(Some).map_err(|error| FileError::new(file, format!("it cannot be used: {error}")))
 }
 
 /// What is loaded now.

@@ -1,5 +1,5 @@
-//! TLS of clients' connections: what a server shows and asks for, what a client says first, the bytes of a
-//! connection, and who a certificate says the client is.
+//! TLS of clients' connections, and of this server's own to other members: what a server shows and asks for, what a
+//! client says first, the bytes of a connection, and who a certificate says the client is.
 //!
 //! What is always true:
 //! 1. Nothing here opens a file or a socket or asks the time: PEM bytes, a socket's two directions and a clock are
@@ -10,7 +10,8 @@
 
 mod certificates;
 mod key;
-mod material;
+mod outgoing;
+mod pem_files;
 mod records;
 mod session;
 mod sniff;
@@ -20,23 +21,24 @@ mod tests;
 mod verifier;
 
 pub use certificates::{Certificates, Loaded, Options, Request};
-pub use material::{Flaw, Part};
+pub use outgoing::Outgoing;
+pub use pem_files::{FileError, TlsFile};
 pub use rustls::ServerConfig;
-pub use session::{Arrived, Established, Session, Version};
+pub use session::{Arrived, Established, SESSION_BYTES, Session, Version};
 pub use sniff::{Sniffed, sniff};
 pub use subject::subject;
 
-/// What of the port speaks TLS.
+/// Which connections to the port use TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Nothing.
+    /// None.
     #[default]
     Disabled,
-    /// Whoever wants to; members of a set do not.
+    /// TLS is accepted; this server connects to members without it.
     Allow,
-    /// Whoever wants to; members of a set do.
+    /// TLS is accepted; this server connects to members with it.
     Prefer,
-    /// Everybody.
+    /// All.
     Require,
 }
 

@@ -41,9 +41,14 @@ pub struct Established {
     pub version: Version,
     /// The subject of the client's certificate, where its chain was verified.
     pub subject: Option<String>,
+    /// Whether that is a certificate of a member of the set.
+    pub of_member: bool,
     /// Why it was not, where one was shown and let pass.
     pub unverified: Option<String>,
 }
+
+/// Memory of a connection on which nothing is under way: what `crates/net/tests/idle_tls.rs` measures, roundly.
+pub const SESSION_BYTES: u64 = 9 * 1024;
 
 /// Memory of a handshake beside the bytes that came, roughly.
 const HANDSHAKE_BYTES: usize = 8 * 1024;
@@ -163,7 +168,8 @@ impl Session {
             Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
             _ => Version::Tls12,
         };
-        let mut established = Established { version, subject: None, unverified: None };
+        let mut established =
+            Established { version, subject: None, of_member: false, unverified: None };
         let (Some(chain), Some(verifier)) = (self.rustls.peer_certificates(), &loaded.verifier)
         else {
             return Ok(Some(established));
@@ -172,12 +178,16 @@ impl Session {
         // A resumed connection brings its certificate along, and one that is let pass may be any.
         let is_verified = !loaded.takes_any
             && self.rustls.handshake_kind().is_some_and(|kind| kind != HandshakeKind::Resumed);
-        if is_verified {
-            established.subject = subject(first);
-            return Ok(Some(established));
-        }
-        match verifier.verify_client_cert(first, between, loaded.time()) {
-            Ok(_) => established.subject = subject(first),
+        let judged = if is_verified {
+            Ok(())
+        } else {
+            verifier.verify_client_cert(first, between, loaded.time()).map(|_| ())
+        };
+        match judged {
+            Ok(()) => {
+                established.subject = subject(first);
+                established.of_member = loaded.is_of_member(first);
+            }
             Err(error) if loaded.takes_any => established.unverified = Some(error.to_string()),
             Err(error) => return Err(io::Error::other(format!("TLS: {error}"))),
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use x509_parser::der_parser::asn1_rs::{Any, Tag, ToDer};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The names of attributes that have one; the others are called by their numbers.
+/// The short names of attribute types; others are written as their OID.
 const NAMES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -42,32 +42,51 @@ const NAMES: &[(&str, &str)] = &[
     ("1.3.6.1.4.1.311.60.2.1.3", "jurisdictionC"),
 ];
 
-/// The subject of a certificate; none where it is none.
+/// The subject of a certificate; `None` where the bytes are no DER certificate.
 pub fn subject(certificate: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(subject_of(&certificate))
 }
 
-/// The subject, the part that was written last first.
+/// What a subject says of the organization that a certificate belongs to: its attributes O, OU and DC, sorted. The
+/// members of a set have the same, and nobody else has.
+pub(crate) fn organization(certificate: &[u8]) -> Vec<(String, Vec<u8>)> {
+    const OF_ORGANIZATION: [&str; 3] = ["2.5.4.10", "2.5.4.11", "0.9.2342.19200300.100.1.25"];
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let mut all: Vec<_> = certificate
+        .subject()
+        .iter_attributes()
+        .map(|attribute| (attribute.attr_type().to_id_string(), attribute.attr_value()))
+        .filter(|(oid, _)| OF_ORGANIZATION.contains(&oid.as_str()))
+        .map(|(oid, value)| {
+            let text = characters(value).map(String::into_bytes);
+            (oid, text.unwrap_or_else(|| value.data.to_vec()))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// The subject: its RDNs in reverse order, as RFC 2253 has them.
 pub(crate) fn subject_of(certificate: &X509Certificate<'_>) -> String {
     let mut text = String::new();
-    let sets: Vec<_> = certificate.subject().iter().collect();
-    for (at, set) in sets.iter().rev().enumerate() {
-        let parts: Vec<_> = set.iter().collect();
-        for (within, part) in parts.iter().rev().enumerate() {
+    let rdns: Vec<_> = certificate.subject().iter().collect();
+    for (at, rdn) in rdns.iter().rev().enumerate() {
+        let attributes: Vec<_> = rdn.iter().collect();
+        for (within, attribute) in attributes.iter().rev().enumerate() {
             match (at, within) {
                 (0, 0) => {}
                 (_, 0) => text.push(','),
                 _ => text.push('+'),
             }
-            let number = part.attr_type().to_id_string();
-            let name = NAMES.iter().find(|(id, _)| *id == number).map(|(_, name)| *name);
-            text.push_str(name.unwrap_or(&number));
+            let oid = attribute.attr_type().to_id_string();
+            let name = NAMES.iter().find(|(id, _)| *id == oid).map(|(_, name)| *name);
+            text.push_str(name.unwrap_or(&oid));
             text.push('=');
-            let value = name.and_then(|_| characters(part.attr_value()));
+            let value = name.and_then(|_| characters(attribute.attr_value()));
             match value {
                 Some(value) => escape(&value, &mut text),
-                None => dump(part.attr_value(), &mut text),
+                None => dump(attribute.attr_value(), &mut text),
             }
         }
     }

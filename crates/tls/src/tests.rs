@@ -1,6 +1,8 @@
 //! Certificates that are refused, and connections from end to end without a socket.
 
-use crate::{Arrived, Certificates, Established, Loaded, Options, Part, Request, Session, Version};
+use crate::{
+    Arrived, Certificates, Established, Loaded, Options, Request, Session, TlsFile, Version,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -76,14 +78,14 @@ impl Authority {
     }
 }
 
-fn load(request: &Request<'_>) -> Result<Loaded, crate::Flaw> {
+fn load(request: &Request<'_>) -> Result<Loaded, crate::FileError> {
     Loaded::new(request, || NOW)
 }
 
-fn flaw(request: &Request<'_>) -> (Part, String) {
-    let flaw = load(request).unwrap_err();
-    assert!(!flaw.text.contains('\n'));
-    (flaw.part, flaw.text)
+fn file_error(request: &Request<'_>) -> (TlsFile, String) {
+    let file_error = load(request).unwrap_err();
+    assert!(!file_error.text.contains('\n'));
+    (file_error.file, file_error.text)
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn what_cannot_be_used_is_refused_in_a_sentence() {
     let authority = Authority::new("authority");
     let good = authority.issue(&params("server", &["localhost"]));
     let both = good.both();
-    let own = |pem: &[u8]| flaw(&Request { certificate_key: pem, ..Request::default() });
+    let own = |pem: &[u8]| file_error(&Request { certificate_key: pem, ..Request::default() });
     let mut old = params("old", &["localhost"]);
     (old.not_before, old.not_after) = (date_time_ymd(2019, 1, 1), date_time_ymd(2020, 1, 1));
     let mut young = params("young", &["localhost"]);
@@ -110,12 +112,15 @@ fn what_cannot_be_used_is_refused_in_a_sentence() {
         (include_bytes!("tests/version1.pem"), "version 1"),
         (include_bytes!("tests/old_encryption.pem"), "Proc-Type"),
     ] {
-        let (part, text) = own(pem);
-        assert!(part == Part::CertificateKey && text.contains(word), "{word}: {text}");
+        let (file, text) = own(pem);
+        assert!(file == TlsFile::CertificateKey && text.contains(word), "{word}: {text}");
     }
-    let (part, text) =
-        flaw(&Request { certificate_key: &both, authorities: Some(b""), ..Request::default() });
-    assert!(part == Part::Authorities && text.contains("no certificate"), "{text}");
+    let (file, text) = file_error(&Request {
+        certificate_key: &both,
+        authorities: Some(b""),
+        ..Request::default()
+    });
+    assert!(file == TlsFile::Authorities && text.contains("no certificate"), "{text}");
     let pem = authority.pem();
     let list = authority.revoke(9, 2031);
     let outdated = authority.revoke(9, 2028);
@@ -127,8 +132,8 @@ fn what_cannot_be_used_is_refused_in_a_sentence() {
         let revoked = Some(&revoked[..]);
         let request =
             Request { certificate_key: &both, authorities, revoked, ..Request::default() };
-        let (part, text) = flaw(&request);
-        assert!(part == Part::Revoked && text.contains(word), "{text}");
+        let (file, text) = file_error(&request);
+        assert!(file == TlsFile::Revoked && text.contains(word), "{text}");
     }
 }
 
@@ -141,7 +146,7 @@ fn keys_under_a_password() {
     assert!(with(Some("wrong")).unwrap_err().text.contains("password is another"));
     let good = Authority::new("a").issue(&params("server", &["localhost"])).both();
     let request = Request { certificate_key: &good, password: Some("x"), ..Request::default() };
-    assert!(flaw(&request).1.contains("not encrypted"));
+    assert!(file_error(&request).1.contains("not encrypted"));
 }
 
 /// A direction of a socket that takes so many bytes until it is full.
@@ -294,7 +299,8 @@ fn server(
     let both = authority.issue(&params("server", &["localhost"])).both();
     let pem = authority.pem();
     let authorities = asks.then_some(&pem[..]);
-    let request = Request { certificate_key: &both, authorities, revoked, options, password: None };
+    let request =
+        Request { certificate_key: &both, authorities, revoked, options, ..Request::default() };
     Arc::new(load(&request).unwrap())
 }
 
@@ -460,5 +466,117 @@ fn what_is_no_tls_ends_with_an_error_and_not_in_a_panic() {
         // Either is fine.
         let _refused = pair.server.feed(&mut end, &hello);
         let _refused = pair.serve();
+    }
+}
+
+/// A server's connection to another member, and that member's session, with two pipes between them.
+fn between_members(
+    from: &Loaded,
+    to: &Arc<Loaded>,
+    host: &str,
+    room: usize,
+) -> Result<(Option<String>, Vec<u8>), String> {
+    let mut outgoing = crate::Outgoing::new(from, host)?;
+    let mut server = Session::new(to).unwrap();
+    let (mut up, mut down) = (Pipe::new(room), Pipe::new(room));
+    let text: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+    let (mut sent, mut heard, mut established) = (0, Vec::new(), None);
+    let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    for _ in 0..200_000 {
+        let mut end = End { from: &mut down, to: &mut up };
+        let blocked = |done: io::Result<usize>| match done {
+            Ok(count) => Ok(count),
+            Err(error) if would_block(&error) => Ok(0),
+            Err(error) => Err(error.to_string()),
+        };
+        blocked(outgoing.shake_hands(&mut end).map(|()| 0))?;
+        // By TLS 1.3 it is refused only now; what it hears beside that is no word.
+        if !outgoing.is_shaking_hands() {
+            assert_eq!(blocked(outgoing.read(&mut end, &mut [0; 9]))?, 0);
+            if sent < text.len() {
+                sent += blocked(outgoing.write(&mut end, &text[sent..]))?;
+            }
+        }
+        let mut end = End { from: &mut up, to: &mut down };
+        let (mut into, mut emptied) = ([0; 999], false);
+        server.flush(&mut end).unwrap();
+        while let Ok(arrived) = server.read(&mut end, &mut into, &mut emptied) {
+            if let Arrived::Plain(count) = arrived {
+                heard.extend(&into[..count]);
+            }
+        }
+        established = established.or(server.established().map_err(|error| error.to_string())?);
+        if heard.len() == text.len() && !outgoing.has_unsent() {
+            assert_eq!(heard, text);
+            assert!(outgoing.taken() > text.len() as u64);
+            return Ok((established.expect("it has spoken").subject, heard));
+        }
+    }
+    Err("never done".to_owned())
+}
+
+#[test]
+fn members_know_each_other_by_their_certificates() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let mut named = params("member", &["localhost", "127.0.0.1"]);
+    named.serial_number = Some(SerialNumber::from(9));
+    let own = ours.issue(&named).both();
+    let as_client = ours.issue(&params("as a client", &[])).both();
+    let foreign = theirs.issue(&params("foreign", &["localhost"])).both();
+    let (pem, their_pem, list) = (ours.pem(), theirs.pem(), ours.revoke(9, 2031));
+    let member = |certificate_key, authorities, options| Request {
+        certificate_key,
+        authorities,
+        options,
+        ..Request::default()
+    };
+    let (strict, any) =
+        (Options::default(), Options { allow_invalid_certificates: true, ..Options::default() });
+    let any_host = Options { allow_invalid_hostnames: true, ..Options::default() };
+    let good = || member(&own, Some(&pem), strict);
+    let of_client = Request { cluster_certificate_key: Some(&as_client), ..good() };
+    let revoked = Request { revoked: Some(&list), ..good() };
+    let mut of_set = params("member", &["localhost"]);
+    of_set.distinguished_name.push(DnType::OrganizationalUnitName, "Members");
+    let of_set = ours.issue(&of_set).both();
+    let by_certificate = Options { takes_members: true, shows_itself: true, ..Options::default() };
+    let shows_itself = || member(&of_set, Some(&pem), by_certificate);
+    let nameless = load(&member(&own, Some(&pem), by_certificate)).unwrap_err();
+    assert!(nameless.text.contains("none of O, OU and DC"), "{}", nameless.text);
+    let other_roots = Request { cluster_authorities: Some(&their_pem), ..good() };
+    for (from, to, host, expected) in [
+        (good(), good(), "localhost", Ok("CN=member")),
+        (good(), good(), "127.0.0.1", Ok("CN=member")),
+        (of_client, good(), "localhost", Ok("CN=as a client")),
+        (good(), good(), "elsewhere", Err("not valid for name")),
+        (member(&own, Some(&pem), any_host), good(), "elsewhere", Ok("CN=member")),
+        (good(), member(&foreign, Some(&pem), strict), "localhost", Err("UnknownIssuer")),
+        (
+            member(&own, Some(&pem), any_host),
+            member(&foreign, Some(&pem), strict),
+            "elsewhere",
+            Err("UnknownIssuer"),
+        ),
+        (member(&own, Some(&pem), any), member(&foreign, Some(&pem), strict), "x", Ok("CN=member")),
+        (member(&own, None, any), good(), "elsewhere", Ok("CN=member")),
+        (member(&own, None, strict), good(), "localhost", Err("tlsCAFile")),
+        (revoked, good(), "localhost", Err("Revoked")),
+        (shows_itself(), shows_itself(), "localhost", Ok("OU=Members,CN=member")),
+        (shows_itself(), good(), "localhost", Err("it is no member's")),
+        (good(), shows_itself(), "localhost", Ok("CN=member")),
+        // Whoever comes has to be of another authority.
+        (good(), other_roots, "localhost", Err("UnknownCA")),
+        (good(), good(), "no name", Err("is no name")),
+    ] {
+        let (from, to) = (load(&from).unwrap(), Arc::new(load(&to).unwrap()));
+        for room in [1 << 20, 100] {
+            match (between_members(&from, &to, host, room), expected) {
+                (Ok((subject, _)), Ok(expected)) => assert_eq!(subject.as_deref(), Some(expected)),
+                (Err(text), Err(word)) => assert!(text.contains(word), "{word}: {text}"),
+                (found, expected) => {
+                    panic!("{:?} instead of {expected:?}, {host}", found.map(|f| f.0))
+                }
+            }
+        }
     }
 }

@@ -1,11 +1,14 @@
-//! Whether a client's certificate is taken.
+//! Whether the certificate of a client, or of another member, is taken.
 //!
-//! Always true: that a client has the key of the certificate it shows is checked, whatever else is let pass.
+//! Always true: that the other side has the key of the certificate it shows is checked, whatever else is let pass.
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use crate::subject::organization;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
 /// Takes any certificate; whether it is a good one is asked of the other verifier once the connection lives.
@@ -54,5 +57,67 @@ impl ClientCertVerifier for TakesAny {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_verify_schemes()
+    }
+}
+
+/// Judges the certificates of the members that this server connects to.
+#[derive(Debug)]
+pub(crate) struct OfMembers {
+    /// By what they are judged; nothing where any is taken.
+    pub(crate) chain: Option<Arc<WebPkiServerVerifier>>,
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+    /// A good certificate may be of another host.
+    pub(crate) any_name: bool,
+    /// What a member's certificate says of its organization; nothing where that is not looked at.
+    pub(crate) organization: Option<Vec<(String, Vec<u8>)>>,
+}
+
+impl ServerCertVerifier for OfMembers {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.organization.as_ref().is_some_and(|ours| *ours != organization(end_entity)) {
+            return Err(Error::General(
+                "the certificate has another O, OU or DC than this member's: it is no member's"
+                    .to_owned(),
+            ));
+        }
+        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
+        let judged =
+            chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match judged {
+            // The name is looked at last, so that all else was found good.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if self.any_name => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }

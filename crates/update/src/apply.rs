@@ -27,7 +27,7 @@ pub(super) struct Target<'d> {
     /// Whether an upsert is being built.
     pub(super) is_insert: bool,
     /// The collation.
-    pub(super) under: Option<&'d Collation>,
+    pub(super) collation: Option<&'d Collation>,
     /// Dotted; no component holds a dot.
     path: String,
 }
@@ -71,10 +71,10 @@ pub(super) fn apply(
     let mut walk = Walk {
         operators,
         ctx,
-        place: Target {
+        target: Target {
             document,
             is_insert,
-            under: operators.collation.as_ref(),
+            collation: operators.collation.as_ref(),
             path: String::with_capacity(32),
         },
         out: Writer::with_capacity(document.as_bytes().len() + 64),
@@ -118,7 +118,7 @@ fn check_rename(
 struct Walk<'w> {
     operators: &'w Operators,
     ctx: &'w UpdateContext,
-    place: Target<'w>,
+    target: Target<'w>,
     out: Writer,
 }
 
@@ -152,7 +152,7 @@ impl Walk<'_> {
         let mut children = fields.by_name.clone();
         let key = FieldKey(index.to_string().into());
         let node = match children.get(&key) {
-            Some(other) => merge(other, positional, &format!("{}.{index}", self.place.path()))?,
+            Some(other) => merge(other, positional, &format!("{}.{index}", self.target.path()))?,
             None => (**positional).clone(),
         };
         children.insert(key, Box::new(node));
@@ -167,13 +167,13 @@ impl Walk<'_> {
         existing: Option<&Element<'_>>,
         in_array: bool,
     ) -> Result<bool> {
-        let before = self.place.enter(name);
+        let before = self.target.enter(name);
         let changed = match node {
             Node::Operation(operation) => self.operation(operation, name, existing, in_array),
             Node::Fields(fields) => self.below(fields, name, existing),
             Node::Elements(elements) => self.elements(elements, name, existing),
         }?;
-        self.place.leave(before);
+        self.target.leave(before);
         Ok(changed)
     }
 
@@ -186,7 +186,7 @@ impl Walk<'_> {
     ) -> Result<bool> {
         let value = existing.map(Element::value).transpose()?;
         let start = self.out.len();
-        match operation.effect(value, &self.place, self.ctx)? {
+        match operation.effect(value, &self.target, self.ctx)? {
             Effect::Keep => {
                 if let Some(element) = existing {
                     self.out.element(element);
@@ -254,7 +254,7 @@ impl Walk<'_> {
     /// Whether an operation at or below a node would make a missing field.
     fn creates(&self, node: &Node) -> bool {
         match node {
-            Node::Operation(operation) => operation.creates(&self.place),
+            Node::Operation(operation) => operation.creates(&self.target),
             Node::Fields(fields) => {
                 let positional = fields.positional.as_deref();
                 let by_name = fields.by_name.values().map(|node| &**node);
@@ -330,7 +330,7 @@ impl Walk<'_> {
             None => {
                 return Err(Error::bad_value(format!(
                     "The path '{}' must exist in the document in order to apply array updates.",
-                    self.place.path()
+                    self.target.path()
                 )));
             }
         };
@@ -353,7 +353,7 @@ impl Walk<'_> {
                 }
                 [node] => self.child(node, &position, Some(&element), true)?,
                 [first, rest @ ..] => {
-                    let at = format!("{}.{position}", self.place.path());
+                    let at = format!("{}.{position}", self.target.path());
                     let mut merged = (*first).clone();
                     for node in rest {
                         merged = merge(&merged, node, &at)?;

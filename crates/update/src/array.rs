@@ -25,7 +25,7 @@ impl Push {
     pub(super) fn effect(
         &self,
         existing: Option<RawBsonRef<'_>>,
-        place: &Target<'_>,
+        target: &Target<'_>,
     ) -> Result<Effect<'static>> {
         let array = match existing {
             None => None,
@@ -33,9 +33,9 @@ impl Push {
             Some(other) => {
                 return Err(Error::bad_value(format!(
                     "The field '{}' must be an array but is of type {} in document {{{}}}",
-                    place.path(),
+                    target.path(),
                     types::name_of(other),
-                    show::id_of(place.document)
+                    show::id_of(target.document)
                 )));
             }
         };
@@ -51,7 +51,7 @@ impl Push {
         } as usize;
         values.splice(position..position, self.each.iter().map(RawBson::as_raw_bson_ref));
         if let Some(sort) = &self.sort {
-            values = limits::sort_by(values, |a, b| sort.compare(*a, *b, place.under))?;
+            values = limits::sort_by(values, |a, b| sort.compare(*a, *b, target.collation))?;
         }
         match self.slice {
             Some(slice) if slice < 0 => {
@@ -104,7 +104,7 @@ fn append(array: Option<&RawArray>, values: &[RawBson]) -> Result<Effect<'static
 pub(super) fn add_to_set(
     values: &[RawBson],
     existing: Option<RawBsonRef<'_>>,
-    place: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Effect<'static>> {
     let array = match existing {
         None => None,
@@ -112,7 +112,7 @@ pub(super) fn add_to_set(
         Some(other) => {
             return Err(Error::bad_value(format!(
                 "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
-                place.name(),
+                target.name(),
                 types::name_of(other)
             )));
         }
@@ -121,17 +121,17 @@ pub(super) fn add_to_set(
         let value = value.as_raw_bson_ref();
         let mut present = false;
         for element in elements(array)? {
-            present = present || compare_under(element, value, place.under).is_eq();
+            present = present || compare_under(element, value, target.collation).is_eq();
         }
         if present { Vec::new() } else { values.to_vec() }
     } else {
         let mut seen = BTreeSet::new();
         for element in elements(array)? {
-            seen.insert(key(element, place.under)?);
+            seen.insert(key(element, target.collation)?);
         }
         let mut fresh = Vec::new();
         for value in values {
-            if seen.insert(key(value.as_raw_bson_ref(), place.under)?) {
+            if seen.insert(key(value.as_raw_bson_ref(), target.collation)?) {
                 fresh.push(value.clone());
             }
         }
@@ -143,10 +143,10 @@ pub(super) fn add_to_set(
     append(array, &fresh)
 }
 
-fn key(value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<Vec<u8>> {
+fn key(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
     limits::poll_work(1 + raw::size_of_ref(value) / limits::BYTES_PER_UNIT)?;
-    match builder.append_under(value, Direction::Ascending, under) {
+    match builder.append_under(value, Direction::Ascending, collation) {
         Ok(()) => Ok(builder.into_bytes()),
         Err(error) => Err(Error::bad_value(error.to_string())),
     }
@@ -155,7 +155,7 @@ fn key(value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<Vec<u8>> {
 pub(super) fn pop(
     front: bool,
     existing: Option<RawBsonRef<'_>>,
-    place: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Effect<'static>> {
     match existing {
         None => Ok(Effect::Keep),
@@ -169,7 +169,7 @@ pub(super) fn pop(
         }
         Some(other) => Err(Error::type_mismatch(format!(
             "Path '{}' contains an element of non-array type '{}'",
-            place.path(),
+            target.path(),
             types::name_of(other)
         ))),
     }
@@ -189,10 +189,14 @@ pub(super) enum Pull {
 }
 
 impl Pull {
-    pub(super) fn matches(&self, value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<bool> {
+    pub(super) fn matches(
+        &self,
+        value: RawBsonRef<'_>,
+        collation: Option<&Collation>,
+    ) -> Result<bool> {
         match (self, value) {
             (Self::Equal(operand), value) => {
-                Ok(compare_under(operand.as_raw_bson_ref(), value, under).is_eq())
+                Ok(compare_under(operand.as_raw_bson_ref(), value, collation).is_eq())
             }
             (Self::Pattern(pattern), RawBsonRef::String(text) | RawBsonRef::Symbol(text)) => {
                 pattern.is_match(text)

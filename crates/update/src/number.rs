@@ -20,27 +20,27 @@ pub(super) enum BitOperator {
 pub(super) fn increment<'a>(
     operand: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
-    place: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Effect<'a>> {
     let Some(existing) = existing else { return Ok(Effect::Value(operand.as_raw_bson_ref())) };
-    arithmetic("$inc", operand, existing, place, i64::checked_add, Number::add)
+    arithmetic("$inc", operand, existing, target, i64::checked_add, Number::add)
 }
 
 pub(super) fn multiply<'a>(
     operand: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
-    place: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Effect<'a>> {
     // A missing field is zero of the operand's type.
     let existing = existing.unwrap_or(RawBsonRef::Int32(0));
-    arithmetic("$mul", operand, existing, place, i64::checked_mul, Number::mul)
+    arithmetic("$mul", operand, existing, target, i64::checked_mul, Number::mul)
 }
 
 fn arithmetic(
     name: &str,
     operand: &RawBson,
     existing: RawBsonRef<'_>,
-    place: &Target<'_>,
+    target: &Target<'_>,
     integers: fn(i64, i64) -> Option<i64>,
     numbers: fn(Number, Number) -> Number,
 ) -> Result<Effect<'static>> {
@@ -50,8 +50,8 @@ fn arithmetic(
         return Err(Error::type_mismatch(format!(
             "Cannot apply {name} to a value of non-numeric type. {{{}}} has the field '{}' of \
              non-numeric type {}",
-            show::id_of(place.document),
-            place.name(),
+            show::id_of(target.document),
+            target.name(),
             types::name_of(existing)
         )));
     };
@@ -61,7 +61,7 @@ fn arithmetic(
         let kind = if matches!(number, Number::Int(_)) { "NumberInt" } else { "NumberLong" };
         return Err(Error::bad_value(format!(
             "Failed to apply {name} operations to current value (({kind}){a}) for document {{{}}}",
-            show::id_of(place.document)
+            show::id_of(target.document)
         )));
     }
     Ok(Effect::Owned(numbers(number, by).to_bson()))
@@ -78,7 +78,7 @@ fn integer(number: Number) -> Option<i64> {
 pub(super) fn bits(
     operands: &[(BitOperator, RawBson)],
     existing: Option<RawBsonRef<'_>>,
-    place: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Effect<'static>> {
     let wide = |value: RawBsonRef<'_>| matches!(value, RawBsonRef::Int64(_));
     let (mut value, mut is_long) = match existing {
@@ -89,8 +89,8 @@ pub(super) fn bits(
             return Err(Error::bad_value(format!(
                 "Cannot apply $bit to a value of non-integral type.{} has the field {} of \
                  non-integer type {}",
-                show::id_of(place.document),
-                place.name(),
+                show::id_of(target.document),
+                target.name(),
                 types::name_of(other)
             )));
         }

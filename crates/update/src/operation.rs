@@ -20,12 +20,13 @@ pub(super) enum Operation {
     Mul(RawBson),
     Min(RawBson),
     Max(RawBson),
-    CurrentDate(Clock),
+    CurrentDate(CurrentDateType),
     Bit(Vec<(BitOperator, RawBson)>),
     Push(Push),
     AddToSet(Vec<RawBson>),
-    /// From the front?
-    Pop(bool),
+    Pop {
+        from_front: bool,
+    },
     Pull(Box<Pull>),
     PullAll(InSet),
     /// The destination of a rename takes the value of the source.
@@ -35,14 +36,14 @@ pub(super) enum Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clock {
+pub(super) enum CurrentDateType {
     Date,
     Timestamp,
 }
 
 impl Operation {
     /// Whether a missing field would be made, parents and all.
-    pub(super) fn creates(&self, place: &Target<'_>) -> bool {
+    pub(super) fn creates(&self, target: &Target<'_>) -> bool {
         match self {
             Self::Set(_)
             | Self::Inc(_)
@@ -53,11 +54,13 @@ impl Operation {
             | Self::Bit(_)
             | Self::Push(_)
             | Self::AddToSet(_) => true,
-            Self::SetOnInsert(_) => place.is_insert,
-            Self::RenameTo(source) => matches!(source.get(place.document), Ok(Some(_))),
-            Self::Unset | Self::Pop(_) | Self::Pull(_) | Self::PullAll(_) | Self::RenameFrom => {
-                false
-            }
+            Self::SetOnInsert(_) => target.is_insert,
+            Self::RenameTo(source) => matches!(source.get(target.document), Ok(Some(_))),
+            Self::Unset
+            | Self::Pop { .. }
+            | Self::Pull(_)
+            | Self::PullAll(_)
+            | Self::RenameFrom => false,
         }
     }
 
@@ -65,36 +68,42 @@ impl Operation {
     pub(super) fn effect<'a>(
         &'a self,
         existing: Option<RawBsonRef<'a>>,
-        place: &'a Target<'a>,
+        target: &'a Target<'a>,
         ctx: &UpdateContext,
     ) -> Result<Effect<'a>> {
         Ok(match self {
             Self::Set(value) => Effect::Value(value.as_raw_bson_ref()),
-            Self::SetOnInsert(value) if place.is_insert => Effect::Value(value.as_raw_bson_ref()),
+            Self::SetOnInsert(value) if target.is_insert => Effect::Value(value.as_raw_bson_ref()),
             Self::SetOnInsert(_) => Effect::Keep,
             Self::Unset | Self::RenameFrom => match existing {
                 Some(_) => Effect::Remove,
                 None => Effect::Keep,
             },
-            Self::Inc(operand) => number::increment(operand, existing, place)?,
-            Self::Mul(operand) => number::multiply(operand, existing, place)?,
-            Self::Min(value) => better(value, existing, place.under, std::cmp::Ordering::is_lt),
-            Self::Max(value) => better(value, existing, place.under, std::cmp::Ordering::is_gt),
-            Self::CurrentDate(Clock::Date) => Effect::Value(RawBsonRef::DateTime(ctx.now)),
-            Self::CurrentDate(Clock::Timestamp) => {
+            Self::Inc(operand) => number::increment(operand, existing, target)?,
+            Self::Mul(operand) => number::multiply(operand, existing, target)?,
+            Self::Min(value) => {
+                replace_if(value, existing, target.collation, std::cmp::Ordering::is_lt)
+            }
+            Self::Max(value) => {
+                replace_if(value, existing, target.collation, std::cmp::Ordering::is_gt)
+            }
+            Self::CurrentDate(CurrentDateType::Date) => {
+                Effect::Value(RawBsonRef::DateTime(ctx.now))
+            }
+            Self::CurrentDate(CurrentDateType::Timestamp) => {
                 Effect::Value(RawBsonRef::Timestamp(ctx.timestamp))
             }
-            Self::Bit(operands) => number::bits(operands, existing, place)?,
-            Self::Push(push) => push.effect(existing, place)?,
-            Self::AddToSet(values) => array::add_to_set(values, existing, place)?,
-            Self::Pop(front) => array::pop(*front, existing, place)?,
+            Self::Bit(operands) => number::bits(operands, existing, target)?,
+            Self::Push(push) => push.effect(existing, target)?,
+            Self::AddToSet(values) => array::add_to_set(values, existing, target)?,
+            Self::Pop { from_front } => array::pop(*from_front, existing, target)?,
             Self::Pull(pull) => {
-                array::remove_if(existing, |value| pull.matches(value, place.under))?
+                array::remove_if(existing, |value| pull.matches(value, target.collation))?
             }
             Self::PullAll(values) => {
-                array::remove_if(existing, |value| Ok(values.contains(value, place.under)))?
+                array::remove_if(existing, |value| Ok(values.contains(value, target.collation)))?
             }
-            Self::RenameTo(source) => match source.get(place.document)? {
+            Self::RenameTo(source) => match source.get(target.document)? {
                 Some(value) => Effect::Value(value),
                 None => Effect::Keep,
             },
@@ -102,15 +111,15 @@ impl Operation {
     }
 }
 
-fn better<'a>(
+fn replace_if<'a>(
     value: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
-    under: Option<&Collation>,
+    collation: Option<&Collation>,
     wins: fn(std::cmp::Ordering) -> bool,
 ) -> Effect<'a> {
     let value = value.as_raw_bson_ref();
     match existing {
-        Some(existing) if !wins(bsonval::order::compare_under(value, existing, under)) => {
+        Some(existing) if !wins(bsonval::order::compare_under(value, existing, collation)) => {
             Effect::Keep
         }
         _ => Effect::Value(value),

@@ -4,7 +4,7 @@ use super::array::{Pull, Push};
 use super::array_filter::ArrayFilters;
 use super::check;
 use super::number::BitOperator;
-use super::operation::{Clock, Operation};
+use super::operation::{CurrentDateType, Operation};
 use super::tree::{Step, Tree, is_one_name};
 use super::{Kind, Operators, PipelineParser};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
@@ -310,7 +310,7 @@ fn current_date(field: &Element<'_>) -> Result<Operation> {
         )
     };
     match field.value()? {
-        RawBsonRef::Boolean(_) => Ok(Operation::CurrentDate(Clock::Date)),
+        RawBsonRef::Boolean(_) => Ok(Operation::CurrentDate(CurrentDateType::Date)),
         RawBsonRef::Document(options) => {
             let mut clock = None;
             for option in raw::elements(options) {
@@ -322,8 +322,8 @@ fn current_date(field: &Element<'_>) -> Result<Operation> {
                     )));
                 }
                 clock = match option.value()? {
-                    RawBsonRef::String("date") => Some(Clock::Date),
-                    RawBsonRef::String("timestamp") => Some(Clock::Timestamp),
+                    RawBsonRef::String("date") => Some(CurrentDateType::Date),
+                    RawBsonRef::String("timestamp") => Some(CurrentDateType::Timestamp),
                     _ => return Err(bad()),
                 };
             }
@@ -490,8 +490,8 @@ fn pop(field: &Element<'_>) -> Result<Operation> {
         return Err(Error::failed_to_parse(format!("Expected a number in: {}", shown())));
     }
     match types::exact_integer(value) {
-        Some(1) => Ok(Operation::Pop(false)),
-        Some(-1) => Ok(Operation::Pop(true)),
+        Some(1) => Ok(Operation::Pop { from_front: false }),
+        Some(-1) => Ok(Operation::Pop { from_front: true }),
         Some(other) => Err(Error::failed_to_parse(format!("$pop expects 1 or -1, found: {other}"))),
         None => Err(Error::failed_to_parse(format!("Expected an integer: {}", shown()))),
     }

@@ -14,7 +14,7 @@ use os::{File, OpenOptions, Os};
 use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::segment::{
-    HEADER_BYTES, HeaderError, PREPARED_NAME, SegmentHeader, VERSION, segment_number,
+    EpochKey, HEADER_BYTES, HeaderError, PREPARED_NAME, SegmentHeader, VERSION, segment_number,
 };
 
 /// One segment of the log.
@@ -36,6 +36,11 @@ pub(crate) struct Epoch {
 impl Epoch {
     pub(crate) fn salt(&self) -> u64 {
         self.segments[0].header.salt
+    }
+
+    /// Where its key comes from; none where its payloads are plain.
+    pub(crate) fn key(&self) -> Option<EpochKey> {
+        self.segments[0].header.key
     }
 
     pub(crate) fn first(&self) -> Lsn {

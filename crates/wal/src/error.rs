@@ -62,6 +62,18 @@ pub enum Error {
         /// The newest this program knows.
         known: u32,
     },
+    /// Keys are there and the log is plain, or the other way round.
+    #[error(
+        "the log in {} is {}",
+        dir.display(),
+        if *is_encrypted { "encrypted, and no key was given" } else { "not encrypted, and a key was given" }
+    )]
+    Keys {
+        /// The log's directory.
+        dir: PathBuf,
+        /// Whether the log is.
+        is_encrypted: bool,
+    },
     /// One append is longer than the log allows.
     #[error("a log record of {bytes} bytes is longer than {most}")]
     TooLong {
@@ -86,7 +98,7 @@ impl Error {
             | Self::NoSpace { file }
             | Self::Corruption { file, .. }
             | Self::Version { file, .. } => Some(file),
-            Self::Missing { dir, .. } => Some(dir),
+            Self::Missing { dir, .. } | Self::Keys { dir, .. } => Some(dir),
             Self::TooLong { .. } | Self::Stopped { .. } => None,
         }
     }

@@ -7,9 +7,14 @@
 //! 16  …    payload, then zeros to a multiple of 8
 //! ```
 //!
+//! Where the epoch has a key the payload of a data frame is what was appended, encrypted, and a tag of
+//! 16 bytes; the checksum is of the encrypted bytes.
+//!
 //! The payload comes first in the checksum, so that it is computed before the position is known,
 //! outside the lock. A mark's payload is a u64: everything before this LSN was synced when the
 //! mark was appended.
+
+use crypt::TAG_BYTES;
 
 use crate::{Lsn, MAX_PAYLOAD_BYTES};
 
@@ -20,6 +25,8 @@ pub(crate) const ALIGN: usize = 8;
 /// Bytes of a mark's frame.
 pub(crate) const MARK_BYTES: usize = FRAME_HEADER_BYTES + 8;
 const LENGTH_BITS: u32 = 28;
+/// The longest payload of a frame: that of an append, encrypted.
+pub(crate) const MAX_STORED_BYTES: usize = MAX_PAYLOAD_BYTES + TAG_BYTES;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +93,13 @@ pub(crate) fn claimed_payload(header: &[u8; FRAME_HEADER_BYTES], lsn: Lsn) -> Op
     let at = u64::from_le_bytes(*header.last_chunk::<8>()?);
     let length = u32::from_le_bytes(*header.first_chunk::<4>()?);
     let payload = (length & ((1 << LENGTH_BITS) - 1)) as usize;
-    (at == lsn && payload <= MAX_PAYLOAD_BYTES).then_some(payload)
+    (at == lsn && payload <= MAX_STORED_BYTES).then_some(payload)
+}
+
+/// Whether a frame with this header carries what the engine appended.
+pub(crate) fn is_data(header: &[u8; FRAME_HEADER_BYTES]) -> bool {
+    let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    length >> LENGTH_BITS == 0
 }
 
 /// Reads the frame at the start of `bytes`; `None` where no valid frame of this epoch and position

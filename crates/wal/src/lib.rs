@@ -23,12 +23,16 @@
 //!    where there is no room nothing is appended. A start needs no more than the room behind the
 //!    log's end.
 //!
+//! 7. In a log that was opened with keys every record is encrypted before it reaches a file, with a key
+//!    of its epoch alone; checksums are of the encrypted bytes.
+//!
 //! Lock order: group → preparing → writer → tail.
 //!
 //! On disk: `docs/formats/wal.md`.
 #![forbid(unsafe_code)]
 
 mod directory;
+mod encrypted;
 mod error;
 mod frame;
 #[cfg(all(test, shuttle))]
@@ -53,7 +57,7 @@ pub mod format {
     pub use crate::frame::{
         FRAME_HEADER_BYTES, Frame, FrameKind, decode_frame, encode_frame, frame_bytes,
     };
-    pub use crate::segment::{HEADER_BYTES, SegmentHeader, segment_name, segment_number};
+    pub use crate::segment::{EpochKey, HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 }
 
 /// A position in the log, in bytes. Always a multiple of 8; 0 is the beginning of time.

@@ -10,16 +10,20 @@
 //!    [`Error::Missing`] where it was let go of meanwhile, else [`Error::Corruption`] with the file and
 //!    the byte.
 
+use crypt::Cipher;
+
+use crate::Lsn;
 use crate::directory::Segment;
+use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
 use crate::frame::{
-    ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
+    ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, MAX_STORED_BYTES, claimed_payload, decode_frame,
+    frame_bytes,
 };
 use crate::reader::Record;
 use crate::segment::HEADER_BYTES;
 use crate::window::{READ_BYTES, Stretch, Window};
 use crate::writer::Wal;
-use crate::{Lsn, MAX_PAYLOAD_BYTES};
 use std::path::PathBuf;
 
 /// A place in a log in use, and what is read ahead there. It belongs to one opening of the log.
@@ -30,6 +34,10 @@ pub struct LiveReader {
     window: Window,
     /// The salt of the epoch that holds `pos`, up to a position.
     epoch: Option<(u64, Lsn)>,
+    /// The key of the epoch with a salt.
+    cipher: Option<(u64, Cipher)>,
+    /// The record that was read last, decrypted.
+    plain: Vec<u8>,
 }
 
 /// A file of the log, for who copies it.
@@ -88,6 +96,7 @@ impl Wal {
         (lsn < end).then(|| Stretch {
             path: segment.path.clone(),
             salt: header.salt,
+            key: header.key,
             first: header.first_lsn,
             end,
         })
@@ -116,13 +125,14 @@ impl LiveReader {
 
     /// Gives memory and file back; the next read opens the file again.
     pub fn park(&mut self) {
-        self.epoch = None;
+        (self.epoch, self.cipher) = (None, None);
+        self.plain = Vec::new();
         self.window.park(self.pos);
     }
 
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.window.memory_bytes()
+        self.window.memory_bytes() + self.plain.capacity()
     }
 
     /// The next record before `until`, the end of a record, if it was synced; `None` where there is
@@ -132,9 +142,28 @@ impl LiveReader {
         let Some((lsn, len)) = advanced.map_err(|e| self.or_missing(wal, e))? else {
             return Ok(None);
         };
-        let frame = self.window.from(lsn);
-        let payload = frame.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len).unwrap_or_default();
+        if wal.keys.is_some() {
+            return self.decrypted(wal, lsn, len).map(Some);
+        }
+        let payload = stored_payload(&self.window, lsn, len);
         Ok(Some(Record { lsn, end: self.pos, payload }))
+    }
+
+    fn decrypted(&mut self, wal: &Wal, lsn: Lsn, len: usize) -> Result<Record<'_>> {
+        let salt = self.epoch.map_or(0, |(salt, _)| salt);
+        if self.cipher.as_ref().is_none_or(|(of, _)| *of != salt) {
+            let key = wal.stretch_at(lsn).and_then(|stretch| stretch.key);
+            let cipher = wal.keys.as_ref().zip(key).and_then(|(keys, key)| cipher_of(keys, key));
+            self.cipher = cipher.map(|cipher| (salt, cipher));
+        }
+        if len <= READ_BYTES && self.plain.capacity() > 2 * READ_BYTES {
+            self.plain = Vec::new();
+        }
+        let (stored, plain) = (stored_payload(&self.window, lsn, len), &mut self.plain);
+        if !self.cipher.as_ref().is_some_and(|(_, cipher)| decrypt(cipher, lsn, stored, plain)) {
+            return Err(damage(wal, lsn, "a record does not decrypt"));
+        }
+        Ok(Record { lsn, end: self.pos, payload: &self.plain })
     }
 
     /// Moves to the first frame that begins at or behind `from`, and before `until`; false where there is
@@ -187,7 +216,7 @@ impl LiveReader {
     /// holds no frame that begins before.
     fn told_before(&mut self, wal: &Wal, from: Lsn, until: Lsn) -> Result<Option<Lsn>> {
         let Some(here) = wal.stretch_at(from) else { return Ok(None) };
-        let lowest = from.saturating_sub(frame_bytes(MAX_PAYLOAD_BYTES) as u64);
+        let lowest = from.saturating_sub(frame_bytes(MAX_STORED_BYTES) as u64);
         let (mut high, mut is_damaged) = (from, false);
         while high > lowest
             && let Some(stretch) = wal.stretch_at(high - ALIGN as u64)
@@ -316,15 +345,24 @@ impl LiveReader {
     }
 
     fn damage(&self, wal: &Wal) -> Error {
-        let (lsn, what) = (self.pos, "a synced record is damaged");
-        match wal.stretch_at(lsn) {
-            Some(stretch) => {
-                let offset = stretch.offset(lsn);
-                Error::Corruption { file: stretch.path, offset, lsn, what }
-            }
-            None => Error::Corruption { file: wal.dir.clone(), offset: 0, lsn, what },
-        }
+        damage(wal, self.pos, "a synced record is damaged")
     }
+}
+
+fn damage(wal: &Wal, lsn: Lsn, what: &'static str) -> Error {
+    match wal.stretch_at(lsn) {
+        Some(stretch) => {
+            let offset = stretch.offset(lsn);
+            Error::Corruption { file: stretch.path, offset, lsn, what }
+        }
+        None => Error::Corruption { file: wal.dir.clone(), offset: 0, lsn, what },
+    }
+}
+
+/// The payload of the frame at `lsn`, which is in memory.
+fn stored_payload(window: &Window, lsn: Lsn, len: usize) -> &[u8] {
+    let frame = window.from(lsn);
+    frame.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + len).unwrap_or_default()
 }
 
 impl std::fmt::Debug for LiveReader {

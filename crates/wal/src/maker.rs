@@ -12,7 +12,7 @@ use os::{AlignedBuf, DIRECT_ALIGN, File, OpenOptions, Os};
 
 use crate::directory::{Segment, read_up_to};
 use crate::error::{Error, Result};
-use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
+use crate::segment::{EpochKey, HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
 use crate::{Lsn, WalOptions};
 
 /// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
@@ -36,6 +36,7 @@ pub(crate) struct Begin {
     pub(crate) salt: u64,
     pub(crate) first_lsn: Lsn,
     pub(crate) previous: u64,
+    pub(crate) key: Option<EpochKey>,
 }
 
 /// A file that has its space, on disk, and under its name waits to be begun.
@@ -266,12 +267,12 @@ impl SegmentMaker<'_> {
         ready: &Ready,
         body_bytes: u64,
     ) -> Result<Segment> {
-        let Begin { number, salt, first_lsn, previous } = begin;
+        let Begin { number, salt, first_lsn, previous, key } = begin;
         assert_eq!(number, ready.number, "a file is made ready for the next segment");
         if !ready.named {
             self.sync_names()?;
         }
-        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
+        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous, key };
         let path = ready.path.clone();
         let written = ready.file.write_all_at(&header.encode(), 0);
         written.map_err(|e| Error::io("write", &path, e))?;

@@ -6,16 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crypt::{Cipher, KeyRing};
 use os::{File, OpenOptions, Os};
 
 use crate::directory::{Epoch, LogScan, read_up_to};
+use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
 use crate::frame::{
     ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
     mark_position,
 };
 use crate::metrics::Metrics;
-use crate::segment::HEADER_BYTES;
+use crate::segment::{EpochKey, HEADER_BYTES};
 use crate::writer::Wal;
 use crate::{Lsn, WalOptions};
 
@@ -52,6 +54,11 @@ pub struct Replay {
     synced: Lsn,
     /// Where the log ended in something that is no whole record.
     torn: Option<TornTail>,
+    keys: Option<Arc<KeyRing>>,
+    /// The key of an epoch, by its index.
+    cipher: Option<(usize, Cipher)>,
+    /// The record that was read last, decrypted.
+    plain: Vec<u8>,
 }
 
 /// What lies behind the log's last whole record: one that was being written when the server ended, or
@@ -89,14 +96,36 @@ impl Replay {
             ended: false,
             synced: 0,
             torn: None,
+            keys: None,
+            cipher: None,
+            plain: Vec::new(),
         }
+    }
+
+    /// Reads and writes an encrypted log with these keys. Without keys an encrypted log shows where its
+    /// records are, and no record.
+    ///
+    /// # Errors
+    /// [`Error::Keys`] where there are keys and the log is plain.
+    pub fn with_keys(mut self, keys: Option<Arc<KeyRing>>) -> Result<Self> {
+        if keys.is_some() && self.found.epochs.iter().any(|epoch| epoch.key().is_none()) {
+            return Err(Error::Keys { dir: self.dir, is_encrypted: false });
+        }
+        self.keys = keys;
+        Ok(self)
+    }
+
+    /// Whether records are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.found.epochs.iter().any(|epoch| epoch.key().is_some())
     }
 
     /// Another reader of the same log, at its beginning.
     #[must_use]
     pub fn again(&self) -> Self {
         let (options, metrics, found) = (self.options, self.metrics.clone(), self.found.clone());
-        Self::new(&self.os, &self.dir, options, metrics, found)
+        let keys = self.keys.clone();
+        Self { keys, ..Self::new(&self.os, &self.dir, options, metrics, found) }
     }
 
     /// The first position the log still holds.
@@ -124,8 +153,32 @@ impl Replay {
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         let Some((lsn, len)) = self.advance()? else { return Ok(None) };
         let at = (lsn - self.buf_start) as usize + FRAME_HEADER_BYTES;
-        let payload = &self.buf[at..at + len];
-        Ok(Some(Record { lsn, end: self.pos, payload }))
+        let Some(key) = self.found.epochs.get(self.epoch).and_then(Epoch::key) else {
+            let payload = &self.buf[at..at + len];
+            return Ok(Some(Record { lsn, end: self.pos, payload }));
+        };
+        if self.cipher.as_ref().is_none_or(|(epoch, _)| *epoch != self.epoch) {
+            self.cipher = Some((self.epoch, self.cipher_of(lsn, key)?));
+        }
+        let (stored, plain) = (&self.buf[at..at + len], &mut self.plain);
+        if !self.cipher.as_ref().is_some_and(|(_, cipher)| decrypt(cipher, lsn, stored, plain)) {
+            return Err(self.corruption(lsn, "a record does not decrypt"));
+        }
+        Ok(Some(Record { lsn, end: self.pos, payload: &self.plain }))
+    }
+
+    /// Steps over the next record without its payload: its position and the one behind it, `None` at the
+    /// log's end. For who checks an encrypted log without its keys. Touches the disk.
+    pub fn skip_record(&mut self) -> Result<Option<(Lsn, Lsn)>> {
+        Ok(self.advance()?.map(|(lsn, _)| (lsn, self.pos)))
+    }
+
+    fn cipher_of(&self, lsn: Lsn, key: EpochKey) -> Result<Cipher> {
+        let Some(keys) = &self.keys else {
+            return Err(Error::Keys { dir: self.dir.clone(), is_encrypted: true });
+        };
+        let missing = "a record is encrypted with a key that is not there";
+        cipher_of(keys, key).ok_or_else(|| self.corruption(lsn, missing))
     }
 
     /// After [`Error::Corruption`]: goes on at the next valid record behind the damage and says
@@ -169,10 +222,13 @@ impl Replay {
     /// writing. Touches the disk. Needs room for a few KiB at most; on [`Error::NoSpace`] it may be
     /// called again.
     pub fn start_writing(&mut self) -> Result<Wal> {
+        if self.keys.is_none() && self.is_encrypted() {
+            return Err(Error::Keys { dir: self.dir.clone(), is_encrypted: true });
+        }
         let end = self.find_end()?;
         self.sync_what_was_read(end)?;
-        let metrics = self.metrics.clone();
-        Wal::start(&self.os, &self.dir, self.options, metrics, &self.found, end)
+        let (metrics, keys) = (self.metrics.clone(), self.keys.clone());
+        Wal::start(&self.os, &self.dir, self.options, metrics, keys, (&self.found, end))
     }
 
     /// What replay returned may have been only in the kernel's memory, when just the process died.

@@ -24,6 +24,7 @@ impl Wal {
             salt: self.salt,
             first_lsn: full.end_lsn(),
             previous: full.number,
+            key: full.key,
         };
         let ready = writer.ready.front().expect("nothing is appended without a file for it");
         // where it fails for want of space the file stays ready for the next try

@@ -2,25 +2,30 @@
 //!
 //! ```text
 //! 0     [8]  magic "FERNLOG\0"
-//! 8     u32  format version, 1
-//! 12    u32  0
+//! 8     u32  format version: 1, or 2 where the payloads are encrypted
+//! 12    u32  number of the data key; 0 in version 1
 //! 16    u64  number of the segment, as in its name
 //! 24    u64  salt of the epoch
 //! 32    u64  LSN of the first byte of the body
 //! 40    u64  bytes of the body
 //! 48    u64  number of the segment before, 0 for none
-//! 56    …    zeros
+//! 56    [16] salt of the epoch's key; zeros in version 1
+//! 72    …    zeros
 //! 508   u32  crc32c of bytes 0..508
 //! 512   the same again, so that one damaged sector loses no segment
 //! 1024  body
 //! ```
 
+use crypt::{KeyNumber, SALT_BYTES};
+
 use crate::Lsn;
 
 /// Bytes before the body.
 pub const HEADER_BYTES: usize = 1024;
-/// The format this program writes.
-pub(crate) const VERSION: u32 = 1;
+/// The format of a log whose payloads are plain.
+const PLAIN_VERSION: u32 = 1;
+/// The format of one whose payloads are encrypted, and the newest that is known.
+pub(crate) const VERSION: u32 = 2;
 
 /// The name of a file that was made ahead of its use.
 pub(crate) const PREPARED_NAME: &str = "log.prepared";
@@ -42,6 +47,15 @@ pub fn segment_number(name: &str) -> Option<u64> {
     (segment_name(number) == name).then_some(number)
 }
 
+/// Where the key of an encrypted epoch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochKey {
+    /// The data key.
+    pub number: KeyNumber,
+    /// What the epoch's key is derived from it with.
+    pub salt: [u8; SALT_BYTES],
+}
+
 /// What the header of a segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
@@ -55,6 +69,8 @@ pub struct SegmentHeader {
     pub body_bytes: u64,
     /// Number of the segment that holds the bytes before; 0 for none.
     pub previous: u64,
+    /// Of the epoch that wrote it, where its payloads are encrypted.
+    pub key: Option<EpochKey>,
 }
 
 /// Why a header does not count.
@@ -74,7 +90,12 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut copy = [0; COPY];
         copy[..8].copy_from_slice(MAGIC);
-        copy[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.key.is_some() { VERSION } else { PLAIN_VERSION };
+        copy[8..12].copy_from_slice(&version.to_le_bytes());
+        if let Some(EpochKey { number, salt }) = &self.key {
+            copy[12..16].copy_from_slice(&u32::from(number.0).to_le_bytes());
+            copy[56..56 + SALT_BYTES].copy_from_slice(salt);
+        }
         copy[16..24].copy_from_slice(&self.number.to_le_bytes());
         copy[24..32].copy_from_slice(&self.salt.to_le_bytes());
         copy[32..40].copy_from_slice(&self.first_lsn.to_le_bytes());
@@ -117,16 +138,23 @@ impl SegmentHeader {
         if &copy[..8] != MAGIC || crc32c::crc32c(&copy[..508]) != crc {
             return Err(HeaderError::Invalid);
         }
-        match u32_at(copy, 8) {
-            VERSION => {}
+        let key = match u32_at(copy, 8) {
+            PLAIN_VERSION => None,
+            VERSION => Some(EpochKey {
+                number: KeyNumber(
+                    u16::try_from(u32_at(copy, 12)).map_err(|_| HeaderError::Invalid)?,
+                ),
+                salt: *copy[56..].first_chunk().ok_or(HeaderError::Invalid)?,
+            }),
             other => return Err(HeaderError::Version(other)),
-        }
+        };
         let header = Self {
             number: u64_at(copy, 16),
             salt: u64_at(copy, 24),
             first_lsn: u64_at(copy, 32),
             body_bytes: u64_at(copy, 40),
             previous: u64_at(copy, 48),
+            key,
         };
         // far from the end of numbers, so that sums of positions never overflow
         let end = header.first_lsn.checked_add(header.body_bytes);
@@ -152,8 +180,22 @@ mod tests {
 
     use super::*;
 
-    const SAMPLE: SegmentHeader =
-        SegmentHeader { number: 12, salt: 99, first_lsn: 4096, body_bytes: 800, previous: 10 };
+    const SAMPLE: SegmentHeader = SegmentHeader {
+        number: 12,
+        salt: 99,
+        first_lsn: 4096,
+        body_bytes: 800,
+        previous: 10,
+        key: None,
+    };
+
+    #[test]
+    fn an_encrypted_epoch_says_where_its_key_comes_from() {
+        let key = Some(EpochKey { number: KeyNumber(3), salt: [5; SALT_BYTES] });
+        let bytes = SegmentHeader { key, ..SAMPLE }.encode();
+        assert_eq!((bytes[8], SAMPLE.encode()[8]), (2, 1));
+        assert_eq!(SegmentHeader::decode(12, &bytes), Some(SegmentHeader { key, ..SAMPLE }));
+    }
 
     #[test]
     fn names_and_numbers_agree() {

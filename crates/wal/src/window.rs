@@ -11,7 +11,7 @@ use os::{File, OpenOptions, Os};
 use crate::Lsn;
 use crate::directory::read_up_to;
 use crate::error::{Error, Result};
-use crate::segment::HEADER_BYTES;
+use crate::segment::{EpochKey, HEADER_BYTES};
 
 /// Bytes that one read brings, at most.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -22,6 +22,7 @@ pub(crate) struct Stretch {
     pub(crate) path: PathBuf,
     /// Of the epoch that wrote it: every frame's checksum contains it.
     pub(crate) salt: u64,
+    pub(crate) key: Option<EpochKey>,
     /// The position of the file's first body byte.
     pub(crate) first: Lsn,
     /// One past the last position that counts: what is behind it in the file belongs to a torn tail.

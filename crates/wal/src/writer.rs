@@ -3,7 +3,7 @@
 //! | bytes go from → to | function |
 //! |---|---|
 //! | caller → tail buffer, where there are files for them | [`Wal::append`] |
-//! | tail buffer → pending → file | `Writer::write_out`, under the writer lock |
+//! | tail buffer → pending, encrypted where the log is → file | `Writer::write_out`, under the writer lock |
 //! | file → disk | [`Wal::sync_to`], one leader at a time |
 
 use os::sync::atomic::{AtomicU64, Ordering};
@@ -11,17 +11,19 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crypt::{FreshKey, KeyRing, Purpose};
 use os::sync::{Condvar, Mutex};
 use os::{File, Os, Padded};
 
 use crate::directory::{LogScan, Segment, scan};
+use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
 use crate::maker::{Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
 use crate::rotate::begin_epoch;
-use crate::segment::HEADER_BYTES;
+use crate::segment::{EpochKey, HEADER_BYTES};
 use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
 /// A full buffer's last record may bring so many bytes beside its payload.
@@ -46,6 +48,10 @@ pub struct Wal {
     pub(crate) options: WalOptions,
     pub(crate) metrics: Metrics,
     pub(crate) salt: u64,
+    /// Of this epoch, where the log is encrypted.
+    key: Option<FreshKey>,
+    /// For who reads earlier epochs.
+    pub(crate) keys: Option<Arc<KeyRing>>,
     /// What is appended and not yet taken by the writer. Away from what every append reads.
     tail: Padded<Mutex<Tail>>,
     /// Who may write to the files.
@@ -94,7 +100,7 @@ pub(crate) struct Writer {
     /// All segments of the log; the last is the one in use.
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) file: Arc<dyn File>,
-    /// Bytes from `written` on that were taken from the tail.
+    /// Bytes from `written` on that were taken from the tail, and encrypted where the log is.
     pending: Vec<u8>,
     /// The files of the next segments, made ahead, in their order.
     pub(crate) ready: VecDeque<Ready>,
@@ -119,11 +125,12 @@ impl Wal {
         dir: &Path,
         options: WalOptions,
         metrics: Metrics,
-        found: &LogScan,
-        end: Lsn,
+        keys: Option<Arc<KeyRing>>,
+        (found, end): (&LogScan, Lsn),
     ) -> Result<Self> {
         os.vfs.create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
         let salt = os.entropy.next_u64();
+        let key = keys.as_ref().map(|keys| keys.fresh(Purpose::Log, &*os.entropy));
         // segments that begin behind the end held only a torn tail, and one that begins at the end
         // holds nothing: starts on a full disk must not need a file each
         let mut segments: VecDeque<Segment> = found.segments().cloned().collect();
@@ -145,6 +152,7 @@ impl Wal {
             salt,
             first_lsn: end,
             previous: segments.back().map_or(0, |segment| segment.header.number),
+            key: key.as_ref().map(|key| EpochKey { number: key.number, salt: key.salt }),
         };
         let begun = begin_epoch(&maker, begin, &mut spares, segments.back());
         let (segment, Ready { file, .. }, recycled) = begun?;
@@ -159,6 +167,8 @@ impl Wal {
             options,
             metrics,
             salt,
+            key,
+            keys,
             tail: Padded(Mutex::new(Tail { buf: Vec::new(), end, data_end: end, marked: end })),
             writer: Mutex::new(Writer {
                 segments,
@@ -201,24 +211,29 @@ impl Wal {
         if len > MAX_PAYLOAD_BYTES {
             return Err(Error::TooLong { bytes: len, most: MAX_PAYLOAD_BYTES });
         }
-        let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
+        // Of an encrypted log it is known when the record has been encrypted.
+        let crc = match self.key {
+            None => pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)),
+            Some(_) => 0,
+        };
+        let stored = stored_bytes(self.key.is_some(), len);
         let mut tail = self.tail.lock();
         if !matches!(self.need(&tail, len, priority), Need::Nothing) {
             return Ok(None);
         }
-        if tail.reserve(MARK_BYTES + frame_bytes(len), self.options.buffer_bytes) {
+        if tail.reserve(MARK_BYTES + frame_bytes(stored), self.options.buffer_bytes) {
             self.memory[TAIL].store(tail.buf.capacity() as u64, Ordering::Relaxed);
         }
         let start = tail.end;
         tail.mark(self.salt, self.synced.load(Ordering::Acquire));
-        let header = frame_header(FrameKind::Data, self.salt, tail.end, len, crc);
+        let header = frame_header(FrameKind::Data, self.salt, tail.end, stored, crc);
         tail.buf.extend_from_slice(&header);
         for piece in pieces {
             tail.buf.extend_from_slice(piece);
         }
-        let padded = tail.buf.len().next_multiple_of(ALIGN);
+        let padded = (tail.buf.len() + (stored - len)).next_multiple_of(ALIGN);
         tail.buf.resize(padded, 0);
-        tail.end += frame_bytes(len) as u64;
+        tail.end += frame_bytes(stored) as u64;
         tail.data_end = tail.end;
         let end = tail.end;
         debug_assert!(end.is_multiple_of(ALIGN as u64), "frames end on whole words");
@@ -257,7 +272,8 @@ impl Wal {
             Priority::Ordinary => self.options.file_bytes() / KEPT_BACK,
             Priority::GivesSpaceBack => 0,
         };
-        let until = tail.end + (MARK_BYTES + frame_bytes(len)) as u64 + kept_back;
+        let stored = stored_bytes(self.key.is_some(), len);
+        let until = tail.end + (MARK_BYTES + frame_bytes(stored)) as u64 + kept_back;
         if until > self.limit.load(Ordering::Acquire) { Need::Files(until) } else { Need::Nothing }
     }
 
@@ -332,6 +348,11 @@ impl Wal {
         self.tail.lock().data_end
     }
 
+    /// Bytes that a record of so many takes in the log: from its position to the one behind it.
+    pub fn record_bytes(&self, payload: usize) -> u64 {
+        frame_bytes(stored_bytes(self.key.is_some(), payload)) as u64
+    }
+
     /// Everything before this was handed to the kernel.
     pub fn written_lsn(&self) -> Lsn {
         self.written.load(Ordering::Acquire)
@@ -393,6 +414,9 @@ impl Wal {
             self.memory[place].store(buffer.capacity() as u64, Ordering::Relaxed);
         }
         drop(tail);
+        if let Some(key) = &self.key {
+            encrypt_frames(key, self.salt, self.written_lsn(), &mut writer.pending);
+        }
         self.write_pending(writer)
     }
 

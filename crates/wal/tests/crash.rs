@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::sync::Arc;
 
+use crypt::{KeyRing, KeysFile, MasterKey, NonceLog};
 use os::Os;
 use os::sim::Survival;
 use telemetry::Registry;
@@ -21,10 +23,23 @@ struct Model {
     /// Where replay starts: the position behind record number `.1 - 1`.
     checkpoint: (Lsn, usize),
     next: u64,
+    keys: Option<Arc<KeyRing>>,
 }
 
-fn open(os: &Os) -> Result<Replay, Failure> {
-    Ok(Wal::open(os, Path::new(DIR), TINY, Metrics::new(&Registry::new()))?)
+/// Keys that no crash touches.
+fn encrypted(model: &mut Model) {
+    model.keys.get_or_insert_with(|| {
+        let os = os::sim::SimOs::new(77).os();
+        os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+        let master = MasterKey::parse(format!("{}=", "A".repeat(43)).as_bytes()).unwrap();
+        let keys = KeysFile::create(&os, Path::new(DIR), &master).unwrap().into_ring();
+        Arc::new(keys.watched_by(&NonceLog::default()))
+    });
+}
+
+fn open(os: &Os, model: &Model) -> Result<Replay, Failure> {
+    let replay = Wal::open(os, Path::new(DIR), TINY, Metrics::new(&Registry::new()))?;
+    Ok(replay.with_keys(model.keys.clone())?)
 }
 
 impl Model {
@@ -87,7 +102,7 @@ impl Model {
 fn workload(os: &Os, model: &mut Model) -> Result<(), Failure> {
     let mut data = Gen::new(99);
     for _ in 0..2 {
-        let mut replay = open(os)?;
+        let mut replay = open(os, model)?;
         model.check(&mut replay)?;
         let wal = replay.start_writing()?;
         for step in 0..14 {
@@ -106,7 +121,7 @@ fn workload(os: &Os, model: &mut Model) -> Result<(), Failure> {
 }
 
 fn verify(os: &Os, model: &mut Model) -> Result<(), Failure> {
-    let mut replay = open(os)?;
+    let mut replay = open(os, model)?;
     model.check(&mut replay)?;
     let wal = replay.start_writing()?;
     // the new epoch made all of it durable
@@ -136,4 +151,18 @@ fn random_survival_with_many_seeds() {
         crash_recovery: false,
     };
     crash_everywhere(&plan, workload, verify);
+}
+
+#[test]
+fn no_crash_loses_an_acknowledged_record_of_an_encrypted_log_or_uses_a_nonce_twice() {
+    let plan = CrashPlan { seeds: 0..1, step: 2, ..CrashPlan::default() };
+    let report = crash_everywhere(
+        &plan,
+        |os, model| {
+            encrypted(model);
+            workload(os, model)
+        },
+        verify,
+    );
+    assert!(report.crashes > 30, "{report:?}");
 }

@@ -356,13 +356,21 @@ fn interrupted_start_leaves_no_spare_that_counts() {
         let end = wal.next_lsn();
         drop(wal);
         let headers = [
-            SegmentHeader { number: 7, salt: 99, first_lsn: 4096, body_bytes: 800, previous: 6 },
+            SegmentHeader {
+                number: 7,
+                salt: 99,
+                first_lsn: 4096,
+                body_bytes: 800,
+                previous: 6,
+                key: None,
+            },
             SegmentHeader {
                 number: 9,
                 salt: 98,
                 first_lsn: end,
                 body_bytes: 63 << 10,
                 previous: 1,
+                key: None,
             },
         ];
         for header in headers {
@@ -388,7 +396,14 @@ fn header_of_a_spare_does_not_count_under_the_name_it_gets() {
     let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
     drop(open().start_writing().unwrap());
     // Segment 2 is in use after the next start, and 3 is made ready.
-    let old = SegmentHeader { number: 3, salt: 99, first_lsn: 0, body_bytes: 800, previous: 1 };
+    let old = SegmentHeader {
+        number: 3,
+        salt: 99,
+        first_lsn: 0,
+        body_bytes: 800,
+        previous: 1,
+        key: None,
+    };
     for (name, bytes) in
         [("log.00000004.fernlog", [0; 1024]), ("log.00000009.fernlog", old.encode())]
     {

@@ -1,10 +1,11 @@
-//! What the workspace depends on: licences, forbidden crates, duplicate versions and sources as
-//! `deny.toml` says, no dependency that no source file names, and no driver in programs that need
-//! none.
+//! What the workspace depends on: licences, forbidden crates, duplicate versions, sources and known
+//! faults as `deny.toml` says, no dependency that no source file names, and no driver in programs
+//! that need none.
 //!
 //! Over `cargo metadata`, so that nothing needs to be installed: cargo-deny, whose file this reads,
 //! takes longer to build than the whole server.
 
+use crate::advisories::advisories;
 use crate::run::{cargo, files, host, read, root};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -18,8 +19,11 @@ pub(crate) fn dependencies() -> Result<()> {
     let mut breaches = linked(&policy, &metadata)?;
     breaches.extend(APART.iter().flat_map(|(from, what)| reached(&metadata, from, what)));
     breaches.extend(unused(&root())?);
+    let (faults, line) = advisories(&root(), &policy)?;
+    breaches.extend(faults);
     if breaches.is_empty() {
-        println!("dependencies: as deny.toml says, all used, {} programs apart", APART.len());
+        let apart = APART.len();
+        println!("dependencies: as deny.toml says, all used, {apart} programs apart; {line}");
         return Ok(());
     }
     for breach in &breaches {

@@ -12,20 +12,18 @@ use clap::Args;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// These examples.
+/// The examples whose operations are counted.
 const EXAMPLES: [&str; 2] = ["command_instructions", "engine_instructions"];
 /// Percent that a count may be above the table's. Runs of one build differ by 1.5 at most.
 const TOLERANCE: f64 = 3.0;
-/// The engine's drain, and what reads after it: what a drain writes, and how well it compresses that,
-/// depends on the time between its writes, which is long on a machine that does other things. These may be
-/// so many times the tolerance above.
-const TIMED: [&str; 4] =
+/// Operations whose count depends on how long the engine waits between the writes of a drain, and so on the load of
+/// the machine: what a drain writes, and how well it compresses that, depends on it, and what reads after it, too.
+const TIMING_DEPENDENT: [&str; 4] =
     ["engine: drain", "engine: get", "engine: read-modify-write", "engine: scan"];
-/// See [`TIMED`].
-const TIMED_FACTOR: f64 = 3.0;
-/// The same in the test command: processors of other makers copy memory in other ways, and none was
-/// tried yet.
-const TOLERANCE_ANYWHERE: f64 = 10.0;
+/// The tolerance of those is this many times the usual one.
+const TIMING_FACTOR: f64 = 3.0;
+/// Percent, in the test command: processors of other makers copy memory with other instructions.
+const TEST_TOLERANCE_PERCENT: f64 = 10.0;
 /// The function that is counted, see `crates/testkit/src/instructions.rs`.
 const MEASURED: &str = "testkit::instructions::measured";
 
@@ -47,7 +45,7 @@ pub(crate) struct Options {
 
 /// What the test command counts: everything.
 pub(crate) fn test() -> Result<()> {
-    let tolerance = TOLERANCE_ANYWHERE;
+    let tolerance = TEST_TOLERANCE_PERCENT;
     instructions(&Options { tolerance, write: false, release: false, names: Vec::new() })
 }
 
@@ -91,8 +89,8 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
 
 /// Percent that the count of an operation may be above the table's.
 fn tolerance_of(name: &str, usual: f64) -> f64 {
-    let timed = TIMED.iter().any(|timed| name.starts_with(timed));
-    if timed { usual * TIMED_FACTOR } else { usual }
+    let timed = TIMING_DEPENDENT.iter().any(|timed| name.starts_with(timed));
+    if timed { usual * TIMING_FACTOR } else { usual }
 }
 
 fn table(path: &Path) -> Result<toml::Table> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
+mod advisories;
 mod bench;
 mod dependencies;
 mod drivers;
@@ -17,6 +18,7 @@ mod ratchets;
 mod replica;
 mod retired;
 mod run;
+mod sbom;
 mod servers;
 mod steps;
 mod tidy;
@@ -26,6 +28,7 @@ mod valgrind;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use drivers::Build;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -45,8 +48,15 @@ enum Task {
     },
     /// The project rules that no compiler checks: layers, headers, leftovers, the map.
     Tidy,
-    /// Licences, duplicate versions and unused dependencies, as `deny.toml` says.
+    /// Licences, duplicate versions, known faults and unused dependencies, as `deny.toml` says.
     Dependencies,
+    /// Renews `advisories.toml` from a clone of the advisory database.
+    Advisories {
+        /// The clone's folder.
+        database: PathBuf,
+        /// The day of the clone, as 2026-11-27.
+        day: String,
+    },
     /// PyMongo's own test suite against `fernd`, failures grouped.
     Pymongo {
         /// Arguments handed on to the script (`--help` lists them).
@@ -191,6 +201,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Test { only } => steps::test(only.as_deref()),
         Task::Tidy => tidy::tidy(),
         Task::Dependencies => dependencies::dependencies(),
+        Task::Advisories { database, day } => advisories::copy::renew(&database, &day),
         Task::Pymongo { arguments } => {
             drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
         }

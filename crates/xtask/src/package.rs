@@ -5,18 +5,21 @@
 
 use crate::drivers::{Build, PROGRAMS, programs};
 use crate::run::{root, run, target};
-use crate::tools;
+use crate::{sbom, tools};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a file of the package comes from: the build, or the repository.
+/// Where a file of the package comes from.
 enum Origin {
+    /// The programs' folder.
     Build(&'static str),
     Repository(&'static str),
+    /// What [`sbom::write`] wrote.
+    Materials(&'static str),
 }
 
-use Origin::{Build as Built, Repository};
+use Origin::{Build as Built, Materials, Repository};
 
 /// Path in the package, origin, permissions.
 const FILES: &[(&str, Origin, &str)] = &[
@@ -49,6 +52,9 @@ const FILES: &[(&str, Origin, &str)] = &[
     ),
     ("usr/share/doc/fernd/README.md", Repository("README.md"), "644"),
     ("usr/share/doc/fernd/SECURITY.md", Repository("SECURITY.md"), "644"),
+    ("usr/share/doc/fernd/fernd.cdx.json", Materials("fernd.cdx.json"), "644"),
+    ("usr/share/doc/fernd/fern.cdx.json", Materials("fern.cdx.json"), "644"),
+    ("usr/share/doc/fernd/fern-client.cdx.json", Materials("fern-client.cdx.json"), "644"),
     ("usr/share/doc/fernd/copyright", Repository("LICENSE"), "644"),
 ];
 
@@ -64,6 +70,7 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
         ("strip", "to leave debugging information out of the package (binutils)"),
     ])?;
     let programs = programs(build, PROGRAMS)?;
+    sbom::write(&target().join("package"))?;
     let version = env!("CARGO_PKG_VERSION");
     let package = write(&programs, version)?;
     println!("{}", package.display());
@@ -88,6 +95,7 @@ fn write(programs: &Path, version: &str) -> Result<PathBuf> {
         let source = match origin {
             Built(name) => programs.join(name),
             Repository(path) => root().join(path),
+            Materials(name) => folder.join(name),
         };
         install(&source, &tree.join(path), mode)?;
     }

@@ -1,7 +1,7 @@
 //! The test command: its steps in order, each with the time it took.
 
 use crate::drivers::{self, Build};
-use crate::run::{cargo, run, target};
+use crate::run::{cargo, root, run, target};
 use crate::{bench, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
 
@@ -28,11 +28,15 @@ const STEPS: &[Step] = &[
     ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
-    ("tls", || {
-        tools::require(&[("openssl", "to make certificates")])?;
-        drivers::script(Build::WithTests, "tls_test.py", &[])
+    ("tls", || with_certificates("tls_test.py")),
+    ("hostile-load", || {
+        drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
     }),
+    ("backup", || drivers::script(Build::WithTests, "backup_test.py", &[])),
     ("audit", || drivers::script(Build::WithTests, "audit_test.py", &[])),
+    ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
+    ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
+    ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
@@ -42,6 +46,7 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
     }),
     ("change-streams", || drivers::script(Build::WithTests, "change_streams_test.py", &[])),
+    ("replica-set-tls", || with_certificates("replica_set_tls_test.py")),
     ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
     ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
     ("histories", || {
@@ -64,6 +69,12 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))
     }),
 ];
+
+/// A script that makes certificates.
+fn with_certificates(name: &str) -> Result<()> {
+    tools::require(&[("openssl", "to make certificates")])?;
+    drivers::script(Build::WithTests, name, &[])
+}
 
 /// Runs all steps, or the one named.
 pub(crate) fn test(only: Option<&str>) -> Result<()> {
@@ -109,7 +120,11 @@ fn clippy() -> Result<()> {
         "--",
         "--deny",
         "warnings",
-    ]))
+    ]))?;
+    // The program of the gates, which nothing else compiles. Without its peers' libraries.
+    let mut compare = cargo(&["clippy", "--quiet", "--no-default-features", "--manifest-path"]);
+    compare.arg(root().join("compare/Cargo.toml")).args(["--", "--deny", "warnings"]);
+    run(compare.env("CARGO_TARGET_DIR", target().join("compare-check")))
 }
 
 /// Unit, property, model and crash tests, optimised with assertions on.

@@ -10,6 +10,7 @@
 //!    its pages.
 //! 7. No retired name of `docs/GLOSSARY.md` stands in the code.
 //! 8. The counts of `ratchets.toml` get no worse.
+//! 9. An id of the log that is ours stands beside one message.
 
 use crate::ratchets::ratchets;
 use crate::retired::RetiredNames;
@@ -27,6 +28,7 @@ pub(crate) fn tidy() -> Result<()> {
         breaches.extend(source(&root, &file)?);
         breaches.extend(names(&root, &file, &retired)?);
     }
+    breaches.extend(log_ids(&root)?);
     breaches.extend(ratchets(&root)?);
     breaches.extend(map(&root)?);
     for page in documents(&root)? {
@@ -101,6 +103,30 @@ fn source(root: &Path, file: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(breaches)
+}
+
+/// MongoDB's messages keep its ids, and may be said in several places; ours have numbers of their own.
+fn log_ids(root: &Path) -> Result<Vec<String>> {
+    const OURS: &str = "9_016_";
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in files(&root.join("crates"), "rs")? {
+        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        if shown.contains("/tests") || shown.ends_with("xtask/src/tidy.rs") {
+            continue;
+        }
+        for (at, line) in read(&file)?.lines().enumerate() {
+            let numbers = line.match_indices(OURS).filter_map(|(start, _)| {
+                line.get(start..start + OURS.len() + 3).map(str::to_owned)
+            });
+            for number in numbers {
+                places.entry(number).or_default().push(format!("{shown}:{}", at + 1));
+            }
+        }
+    }
+    let several = places.into_iter().filter(|(_, places)| places.len() > 1);
+    Ok(several
+        .map(|(id, places)| format!("the log's id {id} stands in {}", places.join(", ")))
+        .collect())
 }
 
 /// The file that names what is retired, in order to test it, is the exception.

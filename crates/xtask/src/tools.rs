@@ -4,10 +4,13 @@
 //! Always true: an install that was finished leaves a stamp with the pins it was made from, and is
 //! made again only when the pins change.
 
-use crate::run::{root, run, target};
+use crate::run::{cargo, root, run, target};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The version of `cargo-cyclonedx`.
+const CYCLONEDX: &str = "0.5.9";
 
 /// Says in one line which toolchain is missing, before anything is built.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<()> {
@@ -56,6 +59,19 @@ pub(crate) fn npm() -> Result<PathBuf> {
             .arg(&home))
     })?;
     Ok(home)
+}
+
+/// What writes bills of materials, built from its source package.
+pub(crate) fn cyclonedx() -> Result<PathBuf> {
+    let home = target().join("tools");
+    let program = home.join("bin/cargo-cyclonedx");
+    if !program.exists() {
+        run(cargo(&["install", "--quiet", "--locked", "cargo-cyclonedx"])
+            .args(["--version", CYCLONEDX, "--root"])
+            .arg(&home)
+            .env("CARGO_TARGET_DIR", home.join("build")))?;
+    }
+    Ok(program)
 }
 
 fn installed(home: &Path, pins: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -78,7 +78,7 @@ pub struct Expected(String);
 
 impl Expected {
     /// Whether it is this.
-    pub fn is(&self, server_final: &[u8]) -> bool {
+    pub fn matches(&self, server_final: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(server_final).into()
     }
 }

@@ -13,8 +13,8 @@ use md5::{Digest, Md5};
 use std::fmt::Write;
 use zeroize::Zeroizing;
 
-/// The most iterations that are believed: more would only cost the client.
-const MOST_ITERATIONS: i32 = 10_000_000;
+/// The most iterations that a stored user may have: more would only slow its logins down.
+const MAX_STORED_ITERATIONS: i32 = 10_000_000;
 
 /// One mechanism's credentials of a user.
 #[derive(Clone, Debug)]
@@ -67,9 +67,10 @@ impl Credentials {
         }
     }
 
-    /// Those of a user that does not exist: the same salt each time he is asked for, so that he cannot be told
-    /// from one that does, and keys that no password has. `secret` is the server's own.
-    pub fn made_up(
+    /// Credentials for a user that does not exist: the same salt each time, so that an attacker
+    /// cannot tell the user from one that exists, and keys that match no password. `secret` is the
+    /// server's own.
+    pub fn mock_for_unknown_user(
         mechanism: Mechanism,
         secret: &[u8],
         user: &str,
@@ -86,9 +87,9 @@ impl Credentials {
     }
 
     /// Whether they are those of a prepared password. Takes milliseconds, as long for any.
-    pub fn fit(&self, mechanism: Mechanism, prepared: &str) -> bool {
+    pub fn matches_password(&self, mechanism: Mechanism, prepared: &str) -> bool {
         let derived = Self::derive(mechanism, prepared, self.salt.clone(), self.iterations);
-        self.stored_key.is(derived.stored_key.bytes())
+        self.stored_key.constant_time_eq(derived.stored_key.bytes())
     }
 
     /// How often the hash was taken.
@@ -113,7 +114,7 @@ impl Credentials {
             Some(Bson::Double(count)) if count.fract() == 0.0 => Some(*count as i32),
             _ => None,
         };
-        let iterations = iterations.filter(|count| (1..=MOST_ITERATIONS).contains(count));
+        let iterations = iterations.filter(|count| (1..=MAX_STORED_ITERATIONS).contains(count));
         Ok(Self {
             iterations: iterations
                 .ok_or_else(|| refuse("'iterationCount' of credentials is no count"))?

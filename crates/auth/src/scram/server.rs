@@ -66,7 +66,7 @@ impl Server {
         for credentials in &self.credentials {
             let signature = self.mechanism.hmac(credentials.stored_key.bytes(), signed.as_bytes());
             let client_key = self.mechanism.hash(&xor(&proof, &signature));
-            let proven = credentials.stored_key.is(&client_key);
+            let proven = credentials.stored_key.constant_time_eq(&client_key);
             let ours = self.mechanism.hmac(credentials.server_key.bytes(), signed.as_bytes());
             if proven && bool::from(same) {
                 proof_of_ours = Some(ours);

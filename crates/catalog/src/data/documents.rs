@@ -2,21 +2,22 @@
 //!
 //! From → to: keys of all indexes are made first, so that a document that cannot be indexed
 //! changes nothing [`Txn::insert_document`]; then the primary, then each index. Only changed index
-//! entries are written. Where an index refuses after something was written (a unique key, a key or
+//! entries are written. A document whose primary key changes is moved: its record and its entries in
+//! every index, as all of them name the record [`Txn::change_document`]. Where an index refuses after something was written (a unique key, a key or
 //! a transaction that is too large), the document is rolled back to a savepoint; nothing else of
 //! the transaction is lost.
 
 use crate::data::notes::Changed;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index};
+use crate::metadata::collection::{Collection, Index, required_id};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
 use bsonval::raw::{self, Element};
 use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
-use indexkeys::{DocumentKeys, IndexKey, RecordKey, hexadecimal};
+use indexkeys::{DocumentKeys, IndexKey, RecordKey, bad_key, hexadecimal};
 use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -41,7 +42,8 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(document)?;
         }
-        let mut key = collection.id_key(required_id(document)?)?;
+        let mut key = collection.record_key(document)?;
+        let (whole, collection) = (collection, collection.store_of(&key));
         let mut keys = all_keys(collection, document, &key)?;
         // Where there is the record alone nothing can fail behind it.
         let is_record_alone = collection.indexes.is_empty()
@@ -49,13 +51,15 @@ impl Txn {
             && collection.shared.changes().is_none();
         let savepoint = (!is_record_alone).then(|| self.savepoint());
         while !self.insert_record(collection, &key, document)? {
-            if collection.has_unique_ids() {
+            if collection.options.time_series.is_none() {
                 return Err(duplicate_id(collection, required_id(document)?));
             }
             key = self.shared_id_key(collection, document)?;
             keys = all_keys(collection, document, &key)?;
         }
-        let inserted = self.write_inserted(collection, document, &key, &keys);
+        let inserted = self
+            .write_inserted(collection, document, &key, &keys)
+            .and_then(|()| self.check_other_stores(whole, collection, &key, &keys));
         if let (Err(_), Some(savepoint)) = (&inserted, savepoint) {
             // A caller that goes on with its next document must not commit a part of this one.
             self.rollback_to(savepoint);
@@ -82,6 +86,37 @@ impl Txn {
         inserted.map_err(|error| self.failed(error))
     }
 
+    /// Refuses the keys of unique indexes that a document in another partition has. Such an index has the
+    /// fields by which partitions are told, so only those can have one that some documents with the same
+    /// values there stand in: mostly none but the document's own.
+    pub(crate) fn check_other_stores(
+        &mut self,
+        whole: &Arc<Collection>,
+        store: &Arc<Collection>,
+        record_key: &[u8],
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
+        let is_checked = |index: &Index| index.spec.unique && !index.spec.is_id();
+        if !whole.is_partitioned() || !store.indexes.iter().any(|index| is_checked(index)) {
+            return Ok(());
+        }
+        for place in stores_sharing(whole, record_key)? {
+            let other = &whole.stores()[place];
+            if other.number == store.number {
+                continue;
+            }
+            for ((index, keys), theirs) in store.indexes.iter().zip(keys).zip(&other.indexes) {
+                for entry in keys.entries.iter().filter(|_| is_checked(index)) {
+                    let held = self.engine.get_for_update(theirs.dictionary, &entry.key);
+                    if held.map_err(|error| self.failed(error))?.is_some() {
+                        return Err(duplicate_key(whole, index, entry));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn write_inserted(
         &mut self,
         collection: &Arc<Collection>,
@@ -106,9 +141,9 @@ impl Txn {
         Ok(())
     }
 
-    /// Changes `old`, which stands under `key`, to `new`; `_id` stays. `touched` names the paths
-    /// that may differ, `None` any: indexes over other paths are not looked at. A duplicate key
-    /// leaves the transaction as it was.
+    /// Changes `old`, which stands under `key`, to `new`; `_id` stays. It stands under another key then
+    /// where the primary key has other values. `touched` names the paths that may differ, `None` any:
+    /// indexes over other paths are not looked at. A duplicate key leaves the transaction as it was.
     pub fn update_document(
         &mut self,
         collection: &Arc<Collection>,
@@ -140,15 +175,18 @@ impl Txn {
         touched: Option<&[Path]>,
         changed: Changed,
     ) -> Result<()> {
+        let moved_to = moved_to(collection, key, new, touched)?;
         let mark = self.notes.as_ref().map(|notes| notes.mark());
-        let told = self.note_overwritten(collection, key, old)?;
-        let changes = self.write_changed(collection, key, (old, new), touched);
+        let keys = (key, moved_to.as_deref().unwrap_or(key));
+        let stores = (collection.store_of(keys.0), collection.store_of(keys.1));
+        let told = self.note_overwritten(stores.0, key, old)?;
+        let changes = self.write_changed(collection, keys, (old, new), touched);
         if let (Err(_), Some(mark), Some(notes)) = (&changes, mark, &mut self.notes) {
             notes.truncate(mark);
         }
         changes?;
         if told {
-            return self.note_update(collection, key, (old, new), touched, changed);
+            return self.note_update(stores.1, keys.1, (old, new), touched, changed);
         }
         Ok(())
     }
@@ -156,7 +194,7 @@ impl Txn {
     fn write_changed(
         &mut self,
         collection: &Arc<Collection>,
-        key: &[u8],
+        (key, new_key): (&[u8], &[u8]),
         (old, new): (&RawDocument, &RawDocument),
         touched: Option<&[Path]>,
     ) -> Result<()> {
@@ -166,22 +204,32 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(new)?;
         }
+        let whole = collection;
+        let (collection, new_store) = (whole.store_of(key), whole.store_of(new_key));
+        if collection.number != new_store.number {
+            return self.move_to_other_store(whole, (key, new_key), (old, new));
+        }
         let changes_keys = touched.is_none_or(|paths| {
             collection.indexes.iter().any(|index| index.keys.depends_on(paths))
         });
         if !changes_keys {
+            assert_eq!(key, new_key, "entries of every index name the record");
             self.put_record(collection, key, new)?;
             return self.note_growth(collection, old, new);
         }
         let old_keys = touched_keys(collection, old, key, touched)?;
-        let new_keys = touched_keys(collection, new, key, touched)?;
+        let new_keys = touched_keys(collection, new, new_key, touched)?;
         let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
             |(index, (old, new))| {
                 (index.spec.unique || index.spec.guards_keys()) && old.entries != new.entries
             },
         );
         let savepoint = unique_grows.then(|| self.savepoint());
-        self.put_record(collection, key, new)?;
+        if key == new_key {
+            self.put_record(collection, key, new)?;
+        } else {
+            self.move_record(collection, (key, new_key), new)?;
+        }
         for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
             self.note_multikey(index, new.multikey);
             if let Err(error) = self.change_entries(collection, index, old, new) {
@@ -191,7 +239,48 @@ impl Txn {
                 return Err(error);
             }
         }
+        if let Some(savepoint) = savepoint
+            && let Err(error) = self.check_other_stores(whole, collection, new_key, &new_keys)
+        {
+            self.rollback_to(savepoint);
+            return Err(error);
+        }
         self.note_growth(collection, old, new)
+    }
+
+    /// Takes a document out of one partition and puts what it became into another. An error leaves the
+    /// transaction as it was.
+    fn move_to_other_store(
+        &mut self,
+        whole: &Arc<Collection>,
+        (key, new_key): (&[u8], &[u8]),
+        (old, new): (&RawDocument, &RawDocument),
+    ) -> Result<()> {
+        let (from, to) = (whole.store_of(key), whole.store_of(new_key));
+        let new_keys = all_keys(to, new, new_key)?;
+        let savepoint = self.savepoint();
+        let mut moved = || {
+            self.erase_document(from, key, old)?;
+            if !self.insert_record(to, new_key, new)? {
+                return Err(duplicate_id(to, required_id(new)?));
+            }
+            self.note_change(to, new_key)?;
+            for (index, keys) in to.indexes.iter().zip(&new_keys) {
+                self.note_multikey(index, keys.multikey);
+                for entry in &keys.entries {
+                    self.add_entry(to, index, entry)?;
+                }
+                index.state.used.wrote(keys.entries.len(), 0);
+            }
+            to.shared.used.wrote(1, 0);
+            self.count(to, 1, new.as_bytes().len() as i64);
+            self.check_other_stores(whole, to, new_key, &new_keys)
+        };
+        let moved = moved();
+        if moved.is_err() {
+            self.rollback_to(savepoint);
+        }
+        moved
     }
 
     fn put_record(
@@ -203,6 +292,26 @@ impl Txn {
         let put = self.engine.put(collection.primary, key, document.as_bytes());
         put.map_err(|error| self.failed(error))?;
         self.note_change(collection, key)
+    }
+
+    /// Takes a record from under one key and puts what it became under another.
+    fn move_record(
+        &mut self,
+        collection: &Collection,
+        (from, to): (&[u8], &[u8]),
+        document: &RawDocument,
+    ) -> Result<()> {
+        let deleted = self.engine.delete(collection.primary, from);
+        deleted.map_err(|error| self.failed(error))?;
+        self.note_change(collection, from)?;
+        if !self.insert_record(collection, to, document)? {
+            // Its key ends in the `_id`, and the index on `_id` takes no second one.
+            return Err(Error::new(
+                Code::INTERNAL_ERROR,
+                format!("{} holds two documents of one _id", collection.namespace),
+            ));
+        }
+        self.note_change(collection, to)
     }
 
     fn note_growth(
@@ -224,6 +333,7 @@ impl Txn {
         key: &[u8],
         document: &RawDocument,
     ) -> Result<()> {
+        let collection = collection.store_of(key);
         let told = self.note_overwritten(collection, key, document)?;
         self.leave(collection, key, document.as_bytes().len())?;
         self.erase_document(collection, key, document)?;
@@ -337,8 +447,8 @@ impl Txn {
         Ok(())
     }
 
-    /// An entry of a non-unique index holds its document's id: whoever writes it holds the
-    /// document's lock, so it needs none of its own.
+    /// An entry of a non-unique index holds its document's record key: whoever writes it holds the
+    /// lock of that key, so it needs none of its own.
     fn put_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
         let (key, value) = (&entry.key, &entry.value);
         let written = if index.spec.unique {
@@ -359,10 +469,33 @@ impl Txn {
     }
 }
 
-/// The `_id` of a document that is about to be stored.
-pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
-    raw::field(document, "_id")?
-        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
+/// The record key of a document that is to take the place of the one under `key`, where it is another.
+fn moved_to(
+    collection: &Collection,
+    key: &[u8],
+    new: &RawDocument,
+    touched: Option<&[Path]>,
+) -> Result<Option<Vec<u8>>> {
+    let Some(primary) = &collection.options.primary_key else { return Ok(None) };
+    if touched.is_some_and(|paths| !primary.depends_on(paths)) {
+        return Ok(None);
+    }
+    Ok(Some(collection.record_key(new)?).filter(|new_key| new_key != key))
+}
+
+/// The places of the stores in which documents may stand that have the same values in the fields of the
+/// primary key before `_id`.
+pub(crate) fn stores_sharing(
+    collection: &Collection,
+    record_key: &[u8],
+) -> Result<std::ops::Range<usize>> {
+    let Some(primary) = &collection.options.primary_key else {
+        let place = collection.store_at(record_key);
+        return Ok(place..place + 1);
+    };
+    let leading = &primary.directions()[..primary.directions().len() - 1];
+    let length = keystring::skip(record_key, leading).map_err(bad_key)?;
+    Ok(collection.stores_in(&starting_with(&record_key[..length])))
 }
 
 fn all_keys(collection: &Collection, document: &RawDocument, key: &[u8]) -> Result<AllKeys> {

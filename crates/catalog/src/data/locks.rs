@@ -46,10 +46,13 @@ impl Catalog {
     fn places(&self) -> BTreeMap<DictionaryId, Place> {
         let mut places = BTreeMap::new();
         for collection in self.namespaces.read().values() {
-            places.insert(collection.primary, (Arc::clone(collection), None));
-            for index in &collection.indexes {
-                let place = (Arc::clone(collection), Some(Arc::clone(index)));
-                places.insert(index.dictionary, place);
+            for store in collection.stores().iter().chain([collection]) {
+                let primary = store.primary_index.clone();
+                places.insert(store.primary, (Arc::clone(store), primary));
+                for index in &store.indexes {
+                    let place = (Arc::clone(store), Some(Arc::clone(index)));
+                    places.insert(index.dictionary, place);
+                }
             }
         }
         places
@@ -81,7 +84,7 @@ fn key_of(place: Option<&Place>, bound: &Bound<Vec<u8>>, unbounded: &str) -> Bso
         return Bson::String(unbounded.to_owned());
     };
     match place {
-        Some((_, Some(index))) => Bson::Document(entry(index, key)),
+        Some((collection, Some(index))) => Bson::Document(entry(collection, index, key)),
         Some((_, None)) => Bson::Document(match values(key, &[Direction::Ascending]).pop() {
             Some(id) => doc! { "_id": id },
             None => Document::new(),
@@ -92,19 +95,24 @@ fn key_of(place: Option<&Place>, bound: &Bound<Vec<u8>>, unbounded: &str) -> Bso
 
 /// The parts of an entry, and under `$primaryKey` its document's key. The end of a range may have
 /// fewer.
-fn entry(index: &Index, key: &[u8]) -> Document {
+fn entry(collection: &Collection, index: &Index, key: &[u8]) -> Document {
     let mut directions = index.keys.directions().to_vec();
-    let names = index.spec.parts.iter().map(|part| part.path.as_str());
+    let parts = index.spec.parts.iter().map(|part| part.path.clone());
+    let mut names: Vec<String> = parts.collect();
     if !index.spec.unique {
-        directions.push(Direction::Ascending);
+        match &collection.options.primary_key {
+            None => {
+                directions.push(Direction::Ascending);
+                names.push("$primaryKey".to_owned());
+            }
+            Some(primary) => {
+                directions.extend_from_slice(primary.directions());
+                let paths = primary.parts().iter().map(|part| &part.path);
+                names.extend(paths.map(|path| format!("$primaryKey.{path}")));
+            }
+        }
     }
-    names.chain(["$primaryKey"]).zip(values(key, &directions)).fold(
-        Document::new(),
-        |mut shown, (name, value)| {
-            shown.insert(name, value);
-            shown
-        },
-    )
+    names.into_iter().zip(values(key, &directions)).collect()
 }
 
 /// As many values as the key has whole.

@@ -149,7 +149,7 @@ impl Catalog {
                 return Ok(guard);
             }
             let waited = clock.monotonic().saturating_sub(started);
-            let is_over = waited >= self.engine().options().lock_timeout
+            let is_over = waited >= self.engine().adjustable().lock_timeout()
                 && has_clients_inside(collection)
                 || waited >= MOST_WAIT;
             if is_over {
@@ -169,7 +169,7 @@ impl Catalog {
         mut prepare: impl FnMut(&mut engine::EngineTxn) -> Result<T>,
     ) -> Result<(engine::EngineTxn, T)> {
         let clock = &self.os().clock;
-        let lock_timeout = self.engine().options().lock_timeout;
+        let lock_timeout = self.engine().adjustable().lock_timeout();
         let started = clock.monotonic();
         loop {
             let slice = Some(METADATA_SLICE.min(lock_timeout));

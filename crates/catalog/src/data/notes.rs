@@ -11,9 +11,10 @@
 use crate::catalog::Catalog;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index};
+use crate::metadata::collection::{Collection, Index, required_id};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
+use crate::metadata::partitions::Partition;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::Path;
 use bsonval::raw::{Writer, document_of};
@@ -198,7 +199,7 @@ impl Txn {
         document: &RawDocument,
     ) -> Result<()> {
         let Some(notes) = &mut self.notes else { return Ok(()) };
-        let id = document_of("_id", crate::data::documents::required_id(document)?);
+        let id = document_of("_id", required_id(document)?);
         let slot = notes.slot(collection);
         if collection.options.images {
             notes.notes.pre_image(document);
@@ -436,6 +437,25 @@ impl NotedCommand {
             }
         };
         Self::modified(collection, fill, None)
+    }
+
+    /// A partitioned collection's last partition ended here, and another one began.
+    pub(crate) fn partition_added(collection: &Collection, max: &RawDocument) -> Option<Self> {
+        let object = build(|out| {
+            text(out, "addPartition", collection.namespace.collection());
+            out.value("newMax", RawBsonRef::Document(max));
+        });
+        Self::about(collection, object, None)
+    }
+
+    /// A partition went with its documents.
+    pub(crate) fn partition_dropped(collection: &Collection, gone: &Partition) -> Option<Self> {
+        let object = build(|out| {
+            text(out, "dropPartition", collection.namespace.collection());
+            out.value("id", RawBsonRef::Int64(gone.id as i64));
+        });
+        let count = i64::try_from(gone.shared.counts.documents()).unwrap_or(i64::MAX);
+        Self::about(collection, object, Some(document_of("numRecords", RawBsonRef::Int64(count))))
     }
 
     /// A collection became capped.

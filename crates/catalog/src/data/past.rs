@@ -10,7 +10,7 @@ use crate::failure::from_engine;
 use crate::metadata::collection::Collection;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
-use engine::{DictionaryId, Snapshot};
+use engine::{DictionaryId, Snapshot, Value};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,17 +33,40 @@ impl Catalog {
         let get = |key: &[u8]| state.get(DictionaryId::ROOT, key).map_err(from_engine);
         let Some(record) = get(&records::namespace_key(namespace))? else { return Ok(current) };
         let past = records::read_collection(&record)?;
-        if current.as_ref().is_some_and(|current| current.number == past.number) {
-            return Ok(current);
-        }
-        for index in &past.indexes {
-            let mask = get(&records::multikey_key(index.dictionary))?;
-            let mask = mask.map_or(0, |value| records::read_multikey(&value));
-            index.state.observed.store(mask, Ordering::Release);
-            index.state.persisted.store(mask, Ordering::Release);
+        read_masks(&past, &get)?;
+        if let Some(current) = current.filter(|current| current.number == past.number) {
+            let is_same = current.primary == past.primary;
+            let past = || in_past_partitions(past, &current);
+            return Ok(Some(if is_same { Arc::clone(&current) } else { past() }));
         }
         Ok(Some(Arc::new(past)))
     }
+}
+
+/// Reads the multikey masks of a state.
+fn read_masks(past: &Collection, get: &dyn Fn(&[u8]) -> Result<Option<Value>>) -> Result<()> {
+    for index in &past.indexes {
+        let mask = get(&records::multikey_key(index.dictionary))?;
+        let mask = mask.map_or(0, |value| records::read_multikey(&value));
+        index.state.observed.store(mask, Ordering::Release);
+        index.state.persisted.store(mask, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// A collection as it was before partitions came or went. Of what lives longer than a version it has that of
+/// the current one; the counts of partitions that went are lost.
+fn in_past_partitions(past: Collection, current: &Collection) -> Arc<Collection> {
+    let mut partitions = past.partitions.clone();
+    for partition in &mut partitions.list {
+        let known = current.partitions.list.iter().find(|known| known.number == partition.number);
+        if let Some(known) = known {
+            partition.shared = Arc::clone(&known.shared);
+        }
+    }
+    let mut past = past.with_partitions(partitions);
+    past.shared = Arc::clone(&current.shared);
+    Arc::new(past)
 }
 
 impl Txn {
@@ -57,6 +80,23 @@ impl Txn {
             }
             None => Ok(self.catalog.collection(namespace)),
         }
+    }
+
+    /// What is read of a fixed state is found in the partitions of then, and would be written to those of
+    /// now: that they are others is a conflict.
+    pub(crate) fn check_same_partitions(&self, collection: &Collection) -> Result<()> {
+        let namespace = &collection.namespace;
+        if !collection.is_partitioned()
+            || !self.reads_a_fixed_state()
+            || self.names.find(namespace).is_some()
+            || self.engine.snapshot().has_dictionary(collection.primary)
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::WRITE_CONFLICT,
+            format!("partitions of {namespace} came or went after this transaction began"),
+        ))
     }
 
     /// There is no collection to write to; where the state that is read has one, somebody dropped

@@ -4,6 +4,7 @@ use crate::catalog::Catalog;
 use crate::metadata::collection::Collection;
 use crate::metadata::collection::IndexUse;
 use engine::{DictionaryId, DictionaryOptions, DictionaryStats};
+use std::sync::Arc;
 
 /// Sizes of one collection.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +15,7 @@ pub struct CollectionStats {
     pub data_bytes: u64,
     /// What the primary dictionary occupies on disk.
     pub storage_bytes: u64,
-    /// The indexes; `_id_`, which is the primary dictionary itself, is the first.
+    /// The indexes; the primary key, which is the primary dictionary itself, is the first.
     pub indexes: Vec<IndexStats>,
 }
 
@@ -23,13 +24,13 @@ pub struct CollectionStats {
 pub struct IndexStats {
     /// Its name.
     pub name: String,
-    /// Entries; of `_id_` the documents, exact, of others about as many as there are.
+    /// Entries; of the primary key the documents, exact, of others about as many as there are.
     pub entries: u64,
     /// Size of its entries before compression.
     pub data_bytes: u64,
     /// What it occupies on disk.
     pub storage_bytes: u64,
-    /// It is the collection itself, and costs nothing beside: `_id_`.
+    /// It is the collection itself, and costs nothing beside: mostly `_id_`.
     pub is_collection: bool,
     /// The shape of what is written to it.
     pub options: DictionaryOptions,
@@ -39,21 +40,58 @@ pub struct IndexStats {
 
 impl Catalog {
     /// Sizes of a collection; reads no data. A view weighs nothing.
-    pub fn stats(&self, collection: &Collection) -> CollectionStats {
+    pub fn stats(&self, collection: &Arc<Collection>) -> CollectionStats {
         if collection.is_view() {
             return CollectionStats::default();
         }
+        if !collection.is_partitioned() {
+            return self.store_stats(collection);
+        }
+        let partitions = self.partition_stats(collection);
+        let mut sum =
+            CollectionStats { indexes: self.empty_index_stats(collection), ..Default::default() };
+        for partition in partitions {
+            sum.add(&partition);
+        }
+        sum
+    }
+
+    /// Sizes of each partition of a collection; how indexes are used is counted of the whole alone.
+    pub fn partition_stats(&self, collection: &Arc<Collection>) -> Vec<CollectionStats> {
+        let stores = collection.stores().iter().filter(|store| store.is_partition());
+        stores.map(|store| self.store_stats(store)).collect()
+    }
+
+    /// The indexes of a partitioned collection and how they are used, without their weights.
+    fn empty_index_stats(&self, collection: &Collection) -> Vec<IndexStats> {
+        let one = |name: &str, dictionary, is_collection, used| IndexStats {
+            name: name.to_owned(),
+            is_collection,
+            options: self.dictionary(dictionary).options,
+            used,
+            ..IndexStats::default()
+        };
+        let indexes = collection
+            .indexes
+            .iter()
+            .map(|index| one(&index.spec.name, index.dictionary, false, index.state.used.read()));
+        let primary = collection.primary_used();
+        let primary = one(collection.primary_name(), collection.primary, true, primary);
+        std::iter::once(primary).chain(indexes).collect()
+    }
+
+    fn store_stats(&self, collection: &Collection) -> CollectionStats {
         let primary = self.dictionary(collection.primary);
         let documents = collection.count();
-        // Clustered on `_id`: the documents are their own index.
+        // Clustered on the primary key: the documents are their own index.
         let mut indexes = vec![IndexStats {
-            name: collection.options.id_index_name().to_owned(),
+            name: collection.primary_name().to_owned(),
             entries: documents,
             data_bytes: collection.data_size(),
             storage_bytes: primary.stored_bytes + primary.memtable_bytes,
             is_collection: true,
             options: primary.options,
-            used: collection.shared.used.read(),
+            used: collection.primary_used(),
         }];
         for index in &collection.indexes {
             let stats = self.dictionary(index.dictionary);
@@ -81,13 +119,14 @@ impl Catalog {
         if collection.is_view() {
             return 0;
         }
-        let primary = self.dictionary(collection.primary);
-        let indexes = collection.indexes.iter().map(|index| self.dictionary(index.dictionary));
-        let all = indexes.chain([primary]);
+        let primaries =
+            (0..collection.partitions().len().max(1)).map(|at| collection.primary_at(at));
+        let entries: u64 = primaries.map(|primary| self.dictionary(primary).entries).sum();
+        let all = collection.dictionaries().map(|dictionary| self.dictionary(dictionary));
         let stored: u64 = all.map(|stats| stats.stored_bytes + stats.memtable_bytes).sum();
         // Versions beyond one of each document are old ones or mark what was deleted.
-        let old = u128::from(primary.entries.saturating_sub(collection.count()));
-        let share = u128::from(stored) * old / u128::from(primary.entries.max(1));
+        let old = u128::from(entries.saturating_sub(collection.count()));
+        let share = u128::from(stored) * old / u128::from(entries.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
@@ -98,6 +137,18 @@ impl Catalog {
 }
 
 impl CollectionStats {
+    /// Adds a partition's sizes to those of its collection.
+    fn add(&mut self, partition: &Self) {
+        self.documents += partition.documents;
+        self.data_bytes += partition.data_bytes;
+        self.storage_bytes += partition.storage_bytes;
+        for (index, part) in self.indexes.iter_mut().zip(&partition.indexes) {
+            index.entries += part.entries;
+            index.data_bytes += part.data_bytes;
+            index.storage_bytes += part.storage_bytes;
+        }
+    }
+
     /// Bytes on disk of the indexes beside the documents.
     pub fn index_bytes(&self) -> u64 {
         self.indexes.iter().map(IndexStats::beside_bytes).sum()

@@ -50,9 +50,13 @@ impl Catalog {
     ) -> Result<usize> {
         /// Entries between two looks whether to go on.
         const LOOK: usize = 1024;
-        let indexes = collection.indexes().iter().map(|index| index.dictionary());
-        let dictionaries: Vec<_> =
-            if documents { vec![collection.primary()] } else { indexes.collect() };
+        let places = 0..collection.partitions().len().max(1);
+        let of_place = |place| -> Vec<_> {
+            let indexes = collection.indexes().iter();
+            let indexes = indexes.map(|index| collection.index_at(index, place));
+            if documents { vec![collection.primary_at(place)] } else { indexes.collect() }
+        };
+        let dictionaries: Vec<_> = places.flat_map(of_place).collect();
         let snapshot = self.snapshot();
         for dictionary in &dictionaries {
             let mut cursor = snapshot

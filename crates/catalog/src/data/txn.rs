@@ -17,6 +17,7 @@ use crate::metadata::collection::{Collection, Index};
 use crate::metadata::counts::{self, Lent, Stripe};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
+use bson::raw::RawBsonRef;
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
@@ -207,7 +208,7 @@ impl Txn {
 
     /// How long it waits for locks.
     pub(crate) fn lock_timeout(&self) -> Duration {
-        let of_engine = || self.catalog.engine().options().lock_timeout;
+        let of_engine = || self.catalog.engine().adjustable().lock_timeout();
         self.client.lock_timeout().unwrap_or_else(of_engine)
     }
 
@@ -279,8 +280,11 @@ impl Txn {
     /// The collection, locked against metadata changes until this transaction ends; `None` where
     /// it does not exist. May wait for a change of its metadata to end.
     pub fn open_for_write(&mut self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let is_it =
-            |touched: &&Touched| !touched.is_dropped && touched.collection.namespace == *namespace;
+        let is_it = |touched: &&Touched| {
+            !touched.is_dropped
+                && !touched.collection.is_partition()
+                && touched.collection.namespace == *namespace
+        };
         if let Some(touched) = self.touched.iter().find(is_it) {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
@@ -298,6 +302,7 @@ impl Txn {
             let is_taken = self.taken.iter().any(|taken| taken.number == found.number);
             let guard = if is_taken { None } else { Some(self.enter(&found)?) };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
+            self.check_same_partitions(&collection)?;
             if collection.order.is_some() && self.is_clients() {
                 return Err(Error::new(
                     Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
@@ -336,14 +341,33 @@ impl Txn {
         self.engine.get(dictionary, key).map_err(|error| self.failed(error))
     }
 
-    /// Locks a document by its id key, then reads its newest version.
+    /// Locks a document by its record key, then reads its newest version.
     pub fn get_for_update(
         &mut self,
         collection: &Collection,
-        id_key: &[u8],
+        record_key: &[u8],
     ) -> Result<Option<Value>> {
-        let found = self.engine.get_for_update(collection.primary, id_key);
+        let found = self.engine.get_for_update(collection.primary_of(record_key), record_key);
         found.map_err(|error| self.failed(error))
+    }
+
+    /// Where the document of this `_id` stands now, and its newest version, after it was not where a
+    /// snapshot had it: another writer has moved it. Locks its entry in the index on `_id`, then it.
+    pub fn get_moved_for_update(
+        &mut self,
+        collection: &Collection,
+        id: RawBsonRef<'_>,
+    ) -> Result<Option<(Vec<u8>, Value)>> {
+        let Some(index) = collection.id_index() else { return Ok(None) };
+        let id_key = collection.id_key(id)?;
+        for place in 0..collection.partitions().len().max(1) {
+            let entry = self.engine.get_for_update(collection.index_at(index, place), &id_key);
+            let Some(entry) = entry.map_err(|error| self.failed(error))? else { continue };
+            let record_key = index.keys.record_key_of(&id_key, &entry)?.to_vec();
+            let newest = self.get_for_update(collection, &record_key)?;
+            return Ok(newest.map(|newest| (record_key, newest)));
+        }
+        Ok(None)
     }
 
     /// As [`Txn::get`], of what is about to be changed.
@@ -386,8 +410,9 @@ impl Txn {
     pub(crate) fn documents_added(&self, collection: &Collection) -> i64 {
         self.touched
             .iter()
-            .find(|touched| touched.collection.number == collection.number)
-            .map_or(0, |touched| touched.documents)
+            .filter(|touched| touched.collection.owner_number() == collection.number)
+            .map(|touched| touched.documents)
+            .sum()
     }
 
     /// Marks a place to roll back to.
@@ -410,13 +435,15 @@ impl Txn {
             let gone = std::mem::replace(&mut self.names, savepoint.names);
             let names = &self.names;
             self.touched.retain(|touched| {
-                let number = touched.base.number;
+                let number = touched.base.owner_number();
                 names.has_made(number) || !gone.has_made(number)
             });
             for touched in &mut self.touched {
-                let number = touched.base.number;
-                let version = names.version_of(number).unwrap_or(&touched.base);
-                touched.collection = Arc::clone(version);
+                let number = touched.base.owner_number();
+                if !touched.base.is_partition() {
+                    let version = names.version_of(number).unwrap_or(&touched.base);
+                    touched.collection = Arc::clone(version);
+                }
                 touched.is_dropped = names.has_dropped(number);
             }
         }
@@ -565,7 +592,8 @@ impl Txn {
 
     /// A collection that this transaction has dropped, if it has written there.
     pub(crate) fn forget_touched(&mut self, number: u64) {
-        if let Some(touched) = self.find_touched(number) {
+        let of_it = |touched: &&mut Touched| touched.base.owner_number() == number;
+        for touched in self.touched.iter_mut().filter(of_it) {
             touched.is_dropped = true;
         }
     }
@@ -593,13 +621,25 @@ impl Txn {
         self.touched.iter_mut().find(|touched| touched.base.number == number)
     }
 
-    /// Adds to the counts of a collection that [`Txn::open_for_write`] returned.
-    pub(crate) fn count(&mut self, collection: &Collection, documents: i64, bytes: i64) {
-        if let Some(touched) =
-            self.touched.iter_mut().find(|touched| touched.collection.number == collection.number)
-        {
-            touched.documents += documents;
-            touched.bytes += bytes;
+    /// Adds to the counts of a store of a collection that [`Txn::open_for_write`] returned.
+    pub(crate) fn count(&mut self, store: &Arc<Collection>, documents: i64, bytes: i64) {
+        let known =
+            self.touched.iter_mut().find(|touched| touched.collection.number == store.number);
+        match known {
+            Some(touched) => {
+                touched.documents += documents;
+                touched.bytes += bytes;
+            }
+            // The lock is that of its collection, which was touched before.
+            None if store.is_partition() => self.touched.push(Touched {
+                collection: Arc::clone(store),
+                base: Arc::clone(store),
+                guard: None,
+                is_dropped: false,
+                documents,
+                bytes,
+            }),
+            None => {}
         }
     }
 
@@ -609,7 +649,7 @@ impl Txn {
             return;
         }
         index.state.observed.fetch_or(mask, Ordering::AcqRel);
-        match self.multikey.iter_mut().find(|(known, _)| known.dictionary == index.dictionary) {
+        match self.multikey.iter_mut().find(|(known, _)| known.logical == index.logical) {
             Some((_, known)) => *known |= mask,
             None => self.multikey.push((Arc::clone(index), mask)),
         }
@@ -617,10 +657,10 @@ impl Txn {
 
     fn write_multikey_marks(&mut self) -> Result<()> {
         for (index, mask) in &self.multikey {
-            if self.names.has_dropped_index(index.dictionary) {
+            if self.names.has_dropped_index(index.logical) {
                 continue;
             }
-            let key = records::multikey_key(index.dictionary);
+            let key = records::multikey_key(index.logical);
             let before = self
                 .engine
                 .get_for_update(DictionaryId::ROOT, &key)
@@ -654,7 +694,7 @@ fn publish_counts(touched: &[Touched], lent: &[(usize, Lent)]) {
 
 fn publish_marks(marks: &[(Arc<Index>, u32)], names: &Names) {
     for (index, mask) in marks {
-        if !names.has_dropped_index(index.dictionary) {
+        if !names.has_dropped_index(index.logical) {
             index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
         }
     }

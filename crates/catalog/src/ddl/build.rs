@@ -16,7 +16,7 @@ use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::TimeSeries;
-use crate::metadata::records::drop_index_records;
+use crate::metadata::records::drop_index;
 use bson::raw::RawDocument;
 use bsonval::show::document as document_text;
 use engine::{Durability, Timestamp};
@@ -32,7 +32,7 @@ pub(crate) const MAX_INDEXES: usize = 64;
 /// How often who waits for another build looks whether to go on waiting.
 const TURN: Duration = Duration::from_millis(100);
 
-type BuildTurn = ArcMutexGuard<RawMutex, ()>;
+pub(crate) type BuildTurn = ArcMutexGuard<RawMutex, ()>;
 
 /// What `createIndexes` did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,12 +132,7 @@ impl Catalog {
                     format!("Cannot create indexes on a view: {namespace}"),
                 ));
             }
-            let build_guard = loop {
-                if let Some(build_guard) = found.shared.building.try_lock_arc_for(TURN) {
-                    break build_guard;
-                }
-                check()?;
-            };
+            let build_guard = Self::take_build_turn(&found, check)?;
             let guard = self.lock_metadata(&found, check)?;
             match self.collection(namespace) {
                 Some(current) if current.number == found.number => {
@@ -145,6 +140,16 @@ impl Catalog {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// The right to build indexes of a collection, or to change its partitions.
+    pub(crate) fn take_build_turn(collection: &Collection, check: Check<'_>) -> Result<BuildTurn> {
+        loop {
+            if let Some(turn) = collection.shared.building.try_lock_arc_for(TURN) {
+                return Ok(turn);
+            }
+            check()?;
         }
     }
 
@@ -220,7 +225,7 @@ impl Catalog {
                     let Some(at) = kept.iter().position(|index| index.spec.name == name) else {
                         continue;
                     };
-                    drop_index_records(txn, kept.remove(at).dictionary).map_err(from_engine)?;
+                    drop_index(txn, &kept.remove(at)).map_err(from_engine)?;
                 }
             }
             Ok((collection.shown_index_count(), kept))
@@ -236,7 +241,17 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<IndexChange> {
         self.change_indexes(namespace, check, |collection, _| {
+            if collection.is_partitioned() && change.prepare_unique == Some(true) {
+                return Err(Error::location(
+                    17351,
+                    "indexes of a partitioned collection do not become unique",
+                ));
+            }
             let names = selected(collection, selector).map_err(|error| match error.code() {
+                Code::INVALID_OPTIONS if is_primary(collection, selector) => Error::new(
+                    Code::INVALID_OPTIONS,
+                    "the options of the primary key cannot be changed",
+                ),
                 Code::INVALID_OPTIONS if change.hidden.is_some() => {
                     Error::bad_value("can't hide _id index")
                 }
@@ -353,13 +368,15 @@ pub(crate) fn missing_indexes(
         if collection.options.time_series.is_some() {
             TimeSeries::check_index(&spec)?;
         }
+        check_in_partitions(collection, &spec)?;
         if collection.order.is_some() && spec.expire_after_seconds.is_some() {
             return Err(Error::new(
                 Code::CANNOT_CREATE_INDEX,
                 "Cannot create TTL index on a capped collection",
             ));
         }
-        let existing = collection.indexes.iter().map(|index| &index.spec);
+        let existing = collection.primary_index.iter().chain(&collection.indexes);
+        let existing = existing.map(|index| &index.spec);
         let existing = existing.filter(|known| spec.is_internal() || !known.is_internal());
         let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
         let mut exists = false;
@@ -381,6 +398,33 @@ pub(crate) fn missing_indexes(
         }
     }
     Ok(wanted)
+}
+
+/// Refuses a unique index that could have one key in several partitions. Documents with the same values in
+/// the fields by which partitions are told stand in one, or in few that are looked at.
+fn check_in_partitions(collection: &Collection, spec: &IndexSpec) -> Result<()> {
+    if !collection.is_partitioned() || !(spec.unique || spec.prepare_unique) {
+        return Ok(());
+    }
+    let holds = |path: &str| spec.parts.iter().any(|part| part.path == path);
+    let holds_key = match &collection.options.primary_key {
+        None => holds("_id"),
+        Some(key) => key
+            .parts()
+            .split_last()
+            .is_some_and(|(_, leading)| leading.iter().all(|part| holds(&part.path))),
+    };
+    if holds_key && !spec.prepare_unique && spec.collation.as_ref() == collection.collation() {
+        return Ok(());
+    }
+    Err(Error::location(
+        17351,
+        format!(
+            "a unique index of the partitioned collection {} must contain the fields of its primary \
+             key before _id, in the collection's collation",
+            collection.namespace
+        ),
+    ))
 }
 
 pub(crate) fn too_many_indexes(namespace: &Namespace, first: &IndexSpec) -> Error {
@@ -443,13 +487,16 @@ pub(crate) fn selected(
         None => Error::new(Code::INVALID_OPTIONS, "cannot drop _id index"),
         Some(_) => Error::location(5979800, "Cannot drop the clustered index."),
     };
+    let no_primary = || Error::new(Code::INVALID_OPTIONS, "cannot drop the primary key");
     let names = |indexes: &[Arc<Index>]| indexes.iter().map(|i| i.spec.name.clone()).collect();
-    let shown: Vec<Arc<Index>> = collection.shown_indexes().cloned().collect();
+    let shown = collection.shown_indexes().filter(|index| !index.spec.is_id());
+    let shown: Vec<Arc<Index>> = shown.cloned().collect();
     match selector {
         IndexSelector::All => Ok(names(&shown)),
         IndexSelector::Name(name) if name == collection.options.id_index_name() => Err(no_id()),
         IndexSelector::Name(name) => match shown.iter().find(|index| index.spec.name == name) {
             Some(index) => Ok(names(std::slice::from_ref(index))),
+            None if is_primary(collection, selector) => Err(no_primary()),
             None => Err(Error::new(
                 Code::INDEX_NOT_FOUND,
                 format!("index not found with name [{name}]"),
@@ -460,6 +507,7 @@ pub(crate) fn selected(
                 shown.into_iter().filter(|index| same_pattern(&index.spec.key, key)).collect();
             match &found[..] {
                 [] if is_id_pattern(key) => Err(no_id()),
+                [] if is_primary(collection, selector) => Err(no_primary()),
                 [] => Err(Error::new(
                     Code::INDEX_NOT_FOUND,
                     format!("can't find index with key: {}", document_text(key)),
@@ -476,6 +524,15 @@ pub(crate) fn selected(
             }
         }
     }
+}
+
+/// Whether the primary key is meant, in a collection where it is not `_id` alone.
+pub(crate) fn is_primary(collection: &Collection, selector: IndexSelector<'_>) -> bool {
+    collection.primary_index().is_some_and(|index| match selector {
+        IndexSelector::All => false,
+        IndexSelector::Name(name) => index.spec.name == name,
+        IndexSelector::Key(key) => same_pattern(&index.spec.key, key),
+    })
 }
 
 pub(crate) fn is_id_pattern(key: &RawDocument) -> bool {

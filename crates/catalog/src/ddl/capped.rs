@@ -15,7 +15,6 @@
 //! 3. No arrival below `first` is left.
 
 use crate::catalog::{Catalog, not_found};
-use crate::data::documents::required_id;
 use crate::data::metadata_lock::{Check, lock_name};
 use crate::data::notes::NotedCommand;
 use crate::data::txn::{Txn, TxnKind};
@@ -254,12 +253,19 @@ impl Catalog {
                 format!("a clustered or time-series collection cannot be capped: {namespace}"),
             ));
         }
+        if found.options.shown.get("primaryKey")?.is_some() || found.is_partitioned() {
+            return Err(Error::new(
+                Code::INVALID_OPTIONS,
+                format!(
+                    "a collection with a primary key or partitions cannot be capped: {namespace}"
+                ),
+            ));
+        }
         let (collection, guard, build_guard) = self.lock_for_build(namespace, check)?;
         let (mut txn, order) = self.begin_change(check, |txn| {
             lock_name(txn, namespace)?;
             for index in &collection.indexes {
-                crate::metadata::records::drop_index_records(txn, index.dictionary)
-                    .map_err(from_engine)?;
+                crate::metadata::records::drop_index(txn, index).map_err(from_engine)?;
             }
             match collection.order {
                 Some(order) => Ok(order),
@@ -393,33 +399,36 @@ impl Catalog {
         let options = CollectionOptions::default().with_cap(Some(cap))?;
         self.create_collection(to, &options, check)?;
         let snapshot = self.snapshot();
-        let (dictionary, range) = match source.order {
-            Some(order) => (order, arrivals_from(0)),
-            None => (source.primary, KeyRange::all()),
-        };
-        let mut cursor =
-            snapshot.cursor(dictionary, range, Direction::Forward).map_err(from_engine)?;
-        let mut batch = Vec::new();
-        loop {
-            check()?;
-            batch.clear();
-            while batch.len() < CHUNK_DOCUMENTS
-                && let Some((_, value)) = cursor.next().map_err(from_engine)?
-            {
-                let document = match source.order {
-                    None => Some(value.to_vec()),
-                    Some(_) => snapshot
-                        .get(source.primary, value)
-                        .map_err(from_engine)?
-                        .map(|document| document.to_vec()),
-                };
-                batch.extend(document);
+        for place in 0..source.partitions().len().max(1) {
+            let (dictionary, range) = match source.order {
+                Some(order) => (order, arrivals_from(0)),
+                None => (source.primary_at(place), KeyRange::all()),
+            };
+            let mut cursor =
+                snapshot.cursor(dictionary, range, Direction::Forward).map_err(from_engine)?;
+            let mut batch = Vec::new();
+            loop {
+                check()?;
+                batch.clear();
+                while batch.len() < CHUNK_DOCUMENTS
+                    && let Some((_, value)) = cursor.next().map_err(from_engine)?
+                {
+                    let document = match source.order {
+                        None => Some(value.to_vec()),
+                        Some(_) => snapshot
+                            .get(source.primary, value)
+                            .map_err(from_engine)?
+                            .map(|document| document.to_vec()),
+                    };
+                    batch.extend(document);
+                }
+                if batch.is_empty() {
+                    break;
+                }
+                self.append(to, &batch)?;
             }
-            if batch.is_empty() {
-                return self.wait_complete_visible();
-            }
-            self.append(to, &batch)?;
         }
+        self.wait_complete_visible()
     }
 
     /// Inserts a batch in one transaction, repeated where it conflicts.
@@ -467,7 +476,7 @@ pub(crate) fn check_order(
                 documents += 1;
                 bytes += document.len() as u64;
                 let document = RawDocument::from_bytes(&document[..])?;
-                if collection.id_key(required_id(document)?)? != id {
+                if collection.record_key(document)? != id {
                     wrong.push(format!("arrival {arrival} names another document"));
                 }
             }

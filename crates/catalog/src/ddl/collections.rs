@@ -8,17 +8,19 @@
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::data::notes::NotedCommand;
+use crate::ddl::made::{self, MadeName};
 use crate::ddl::sweep::TEMPORARY_PREFIX;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Shared, with_indexes};
+use crate::metadata::collection::{Collection, Index, Shared, with_indexes};
 use crate::metadata::counts::{self, Stripe};
 use crate::metadata::ddl_lock::DdlGuard;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
-use crate::metadata::records::{self, drop_index_records};
+use crate::metadata::partitions::Partitions;
+use crate::metadata::records::{self, drop_index};
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use engine::{DictionaryId, DictionaryOptions, Durability};
+use engine::{DictionaryId, DictionaryOptions, Durability, Timestamp};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -117,24 +119,67 @@ impl Catalog {
         if options.view.is_some() {
             self.check_view(namespace, options)?;
         }
+        let uuid = uuid.unwrap_or_else(|| self.new_uuid());
+        let mut number = || ddl_guard.new_number();
+        let collection = self.make_collection(&mut txn, namespace, options, uuid, &mut number)?;
+        self.tell(&mut txn, || NotedCommand::created(&collection).into_iter().collect())?;
+        let created = self.commit_changed(txn, collection)?;
+        made::note(|| MadeName::Created(namespace.clone()));
+        Ok(created)
+    }
+
+    /// A collection with its dictionaries, made as part of `txn`; `number` gives numbers that no collection
+    /// has had. Its record is not written yet.
+    pub(crate) fn make_collection(
+        &self,
+        txn: &mut engine::EngineTxn,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+        uuid: Uuid,
+        number: &mut dyn FnMut() -> u64,
+    ) -> Result<Collection> {
         let storage = self.shape_of_collection(options);
         let primary = match options.view {
             Some(_) => DictionaryId(0),
             None => txn.create_dictionary(storage).map_err(from_engine)?,
         };
-        let order = create_order(&mut txn, options, storage)?;
-        let collection = Collection {
+        let order = create_order(txn, options, storage)?;
+        let indexes = self.create_id_index(txn, namespace, options)?;
+        let mut collection = Collection {
             namespace: namespace.clone(),
-            uuid: uuid.unwrap_or_else(|| self.new_uuid()),
-            number: ddl_guard.new_number(),
-            options: options.clone(),
+            uuid,
+            number: number(),
+            options: Arc::new(options.clone()),
             primary,
             order,
-            indexes: Vec::new(),
+            primary_index: records::primary_index(options, primary)?,
+            indexes,
             shared: Arc::new(Shared::default()),
+            partitions: Partitions::default(),
+            owner: None,
         };
-        self.tell(&mut txn, || NotedCommand::created(&collection).into_iter().collect())?;
-        self.commit_changed(txn, collection)
+        if options.partitioned {
+            check_own_layout(namespace, "partitions")?;
+            let first = self.make_partition(txn, &collection, 0, number())?;
+            collection.indexes = first.indexes;
+            let partitions = Partitions::new(options, vec![first.partition], 1)?;
+            collection = collection.with_partitions(partitions);
+        }
+        Ok(collection)
+    }
+
+    /// The index on `_id` of a collection that is to be created, where it is not the collection itself.
+    fn create_id_index(
+        &self,
+        txn: &mut engine::EngineTxn,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+    ) -> Result<Vec<Arc<Index>>> {
+        let Some(spec) = records::id_index(options)? else { return Ok(Vec::new()) };
+        check_own_layout(namespace, "primary key than _id")?;
+        let shape = self.shape_of_index(options, &spec);
+        let dictionary = txn.create_dictionary(shape).map_err(from_engine)?;
+        Ok(vec![Arc::new(records::new_index(spec, options, dictionary, Timestamp(0)))])
     }
 
     pub(crate) fn check_case(&self, database: &str) -> Result<()> {
@@ -273,6 +318,7 @@ impl Catalog {
         });
         committed.map_err(from_engine)?.visible();
         self.names_changed([from, to]);
+        made::note(|| MadeName::Renamed(from.clone(), to.clone()));
         drop(guards);
         Ok(())
     }
@@ -459,6 +505,12 @@ pub(crate) fn check_rename(
     }
     from.check_writable()?;
     to.check_writable()?;
+    if source.primary_index.is_some() {
+        check_own_layout(to, "primary key than _id")?;
+    }
+    if source.is_partitioned() {
+        check_own_layout(to, "partitions")?;
+    }
     match target {
         Some(_) if !drop_target => {
             Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"))
@@ -471,15 +523,27 @@ pub(crate) fn check_rename(
     }
 }
 
+/// Refuses a layout of the client's where the server looks for documents by `_id` alone.
+fn check_own_layout(namespace: &Namespace, what: &str) -> Result<()> {
+    if matches!(namespace.database(), "admin" | "config" | "local") || namespace.is_system() {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            format!("the collections of the server have no other {what}: {namespace}"),
+        ));
+    }
+    Ok(())
+}
+
 /// The collection under another name.
 pub(crate) fn renamed(collection: &Collection, to: &Namespace) -> Collection {
     let indexes = collection.indexes.clone();
-    Collection { namespace: to.clone(), ..with_indexes(collection, indexes) }
+    Collection { namespace: to.clone(), ..with_indexes(collection, indexes) }.assembled()
 }
 
 /// The collection with other options.
 pub(crate) fn with_options(collection: &Collection, options: CollectionOptions) -> Collection {
-    Collection { options, ..with_indexes(collection, collection.indexes.clone()) }
+    let indexes = collection.indexes.clone();
+    Collection { options: Arc::new(options), ..with_indexes(collection, indexes) }.assembled()
 }
 
 /// The order dictionary of a collection that is to be capped.
@@ -514,12 +578,26 @@ pub(crate) fn drop_records(
         txn.drop_dictionary(order)?;
     }
     for index in &collection.indexes {
-        drop_index_records(txn, index.dictionary)?;
+        drop_index(txn, index)?;
     }
-    for number in collection.shared.counts.stripe_numbers() {
-        txn.write_covered(counts::DICTIONARY, &Stripe::key(collection.number, number), None)?;
+    for partition in &collection.partitions.list {
+        txn.drop_dictionary(partition.primary)?;
+        drop_counts(txn, partition.number, &partition.shared)?;
     }
+    drop_counts(txn, collection.number, &collection.shared)?;
     txn.delete(DictionaryId::ROOT, &records::namespace_key(&collection.namespace))
+}
+
+/// Drops the count of what has this number.
+pub(crate) fn drop_counts(
+    txn: &mut engine::EngineTxn,
+    number: u64,
+    shared: &Shared,
+) -> engine::Result<()> {
+    let mut stripes = shared.counts.stripe_numbers();
+    stripes.try_for_each(|stripe| {
+        txn.write_covered(counts::DICTIONARY, &Stripe::key(number, stripe), None)
+    })
 }
 
 pub(crate) fn exists(namespace: &Namespace, existing: &Collection) -> Error {

@@ -19,11 +19,13 @@ use crate::ddl::build::{
     CreatedIndexes, IndexSelector, MAX_INDEXES, missing_indexes, selected, too_many_indexes,
 };
 use crate::ddl::collections::{check_rename, drop_records, exists, renamed, write_record};
+use crate::ddl::made::{self, MadeName};
+use crate::ddl::partitions::parts_of;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index, Shared, clone_index, with_indexes};
+use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
-use crate::metadata::records::{self, drop_index_records};
+use crate::metadata::records::{self, drop_index};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
 use errors::{Code, Error, Result};
@@ -131,24 +133,17 @@ impl Txn {
         self.catalog.check_case(namespace.database())?;
         options.validation.check_place(namespace)?;
         self.lock_free_name(namespace)?;
-        let storage = self.catalog.shape_of_collection(options);
-        let primary = self.engine.create_dictionary(storage).map_err(from_engine)?;
-        let order = crate::ddl::collections::create_order(&mut self.engine, options, storage)?;
-        let collection = Arc::new(Collection {
-            namespace: namespace.clone(),
-            uuid: self.catalog.new_uuid(),
-            number: self.catalog.ddl_lock.new_number(),
-            options: options.clone(),
-            primary,
-            order,
-            indexes: Vec::new(),
-            shared: Arc::new(Shared::default()),
-        });
+        let (catalog, engine) = (Arc::clone(&self.catalog), &mut self.engine);
+        let uuid = catalog.new_uuid();
+        let mut number = || catalog.ddl_lock.new_number();
+        let made = catalog.make_collection(engine, namespace, options, uuid, &mut number)?;
+        let collection = Arc::new(made);
         let written = write_record(&mut self.engine, &collection);
         written.map_err(|error| self.failed(error))?;
         self.names.made.push(collection.number);
         self.names.set(namespace, Some(Arc::clone(&collection)));
         self.note_told(NotedCommand::created(&collection))?;
+        made::note(|| MadeName::Created(namespace.clone()));
         Ok(collection)
     }
 
@@ -230,10 +225,10 @@ impl Txn {
                 let Some(at) = kept.iter().position(|index| index.spec.name == name) else {
                     continue;
                 };
-                let dictionary = kept.remove(at).dictionary;
-                let dropped = drop_index_records(&mut self.engine, dictionary);
+                let index = kept.remove(at);
+                let dropped = drop_index(&mut self.engine, &index);
                 dropped.map_err(|error| self.failed(error))?;
-                self.names.unindexed.push(dictionary);
+                self.names.unindexed.push(index.dictionary);
             }
         }
         self.note_told(NotedCommand::unindexed_all(&collection, &kept))?;
@@ -290,9 +285,13 @@ impl Txn {
         let mut indexes = collection.indexes.clone();
         for spec in wanted {
             let options = self.catalog.shape_of_index(&collection.options, &spec);
-            let dictionary = self.engine.create_dictionary(options).map_err(from_engine)?;
-            let collation = collection.collation();
-            let index = Arc::new(records::new_index(spec, collation, dictionary, Timestamp(0)));
+            let mut create = || self.engine.create_dictionary(options).map_err(from_engine);
+            let dictionary = create()?;
+            let parts = parts_of(&collection, &mut create)?;
+            let options = collection.options();
+            let mut index = records::new_index(spec, options, dictionary, Timestamp(0));
+            index.parts = parts;
+            let index = Arc::new(index);
             self.fill_index(&collection, &index, check)?;
             if !is_made {
                 self.names.built.push(dictionary);
@@ -315,18 +314,26 @@ impl Txn {
         index: &Arc<Index>,
         check: Check<'_>,
     ) -> Result<()> {
-        let mut cursor = self.cursor(collection.primary, KeyRange::all(), Direction::Forward)?;
         let mut documents = 0_u64;
-        while let Some((key, value)) = cursor.next().map_err(|error| self.failed(error))? {
-            let document = RawDocument::from_bytes(value)?;
-            let keys = index.keys.make(document, RecordKey::of(document, key)?)?;
-            self.note_multikey(index, keys.multikey);
-            for entry in &keys.entries {
-                self.add_entry(collection, index, entry)?;
-            }
-            documents += 1;
-            if documents.is_multiple_of(CHECK_EVERY) {
-                check()?;
+        let mut with_index = with_indexes(collection, vec![Arc::clone(index)]);
+        // Of the stores it is the only index.
+        with_index.primary_index = None;
+        let with_index = Arc::new(with_index.assembled());
+        for store in with_index.stores() {
+            let index = &store.indexes[0];
+            let mut cursor = self.cursor(store.primary, KeyRange::all(), Direction::Forward)?;
+            while let Some((key, value)) = cursor.next().map_err(|error| self.failed(error))? {
+                let document = RawDocument::from_bytes(value)?;
+                let keys = index.keys.make(document, RecordKey::of(document, key)?)?;
+                self.note_multikey(index, keys.multikey);
+                for entry in &keys.entries {
+                    self.add_entry(store, index, entry)?;
+                }
+                self.check_other_stores(&with_index, store, key, std::slice::from_ref(&keys))?;
+                documents += 1;
+                if documents.is_multiple_of(CHECK_EVERY) {
+                    check()?;
+                }
             }
         }
         Ok(())
@@ -414,10 +421,12 @@ impl Txn {
             self.engine.refresh_snapshot();
             return Ok(());
         }
-        let is_newest = self.engine.is_newest(collection.primary);
-        if is_newest.map_err(|error| self.failed(error))? {
-            return Ok(());
+        for place in 0..collection.partitions.list.len().max(1) {
+            let is_newest = self.engine.is_newest(collection.primary_at(place));
+            if !is_newest.map_err(|error| self.failed(error))? {
+                return Err(from_engine(engine::Error::WriteConflict));
+            }
         }
-        Err(from_engine(engine::Error::WriteConflict))
+        Ok(())
     }
 }

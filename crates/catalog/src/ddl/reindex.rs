@@ -8,7 +8,7 @@
 
 use crate::catalog::{Catalog, not_found};
 use crate::data::metadata_lock::{Check, lock_name};
-use crate::ddl::build::{IndexSelector, is_id_pattern, selected};
+use crate::ddl::build::{IndexSelector, is_id_pattern, is_primary, selected};
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
@@ -19,7 +19,7 @@ use errors::{Code, Error, Result};
 use indexkeys::StorageOptions;
 use std::sync::Arc;
 
-/// What the index that is the collection itself is called, also where it has a name of its own.
+/// What the index on `_id` is called, also where it is the collection itself under a name of its own.
 const ID_INDEX: &str = "_id_";
 
 /// One index and the shape it had.
@@ -43,7 +43,7 @@ pub struct ReindexProgress<'a> {
 }
 
 impl Catalog {
-    /// Changes the storage shape of indexes, `_id_` being the collection itself; says what each
+    /// Changes the storage shape of indexes, the primary key being the collection itself; says what each
     /// had. Waits for the collection's writers; nothing is rewritten.
     pub fn reshape_indexes(
         &self,
@@ -62,13 +62,18 @@ impl Catalog {
                 let was = self.engine().dictionary_stats(*dictionary).map_err(from_engine)?.options;
                 txn.reshape_dictionary(*dictionary, shape::over(&storage, was))
                     .map_err(from_engine)?;
-                before.push(Reindexed { name: name.clone(), was });
+                let is_told = before.iter().any(|told: &Reindexed| told.name == *name);
+                if !is_told {
+                    before.push(Reindexed { name: name.clone(), was });
+                }
             }
             Ok(before)
         })?;
         let mut indexes = collection.indexes.clone();
         for index in &mut indexes {
-            if chosen.iter().any(|(_, dictionary)| *dictionary == index.dictionary) {
+            // The index on `_id` shows no options; the engine knows its shape.
+            let is_chosen = chosen.iter().any(|(_, dictionary)| *dictionary == index.dictionary);
+            if is_chosen && !index.spec.is_id() {
                 let mut changed = clone_index(index, index.created);
                 changed.spec = index.spec.with_storage(change)?;
                 *index = Arc::new(changed);
@@ -76,7 +81,8 @@ impl Catalog {
         }
         let mut changed = with_indexes(&collection, indexes);
         if chosen.iter().any(|(_, dictionary)| *dictionary == collection.primary) {
-            changed.options = collection.options.with_storage(change)?;
+            changed.options = Arc::new(collection.options.with_storage(change)?);
+            changed = changed.assembled();
         }
         let ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, changed)?;
@@ -101,9 +107,17 @@ impl Catalog {
             engine::Error::NoSuchDictionary(_) => not_found(namespace),
             other => from_engine(other),
         };
+        // A partition may go meanwhile.
+        let passes_over = |error: &engine::Error| {
+            let is_gone = matches!(error, engine::Error::NoSuchDictionary(_));
+            is_gone && collection.is_partitioned() && !collection.is_dropped()
+        };
         let mut totals = Vec::new();
         for (_, dictionary) in &chosen {
-            totals.push(engine.rewrite_bytes(*dictionary, what).map_err(gone)?);
+            totals.push(match engine.rewrite_bytes(*dictionary, what) {
+                Err(error) if passes_over(&error) => 0,
+                bytes => bytes.map_err(gone)?,
+            });
         }
         let total_bytes = totals.iter().sum();
         let mut before = 0;
@@ -114,7 +128,10 @@ impl Catalog {
                 stopped = report(ReindexProgress { index: name, done_bytes, total_bytes });
                 stopped.is_ok()
             };
-            engine.rewrite(*dictionary, what, &mut go_on).map_err(gone)?;
+            match engine.rewrite(*dictionary, what, &mut go_on) {
+                Err(error) if passes_over(&error) => {}
+                rewritten => drop(rewritten.map_err(gone)?),
+            }
             stopped?;
             before += bytes;
         }
@@ -122,8 +139,26 @@ impl Catalog {
     }
 }
 
-/// The indexes that are meant, with their dictionaries; `_id_` is the collection itself.
+/// The indexes that are meant, with their dictionaries; the primary key is the collection itself. Of a
+/// partitioned collection each has several, first the one that stands for it.
 fn chosen(
+    collection: &Collection,
+    selector: IndexSelector<'_>,
+) -> Result<Vec<(String, DictionaryId)>> {
+    let mut chosen = Vec::new();
+    for (name, dictionary) in chosen_indexes(collection, selector)? {
+        let index = collection.indexes.iter().find(|index| index.dictionary == dictionary);
+        let parts: Vec<DictionaryId> = match index {
+            Some(index) => index.parts.values().copied().collect(),
+            None => collection.partitions().iter().map(|partition| partition.primary).collect(),
+        };
+        let all = std::iter::once(dictionary).chain(parts);
+        chosen.extend(all.map(|dictionary| (name.clone(), dictionary)));
+    }
+    Ok(chosen)
+}
+
+fn chosen_indexes(
     collection: &Collection,
     selector: IndexSelector<'_>,
 ) -> Result<Vec<(String, DictionaryId)>> {
@@ -133,18 +168,25 @@ fn chosen(
             format!("Namespace {} is a view, not a collection", collection.namespace),
         ));
     }
-    let id_name = collection.options.id_index_name();
-    let id = || (id_name.to_owned(), collection.primary);
+    let primary = || (collection.primary_name().to_owned(), collection.primary);
+    let on_id = || match collection.id_index() {
+        Some(index) => (index.spec.name.clone(), index.dictionary),
+        None => primary(),
+    };
     let meant = match selector {
-        IndexSelector::Name(name) if name == ID_INDEX || name == id_name => return Ok(vec![id()]),
-        IndexSelector::Key(key) if is_id_pattern(key) => return Ok(vec![id()]),
+        IndexSelector::Name(name) if name == collection.primary_name() => {
+            return Ok(vec![primary()]);
+        }
+        IndexSelector::Name(ID_INDEX) => return Ok(vec![on_id()]),
+        IndexSelector::Key(key) if is_id_pattern(key) => return Ok(vec![on_id()]),
+        IndexSelector::Key(_) if is_primary(collection, selector) => return Ok(vec![primary()]),
         other => selected(collection, other)?,
     };
-    let all = matches!(selector, IndexSelector::All).then(id);
+    let is_all = matches!(selector, IndexSelector::All);
     let named = collection
         .indexes
         .iter()
-        .filter(|index| meant.contains(&index.spec.name))
+        .filter(|index| meant.contains(&index.spec.name) || (is_all && index.spec.is_id()))
         .map(|index| (index.spec.name.clone(), index.dictionary));
-    Ok(all.into_iter().chain(named).collect())
+    Ok(is_all.then(primary).into_iter().chain(named).collect())
 }

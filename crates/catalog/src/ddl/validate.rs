@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
 use crate::metadata::namespace::Namespace;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::RawDocument;
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, RecordKey};
@@ -31,7 +31,7 @@ pub struct ValidateReport {
     pub invalid_documents: u64,
     /// Documents that the collection's validator would refuse; they are valid all the same.
     pub non_compliant: u64,
-    /// Entries per index, `_id_` first.
+    /// Entries per index, the primary key first.
     pub keys_per_index: Vec<(String, u64)>,
     /// Indexes that disagree with the documents.
     pub invalid_indexes: Vec<String>,
@@ -43,6 +43,20 @@ impl ValidateReport {
     /// Whether everything agreed.
     pub fn valid(&self) -> bool {
         self.errors.is_empty()
+    }
+
+    /// Adds to the entries of an index, which are all named in one order.
+    fn count_keys(&mut self, name: &str, entries: u64) {
+        match self.keys_per_index.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += entries,
+            None => self.keys_per_index.push((name.to_owned(), entries)),
+        }
+    }
+
+    fn call_invalid(&mut self, index: &str) {
+        if !self.invalid_indexes.iter().any(|known| known == index) {
+            self.invalid_indexes.push(index.to_owned());
+        }
     }
 
     fn say(&mut self, text: String) {
@@ -82,27 +96,41 @@ impl Catalog {
         let guard = self.lock_metadata(&found, check)?;
         let collection = self.require(namespace)?;
         let snapshot = self.snapshot();
-        let count = collection.count();
+        let counts: Vec<u64> = collection.stores().iter().map(|store| store.count()).collect();
         drop(guard);
         let mut report = ValidateReport::default();
-        let mut expected = vec![Tally::default(); collection.indexes.len()];
-        walk_documents(&snapshot, &collection, &mut expected, &mut report, check)?;
-        if count != report.records {
-            report.say(format!(
-                "the count says {count} documents, the collection holds {}",
-                report.records
-            ));
+        for (place, count) in counts.into_iter().enumerate() {
+            self.validate_store(&snapshot, &collection, (place, count), &mut report, check)?;
         }
-        let id_index = collection.options.id_index_name().to_owned();
-        report.keys_per_index.push((id_index, report.records));
-        self.verify(&collection, &mut report);
         for wrong in crate::ddl::capped::check_order(&snapshot, &collection)? {
             report.say(wrong);
         }
-        for (index, expected) in collection.indexes.iter().zip(expected) {
-            check_index(&snapshot, &collection, index, expected, &mut report, check)?;
-        }
         Ok(report)
+    }
+
+    /// The same of what holds documents: the collection itself, or its partition at a place.
+    fn validate_store(
+        &self,
+        snapshot: &Snapshot,
+        whole: &Arc<Collection>,
+        (place, count): (usize, u64),
+        report: &mut ValidateReport,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let store = &whole.stores()[place];
+        let mut expected = vec![Tally::default(); store.indexes.len()];
+        let before = report.records;
+        walk_documents(snapshot, whole, place, &mut expected, report, check)?;
+        let records = report.records - before;
+        if count != records {
+            report.say(format!("the count says {count} documents, the collection holds {records}"));
+        }
+        report.count_keys(store.primary_name(), records);
+        self.verify(store, report);
+        for (index, expected) in store.indexes.iter().zip(expected) {
+            check_index(snapshot, store, index, expected, report, check)?;
+        }
+        Ok(())
     }
 }
 
@@ -111,11 +139,11 @@ impl Catalog {
     fn verify(&self, collection: &Collection, report: &mut ValidateReport) {
         let indexes =
             collection.indexes.iter().map(|index| (index.spec.name.as_str(), index.dictionary));
-        let id_index = (collection.options.id_index_name(), collection.primary);
-        for (name, dictionary) in std::iter::once(id_index).chain(indexes) {
+        let primary = (collection.primary_name(), collection.primary);
+        for (name, dictionary) in std::iter::once(primary).chain(indexes) {
             match self.engine().verify(dictionary) {
                 Err(error) if !collection.is_dropped() => {
-                    report.invalid_indexes.push(name.to_owned());
+                    report.call_invalid(name);
                     report.say(format!("index {name}: {error}"));
                 }
                 _ => {}
@@ -126,15 +154,20 @@ impl Catalog {
 
 fn walk_documents(
     snapshot: &Snapshot,
-    collection: &Collection,
+    whole: &Arc<Collection>,
+    place: usize,
     expected: &mut [Tally],
     report: &mut ValidateReport,
     check: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
+    let collection = &whole.stores()[place];
     let mut cursor = snapshot
         .cursor(collection.primary, KeyRange::all(), Direction::Forward)
         .map_err(from_engine)?;
     while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+        if whole.store_at(key) != place {
+            report.say(format!("key {key:02x?} is not one of its partition"));
+        }
         report.records += 1;
         if report.records.is_multiple_of(1024) {
             check()?;
@@ -160,11 +193,10 @@ fn tally_document(
     if !collection.options.validation.complies(document) {
         *non_compliant += 1;
     }
-    let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
-    if !collection.is_record_key(key, &collection.id_key(id)?) {
-        return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"));
+    if !collection.is_record_key(key, document)? {
+        return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another document"));
     }
-    let record = RecordKey::new(id, key);
+    let record = RecordKey::of(document, key)?;
     for (index, tally) in collection.indexes.iter().zip(expected) {
         let keys = index.keys.make(document, record)?;
         if keys.multikey & !index.state.observed.load(Ordering::Acquire) != 0 {
@@ -198,9 +230,9 @@ fn check_index(
             check()?;
         }
     }
-    report.keys_per_index.push((index.spec.name.clone(), held.entries));
+    report.count_keys(&index.spec.name, held.entries);
     if held != expected {
-        report.invalid_indexes.push(index.spec.name.clone());
+        report.call_invalid(&index.spec.name);
         report.say(format!(
             "index {} holds {} entries, the documents have {}",
             index.spec.name, held.entries, expected.entries
@@ -238,7 +270,7 @@ fn name_differences(
         .cursor(index.dictionary, KeyRange::all(), Direction::Forward)
         .map_err(from_engine)?;
     while let Some((key, value)) = cursor.next().map_err(from_engine)? {
-        let record = index.keys.id_of(key, value).unwrap_or_default();
+        let record = index.keys.record_key_of(key, value).unwrap_or_default();
         let document = snapshot.get(collection.primary, record).map_err(from_engine)?;
         let belongs = document.is_some_and(|document| {
             RawDocument::from_bytes(&document[..])

@@ -13,10 +13,11 @@ use crate::metadata::counts::Counts;
 use crate::metadata::extension::Extension;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
+use crate::metadata::partitions::{IndexParts, Partitions};
 use bson::Uuid;
-use bson::raw::RawBsonRef;
-use engine::{DictionaryId, Snapshot, Timestamp};
-use errors::Result;
+use bson::raw::{RawBsonRef, RawDocument};
+use engine::{DictionaryId, Snapshot, Timestamp, Value};
+use errors::{Code, Error, Result};
 use indexkeys::IndexSpec;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
@@ -31,12 +32,19 @@ pub struct Collection {
     pub(crate) uuid: Uuid,
     /// Numbers collections for as long as the data directory lives; survives renames.
     pub(crate) number: u64,
-    pub(crate) options: CollectionOptions,
+    pub(crate) options: Arc<CollectionOptions>,
+    /// Of a partitioned collection it is empty, and stands for the collection in states.
     pub(crate) primary: DictionaryId,
     /// Of a capped collection: the order of arrival.
     pub(crate) order: Option<DictionaryId>,
+    /// The primary key as an index that holds the documents, where it is not `_id` alone.
+    pub(crate) primary_index: Option<Arc<Index>>,
+    /// Those beside the documents. The first is the one on `_id` where there is a `primary_index`.
     pub(crate) indexes: Vec<Arc<Index>>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) partitions: Partitions,
+    /// Of the store of a partition: the number of its collection.
+    pub(crate) owner: Option<u64>,
 }
 
 /// What all versions of one collection share.
@@ -55,11 +63,17 @@ pub(crate) struct Shared {
     pub(crate) used: UseCounters,
     /// Held by the one build of indexes. Taken before `metadata`.
     pub(crate) building: Arc<Mutex<()>>,
-    /// Set while an index is built; changed under the exclusive metadata lock only.
-    changes: RwLock<Option<Arc<ChangeLog>>>,
-    has_changes: AtomicBool,
+    /// Where to note changes while an index is built.
+    changes: Arc<NotingChanges>,
     /// What readers keep with the collection.
     pub(crate) extension: Extension,
+}
+
+/// Set while an index is built; changed under the exclusive metadata lock only.
+#[derive(Debug, Default)]
+struct NotingChanges {
+    log: RwLock<Option<Arc<ChangeLog>>>,
+    is_set: AtomicBool,
 }
 
 impl Shared {
@@ -69,18 +83,29 @@ impl Shared {
         self.arrivals.tell();
     }
 
+    /// What the store of a new partition of this collection has: its own count, and the locks of the
+    /// collection.
+    pub(crate) fn of_partition(&self) -> Self {
+        Self {
+            metadata: Arc::clone(&self.metadata),
+            building: Arc::clone(&self.building),
+            changes: Arc::clone(&self.changes),
+            ..Self::default()
+        }
+    }
+
     /// Has writers note which documents they change, or no longer.
     pub(crate) fn note_changes(&self, changes: Option<&Arc<ChangeLog>>) {
-        *self.changes.write() = changes.cloned();
-        self.has_changes.store(changes.is_some(), Ordering::Release);
+        *self.changes.log.write() = changes.cloned();
+        self.changes.is_set.store(changes.is_some(), Ordering::Release);
     }
 
     /// Where to note changes, if anybody asks for them. To be asked under the metadata lock.
     pub(crate) fn changes(&self) -> Option<Arc<ChangeLog>> {
-        if !self.has_changes.load(Ordering::Acquire) {
+        if !self.changes.is_set.load(Ordering::Acquire) {
             return None;
         }
-        self.changes.read().clone()
+        self.changes.log.read().clone()
     }
 }
 
@@ -100,14 +125,14 @@ impl ChangeLog {
         self.dictionary
     }
 
-    /// A row nobody else writes: a number, then the document's id key.
-    pub(crate) fn row(&self, id: &[u8]) -> Vec<u8> {
+    /// A row nobody else writes: a number, then the document's record key.
+    pub(crate) fn row(&self, record_key: &[u8]) -> Vec<u8> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        [&number.to_be_bytes()[..], id].concat()
+        [&number.to_be_bytes()[..], record_key].concat()
     }
 
-    /// The id key in a row.
-    pub(crate) fn id_of(row: &[u8]) -> &[u8] {
+    /// The record key in a row.
+    pub(crate) fn record_key_of(row: &[u8]) -> &[u8] {
         row.get(size_of::<u64>()..).unwrap_or_default()
     }
 }
@@ -126,12 +151,14 @@ impl Collection {
     /// Bytes of memory that its metadata take, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         let options = self.options.shown.as_bytes().len() + 2 * self.namespace.as_str().len();
-        let indexes = self.indexes.iter().map(|index| {
+        let indexes = self.primary_index.iter().chain(&self.indexes).map(|index| {
             let spec = &index.spec;
             let documents = spec.shown.as_bytes().len() + spec.key.as_bytes().len();
             INDEX_BYTES + 2 * documents + spec.name.len()
         });
-        COLLECTION_BYTES + options + indexes.sum::<usize>()
+        // Every partition has a copy of the indexes' specifications.
+        let copies = 1 + self.partitions.list.len();
+        copies * (COLLECTION_BYTES + indexes.sum::<usize>()) + options
     }
 
     /// `database.collection`.
@@ -154,13 +181,25 @@ impl Collection {
         self.options.view.is_some()
     }
 
-    /// The dictionary of the documents, by the keystring of `_id`.
+    /// The dictionary of the documents, by their record keys. Of a collection of the server's, which is
+    /// never partitioned; elsewhere [`Collection::primary_of`] tells it.
     pub fn primary(&self) -> DictionaryId {
         self.primary
     }
 
-    /// Whether everything of it is there in a state: false where the state is that after a drop, of
-    /// it or of one of its indexes, which this version of the metadata does not know of yet.
+    /// Every dictionary of it: also those that stand for a partitioned collection and its indexes.
+    pub(crate) fn dictionaries(&self) -> impl Iterator<Item = DictionaryId> {
+        let partitions = self.partitions.list.iter().map(|partition| partition.primary);
+        let indexes = self.indexes.iter();
+        let indexes =
+            indexes.flat_map(|index| index.parts.values().copied().chain([index.dictionary]));
+        let own = (!self.is_view()).then_some(self.primary);
+        own.into_iter().chain(self.order).chain(partitions).chain(indexes)
+    }
+
+    /// Whether everything of it is there in a state: false where the state is that after a drop, of it or of
+    /// one of its indexes, which this version of the metadata does not know of yet, and where it has other
+    /// partitions.
     pub fn is_whole_in(&self, state: &Snapshot) -> bool {
         let indexes = self.indexes.iter().map(|index| index.dictionary);
         self.is_view()
@@ -176,51 +215,109 @@ impl Collection {
         self.options.collation.as_ref()
     }
 
-    /// The dictionary key of the document with this `_id`.
+    /// The keystring of an `_id`. It is the record key of its document where the primary key is `_id`
+    /// alone, as in the collections that the server keeps for itself; everywhere else
+    /// [`Collection::find_record_key`] tells that.
     pub fn id_key(&self, id: RawBsonRef<'_>) -> Result<Vec<u8>> {
         indexkeys::id_key(id, self.collation())
     }
 
-    /// Whether a document whose `_id` makes `id_key` may stand under `key`.
-    pub(crate) fn is_record_key(&self, key: &[u8], id_key: &[u8]) -> bool {
+    /// The key under which a document stands in the primary dictionary: the keystring of the values of
+    /// the primary key.
+    pub fn record_key(&self, document: &RawDocument) -> Result<Vec<u8>> {
+        let id = required_id(document)?;
+        match &self.options.primary_key {
+            None => self.id_key(id),
+            Some(key) => key.record_key(document, id, self.collation()),
+        }
+    }
+
+    /// The record key of the document with this `_id`, where one may stand; of several in different
+    /// partitions the first. `get` reads the state that is looked at, which is not needed where the primary
+    /// key is `_id` alone.
+    pub fn find_record_key(
+        &self,
+        id: RawBsonRef<'_>,
+        get: impl Fn(DictionaryId, &[u8]) -> Result<Option<Value>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let id_key = self.id_key(id)?;
+        let Some(index) = self.id_index() else { return Ok(Some(id_key)) };
+        for place in 0..self.partitions.list.len().max(1) {
+            if let Some(value) = get(self.index_at(index, place), &id_key)? {
+                return Ok(Some(index.keys.record_key_of(&id_key, &value)?.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a document may stand under `key`.
+    pub(crate) fn is_record_key(&self, key: &[u8], document: &RawDocument) -> Result<bool> {
         let shared = self.options.time_series.is_some();
-        key.strip_prefix(id_key)
-            .is_some_and(|rest| rest.is_empty() || (shared && indexkeys::is_suffix(rest)))
+        let rest = key.strip_prefix(&self.record_key(document)?[..]);
+        Ok(rest.is_some_and(|rest| rest.is_empty() || (shared && indexkeys::is_suffix(rest))))
     }
 
-    /// Whether one `_id` is that of one document: not of measurements.
+    /// The fields whose values make record keys, and the index that they are read as, where `_id` is not
+    /// the only one.
+    pub fn primary_index(&self) -> Option<&Arc<Index>> {
+        self.primary_index.as_ref()
+    }
+
+    /// What the order of the documents is called among the indexes.
+    pub fn primary_name(&self) -> &str {
+        match &self.primary_index {
+            Some(index) => &index.spec.name,
+            None => self.options.id_index_name(),
+        }
+    }
+
+    /// The index on `_id`, where it is not the collection itself.
+    pub fn id_index(&self) -> Option<&Arc<Index>> {
+        self.primary_index.as_ref().and_then(|_| self.indexes.first())
+    }
+
+    /// Whether one `_id` is that of one document: not of measurements, nor where partitions end at other
+    /// fields.
     pub fn has_unique_ids(&self) -> bool {
-        self.options.time_series.is_none()
+        let has_other_fields = self.is_partitioned() && self.options.primary_key.is_some();
+        self.options.time_series.is_none() && !has_other_fields
     }
 
-    /// The secondary indexes. The one on `_id` is the primary dictionary itself.
+    /// The indexes beside the documents. Where the primary key is `_id` alone there is none on `_id`: it
+    /// is the primary dictionary itself. Else that one is the first.
     pub fn indexes(&self) -> &[Arc<Index>] {
         &self.indexes
     }
 
-    /// The secondary indexes that clients see.
+    /// The indexes beside the documents that clients see.
     pub fn shown_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
         self.indexes.iter().filter(|index| !index.spec.is_internal())
     }
 
-    /// How many indexes clients see, the one on `_id` counted.
+    /// How many indexes clients see, the order of the documents counted.
     pub fn shown_index_count(&self) -> usize {
         self.shown_indexes().count() + 1
     }
 
-    /// The secondary index of this name.
+    /// The index of this name beside the documents.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
     /// How many documents are committed now. Exact, and takes no look at the data.
     pub fn count(&self) -> u64 {
-        self.shared.counts.documents()
+        if !self.is_partitioned() {
+            return self.shared.counts.documents();
+        }
+        self.partitions.list.iter().map(|partition| partition.shared.counts.documents()).sum()
     }
 
     /// The documents' size in bytes, as BSON.
     pub fn data_size(&self) -> u64 {
-        self.shared.counts.bytes()
+        if !self.is_partitioned() {
+            return self.shared.counts.bytes();
+        }
+        self.partitions.list.iter().map(|partition| partition.shared.counts.bytes()).sum()
     }
 
     /// Counts one plan over the documents themselves, and how many of them it looked at.
@@ -229,17 +326,57 @@ impl Collection {
         self.shared.used.scanned(documents, documents);
     }
 
+    /// Counts one plan that looked an `_id` up, and whether there was a document.
+    pub fn note_id_lookup(&self, found: bool) {
+        match self.id_index() {
+            None => self.note_scanned(u64::from(found)),
+            Some(index) => {
+                index.note_use();
+                index.note_scanned(u64::from(found), u64::from(found));
+            }
+        }
+    }
+
+    /// How the order of the documents was used since the server started.
+    pub(crate) fn primary_used(&self) -> IndexUse {
+        let mut used = self.shared.used.read();
+        for partition in &self.partitions.list {
+            let writes = partition.shared.used.read();
+            used.inserts += writes.inserts;
+            used.deletes += writes.deletes;
+        }
+        if let Some(index) = &self.primary_index {
+            let scans = index.used();
+            used.queries += scans.queries;
+            used.scanned += scans.scanned;
+            used.scanned_objects += scans.scanned_objects;
+        }
+        used
+    }
+
     /// Whether it was dropped since this version was looked up; its cursors must end.
     pub fn is_dropped(&self) -> bool {
         self.shared.dropped.load(Ordering::Acquire)
     }
 }
 
-/// One secondary index.
+/// The `_id` of a document that is stored or about to be.
+pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+    bsonval::raw::field(document, "_id")?
+        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
+}
+
+/// One index.
 #[derive(Debug)]
 pub struct Index {
     pub(crate) spec: IndexSpec,
+    /// Of an index of a partitioned collection it is empty, and stands for the index in states.
     pub(crate) dictionary: DictionaryId,
+    /// Under whose number its multikey mask stands: `dictionary`, in the store of a partition that of the
+    /// collection's index.
+    pub(crate) logical: DictionaryId,
+    /// Of an index of a partitioned collection: where its entries stand.
+    pub(crate) parts: IndexParts,
     /// The commit that made it visible; older snapshots cannot use it.
     pub(crate) created: Timestamp,
     pub(crate) state: Arc<IndexState>,
@@ -325,7 +462,8 @@ impl Index {
         &self.spec
     }
 
-    /// Its dictionary.
+    /// Its dictionary. Where the collection is partitioned it only names the index, and
+    /// [`Collection::index_at`] tells where entries stand.
     pub fn dictionary(&self) -> DictionaryId {
         self.dictionary
     }
@@ -333,6 +471,11 @@ impl Index {
     /// Makes and reads its keys.
     pub fn keys(&self) -> &indexkeys::KeyMaker {
         &self.keys
+    }
+
+    /// Whether it is the collection itself, in the order of its primary key.
+    pub fn is_primary(&self) -> bool {
+        self.keys.holds_records()
     }
 
     /// Bit `i` is set where part `i` has met an array. Read it after taking the snapshot.
@@ -370,9 +513,13 @@ pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) ->
         options: collection.options.clone(),
         primary: collection.primary,
         order: collection.order,
+        primary_index: collection.primary_index.clone(),
         indexes,
         shared: Arc::clone(&collection.shared),
+        partitions: collection.partitions.clone(),
+        owner: collection.owner,
     }
+    .assembled()
 }
 
 /// The index as a part of another version, which is there from `created` on.
@@ -380,6 +527,8 @@ pub(crate) fn clone_index(index: &Index, created: Timestamp) -> Index {
     Index {
         spec: index.spec.clone(),
         dictionary: index.dictionary,
+        logical: index.logical,
+        parts: index.parts.clone(),
         created,
         state: Arc::clone(&index.state),
         keys: index.keys.clone(),

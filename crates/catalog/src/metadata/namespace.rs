@@ -26,6 +26,9 @@ impl Namespace {
     /// Where users and roles are stored.
     pub const ACCOUNTS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
 
+    /// What a set keeps secret from its clients.
+    pub const KEYS: &str = "admin.system.keys";
+
     /// The oplog of a member of a replica set: read from the history, not stored.
     pub const OPLOG: &str = "local.oplog.rs";
 

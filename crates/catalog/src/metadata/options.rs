@@ -6,9 +6,11 @@
 mod clustered;
 mod encrypted;
 mod id_index;
+mod partitioning;
 mod time_series;
 
 pub use clustered::Clustered;
+pub use partitioning::PartitionEvery;
 pub use time_series::TimeSeries;
 
 use crate::metadata::cap::Cap;
@@ -16,9 +18,10 @@ use crate::metadata::validation::Validation;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};
-use indexkeys::StorageOptions;
 use indexkeys::values::truth;
+use indexkeys::{PrimaryKey, StorageOptions};
 use keystring::Collation;
+use std::sync::Arc;
 
 /// The largest pipeline of a view: as much as a document may hold.
 const MAX_VIEW_BYTES: usize = 16 << 20;
@@ -43,11 +46,17 @@ pub struct CollectionOptions {
     pub view: Option<View>,
     /// How much it may hold, where that is limited.
     pub capped: Option<Cap>,
+    /// The fields that documents are clustered by, where `_id` is not the only one.
+    pub primary_key: Option<Arc<PrimaryKey>>,
+    /// Whether documents stand in partitions, ranges of the primary key.
+    pub partitioned: bool,
+    /// When the server ends the last partition, if it does.
+    pub partition_every: Option<PartitionEvery>,
     /// Set where the order of `_id` was asked for by name.
     pub clustered: Option<Clustered>,
     /// Set for a collection of measurements.
     pub time_series: Option<TimeSeries>,
-    /// How long documents live: by the time field of measurements, else by `_id`.
+    /// How long documents live: by the time field of measurements, by the ends of partitions, else by `_id`.
     pub expire_after_seconds: Option<i64>,
     /// What is demanded of documents.
     pub validation: Validation,
@@ -106,6 +115,14 @@ impl CollectionOptions {
                 given.clustered = true;
                 self.clustered = Clustered::parse(key, value)?;
             }
+            "primaryKey" => {
+                let pattern = document(key, value)?;
+                given.primary_key = true;
+                self.primary_key = PrimaryKey::parse(pattern)?.map(Arc::new);
+                self.shown.append(key, value);
+            }
+            "partitioned" => self.partitioned = truth(value),
+            "partitionEvery" => self.partition_every = Some(PartitionEvery::parse(value)?),
             "timeseries" => self.time_series = Some(TimeSeries::parse(value)?),
             "expireAfterSeconds" => {
                 self.expire_after_seconds = Some(clustered::seconds(value)?);
@@ -115,7 +132,7 @@ impl CollectionOptions {
             name if Validation::is_option(name) => {
                 self.validation.take("create", name, value)?;
             }
-            name => refuse_unbuilt(name, value)?,
+            _ => {}
         }
         Ok(())
     }
@@ -158,6 +175,12 @@ impl CollectionOptions {
         self.show_layout();
         self.show_images();
         self.show_collation();
+        if self.partitioned {
+            self.shown.append(bson::raw::cstr!("partitioned"), true);
+        }
+        if let Some(every) = self.partition_every {
+            self.shown.append(bson::raw::cstr!("partitionEvery"), every.shown());
+        }
         Ok(())
     }
 
@@ -179,6 +202,16 @@ impl CollectionOptions {
     /// Refuses layouts that exclude each other.
     fn check_layout(&self, given: &Given<'_>) -> Result<()> {
         let is_view = given.view_on.is_some();
+        for (is_given, name) in
+            [(given.primary_key, "primaryKey"), (self.partitioned, "partitioned")]
+        {
+            if let Some(beside) = self.layout_of_its_own(given).filter(|_| is_given) {
+                return Err(invalid(&format!(
+                    "the '{name}' and '{beside}' options exclude each other"
+                )));
+            }
+        }
+        self.check_retention()?;
         let refused = |number: i32, text: &str| Err(Error::location(number, text));
         // Also where `clusteredIndex` is false.
         if given.clustered && given.capped {
@@ -218,10 +251,11 @@ impl CollectionOptions {
                 "the 'timeseries' and '{beside}' options exclude each other"
             )));
         }
-        if self.expire_after_seconds.is_some() && (self.clustered.is_none() || is_view) {
+        let expires = self.clustered.is_some() || self.partitioned;
+        if self.expire_after_seconds.is_some() && (!expires || is_view) {
             return Err(invalid(
                 "'expireAfterSeconds' is only supported on time-series collections or when the \
-                 'clusteredIndex' option is specified",
+                 'clusteredIndex' or the 'partitioned' option is specified",
             ));
         }
         if is_view && given.id_index.is_some() {
@@ -229,6 +263,34 @@ impl CollectionOptions {
         }
         if is_view && given.images == Some(true) {
             return Err(invalid("option not supported on a view: changeStreamPreAndPostImages"));
+        }
+        Ok(())
+    }
+
+    /// An option that says already where documents stand.
+    fn layout_of_its_own(&self, given: &Given<'_>) -> Option<&'static str> {
+        match given {
+            _ if given.view_on.is_some() => Some("viewOn"),
+            _ if given.capped => Some("capped"),
+            _ if self.time_series.is_some() => Some("timeseries"),
+            _ if self.clustered.is_some() => Some("clusteredIndex"),
+            _ => None,
+        }
+    }
+
+    /// Refuses to end or drop partitions by a time that the primary key does not begin with.
+    fn check_retention(&self) -> Result<()> {
+        if self.partition_every.is_some() && !self.partitioned {
+            return Err(invalid("'partitionEvery' goes with 'partitioned'"));
+        }
+        let by_time = matches!(self.partition_every, Some(PartitionEvery::Seconds(_)))
+            || self.partitioned && self.expire_after_seconds.is_some();
+        let first = self.primary_key.as_ref().and_then(|key| key.parts().first());
+        if by_time && first.is_none_or(|part| part.descending) {
+            return Err(invalid(
+                "partitions end and expire by time where the 'primaryKey' begins with a field that \
+                 ascends, and holds dates",
+            ));
         }
         Ok(())
     }
@@ -259,9 +321,9 @@ impl CollectionOptions {
     ) -> Result<Self> {
         let mut options = self.clone();
         if let Some(value) = expire_after {
-            if self.clustered.is_none() && self.time_series.is_none() {
+            if self.clustered.is_none() && self.time_series.is_none() && !self.partitioned {
                 return Err(invalid(
-                    "'expireAfterSeconds' is only supported on time-series collections and \
+                    "'expireAfterSeconds' is only supported on time-series, partitioned and \
                      clustered collections",
                 ));
             }
@@ -292,8 +354,9 @@ impl CollectionOptions {
     }
 
     /// The field whose date decides when a document expires, and after how long.
+    /// None where partitions are dropped instead.
     pub fn expiry(&self) -> Option<(&str, i64)> {
-        let seconds = self.expire_after_seconds?;
+        let seconds = self.expire_after_seconds.filter(|_| !self.partitioned)?;
         Some((self.time_series.as_ref().map_or("_id", |series| &series.time_field), seconds))
     }
 
@@ -403,6 +466,8 @@ struct Given<'a> {
     capped: bool,
     size: Option<i64>,
     max: Option<i64>,
+    /// `primaryKey` was given, be it as `{_id: 1}`.
+    primary_key: bool,
     /// `clusteredIndex` was given, be it as false.
     clustered: bool,
     id_index: Option<&'a RawDocument>,
@@ -500,15 +565,6 @@ fn index_defaults(value: RawBsonRef<'_>) -> Result<StorageOptions> {
     Ok(storage)
 }
 
-/// Options MongoDB has and this server has not built yet are refused, never dropped silently.
-fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
-    match name {
-        "primaryKey" => Err(unbuilt("the option 'primaryKey' is")),
-        "partitioned" if truth(value) => Err(unbuilt("partitioned collections are")),
-        _ => Ok(()),
-    }
-}
-
 fn text<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a str> {
     value.as_str().ok_or_else(|| wrong_type(key, "string"))
 }
@@ -534,10 +590,6 @@ fn wrong_type(key: &CStr, expected: &str) -> Error {
 
 fn invalid(message: &str) -> Error {
     Error::new(Code::INVALID_OPTIONS, message)
-}
-
-fn unbuilt(what: &str) -> Error {
-    Error::new(Code::INVALID_OPTIONS, format!("{what} not supported yet"))
 }
 
 #[cfg(test)]
@@ -617,6 +669,44 @@ mod tests {
     }
 
     #[test]
+    fn a_primary_key_is_shown_as_given() {
+        let pattern = doc! { "b.c": -1, "a": 1.0, "_id": 1 };
+        let options = parse(&doc! { "fanout": 8, "primaryKey": pattern.clone() }).unwrap();
+        let shown = Document::try_from(&*options.shown).unwrap();
+        assert_eq!(shown, doc! { "fanout": 8, "primaryKey": pattern });
+        assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+        let on_id = parse(&doc! { "primaryKey": { "_id": 1 } }).unwrap();
+        assert!(on_id.primary_key.is_none() && options.primary_key.is_some());
+        assert!(on_id.shown.get("primaryKey").unwrap().is_some());
+        let change = RawDocumentBuf::try_from(&doc! { "compression": "lz4" }).unwrap();
+        assert!(options.with_storage(&change).unwrap().primary_key.is_some());
+    }
+
+    #[test]
+    fn that_a_collection_is_partitioned_is_shown_where_it_is() {
+        let options =
+            parse(&doc! { "partitioned": 1, "primaryKey": { "a": 1, "_id": 1 } }).unwrap();
+        let shown = Document::try_from(&*options.shown).unwrap();
+        assert_eq!(shown, doc! { "primaryKey": { "a": 1, "_id": 1 }, "partitioned": true });
+        let change = RawDocumentBuf::try_from(&doc! { "compression": "lz4" }).unwrap();
+        assert!(options.with_storage(&change).unwrap().partitioned);
+        let command = doc! {
+            "partitioned": true, "primaryKey": { "t": 1, "_id": 1 },
+            "partitionEvery": { "seconds": 3600 }, "expireAfterSeconds": 7200,
+        };
+        let options = parse(&command).unwrap();
+        assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+        assert_eq!(options.expiry(), None, "no document is deleted");
+        let off = options.with_layout(Some(RawBsonRef::String("off")), None).unwrap();
+        assert_eq!(
+            (off.expire_after_seconds, off.partition_every),
+            (None, options.partition_every)
+        );
+        assert_eq!(CollectionOptions::parse(&off.shown).unwrap(), off);
+        assert_eq!(parse(&doc! { "partitioned": false }).unwrap(), CollectionOptions::default());
+    }
+
+    #[test]
     fn the_pace_of_measurements_only_grows() {
         let options = parse(&doc! { "timeseries": { "timeField": "t", "granularity": "minutes" } });
         let options = options.unwrap();
@@ -659,6 +749,43 @@ mod tests {
             (doc! { "clusteredIndex": { "unique": true } }, 40414),
             (doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, 197),
             (doc! { "clusteredIndex": { "x": 1 } }, 40415),
+            (doc! { "primaryKey": 1 }, 14),
+            (doc! { "primaryKey": { "a": 1 } }, 17203),
+            (doc! { "primaryKey": { "a": 1, "_id": 1 }, "capped": true, "size": 1 }, 72),
+            (doc! { "primaryKey": { "_id": 1 }, "viewOn": "b" }, 72),
+            (doc! { "primaryKey": { "t": 1, "_id": 1 }, "timeseries": { "timeField": "t" } }, 72),
+            (
+                doc! {
+                    "primaryKey": { "_id": 1 },
+                    "clusteredIndex": { "key": { "_id": 1 }, "unique": true },
+                },
+                72,
+            ),
+            (doc! { "partitioned": true, "capped": true, "size": 1 }, 72),
+            (doc! { "partitioned": true, "viewOn": "b" }, 72),
+            (doc! { "partitionEvery": { "bytes": 5 } }, 72),
+            (doc! { "partitioned": true, "partitionEvery": 5 }, 14),
+            (doc! { "partitioned": true, "partitionEvery": {} }, 72),
+            (doc! { "partitioned": true, "partitionEvery": { "bytes": 0 } }, 2),
+            (doc! { "partitioned": true, "partitionEvery": { "bytes": 1, "seconds": 1 } }, 72),
+            (doc! { "partitioned": true, "partitionEvery": { "days": 1 } }, 40415),
+            (doc! { "partitioned": true, "partitionEvery": { "seconds": 1 } }, 72),
+            (doc! { "partitioned": true, "expireAfterSeconds": 1 }, 72),
+            (
+                doc! {
+                    "partitioned": true, "expireAfterSeconds": 1,
+                    "primaryKey": { "t": -1, "_id": 1 },
+                },
+                72,
+            ),
+            (doc! { "partitioned": true, "timeseries": { "timeField": "t" } }, 72),
+            (
+                doc! {
+                    "partitioned": true,
+                    "clusteredIndex": { "key": { "_id": 1 }, "unique": true },
+                },
+                72,
+            ),
             (doc! { "timeseries": {} }, 40414),
             (doc! { "timeseries": { "timeField": "t", "metaField": "t" } }, 72),
             (doc! { "timeseries": { "timeField": "a.b" } }, 72),

@@ -139,15 +139,23 @@ fn shown(catalog: &Catalog) -> Vec<String> {
             .iter()
             .map(|index| (&index.spec.shown, index.dictionary, index.multikey_parts()))
             .collect();
-        let counts = (collection.count(), collection.data_size());
+        let stores = collection.stores().iter();
+        let stores: Vec<_> = stores
+            .map(|store| {
+                let parts = store.indexes.iter().map(|index| index.dictionary.0);
+                (store.number, store.primary, parts.collect::<Vec<_>>(), store.count())
+            })
+            .collect();
+        let counts = (collection.count(), collection.data_size(), stores);
         format!(
-            "{name} {} {} {} {:?} {:?} {:?} {indexes:?} {counts:?}",
+            "{name} {} {} {} {:?} {:?} {:?} {} {indexes:?} {counts:?}",
             collection.namespace,
             collection.uuid,
             collection.number,
             collection.options.shown,
             collection.primary,
-            collection.order
+            collection.order,
+            collection.primary_name()
         )
     };
     namespaces.iter().map(show).collect()
@@ -167,13 +175,15 @@ enum Step {
     Drop(usize),
     DropDatabase(bool),
     Cap(usize),
+    AddPartition(usize),
+    DropPartition(usize, u64),
     Validate(usize, i32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = 0..NAMES.len();
     let step = prop_oneof![
-        3 => (name.clone(), 0_u8..4).prop_map(|(n, kind)| Step::Create(n, kind)),
+        3 => (name.clone(), 0_u8..6).prop_map(|(n, kind)| Step::Create(n, kind)),
         8 => (name.clone(), 0..20, any::<bool>()).prop_map(|(n, id, array)| Step::Insert(n, id, array)),
         3 => (name.clone(), 0..20).prop_map(|(n, id)| Step::Delete(n, id)),
         4 => (name.clone(), 0_u8..3).prop_map(|(n, which)| Step::Build(n, which)),
@@ -183,6 +193,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => name.clone().prop_map(Step::Drop),
         1 => any::<bool>().prop_map(Step::DropDatabase),
         1 => name.clone().prop_map(Step::Cap),
+        3 => name.clone().prop_map(Step::AddPartition),
+        2 => (name.clone(), 0_u64..4).prop_map(|(n, id)| Step::DropPartition(n, id)),
         2 => (name, 0..5).prop_map(|(n, level)| Step::Validate(n, level)),
     ];
     prop::collection::vec(step, 1..40)
@@ -197,6 +209,8 @@ fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
                 0 => doc! {},
                 1 => doc! { "capped": true, "size": 4096 },
                 2 => doc! { "viewOn": "a", "pipeline": [] },
+                3 => doc! { "primaryKey": { "f2": -1, "_id": 1 } },
+                4 => doc! { "primaryKey": { "f2": 1, "_id": 1 }, "partitioned": true },
                 _ => doc! { "collation": { "locale": "en" } },
             };
             let options = CollectionOptions::parse(&raw(&options))?;
@@ -213,7 +227,9 @@ fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
         Step::Delete(n, id) => {
             let mut txn = catalog.begin(TxnKind::Statement);
             if let Some(collection) = txn.open_for_write(&ns(NAMES[*n]))? {
-                let key = id_key(RawBsonRef::Int32(*id), collection.collation())?;
+                let key =
+                    collection.find_record_key(RawBsonRef::Int32(*id), |d, key| txn.get(d, key));
+                let key = key?.unwrap_or_default();
                 if let Some(document) = txn.get_for_update(&collection, &key)? {
                     let document = RawDocument::from_bytes(&document[..])?;
                     txn.delete_document(&collection, &key, document)?;
@@ -243,6 +259,11 @@ fn run(catalog: &Arc<Catalog>, step: &Step) -> Result<()> {
         Step::Drop(n) => catalog.drop_collection(&ns(NAMES[*n]), &never).map(drop),
         Step::DropDatabase(other) => {
             catalog.drop_database(if *other { "other" } else { "db" }, &never).map(drop)
+        }
+        Step::AddPartition(n) => catalog.add_partition(&ns(NAMES[*n]), None, &never),
+        Step::DropPartition(n, id) => {
+            let selector = PartitionSelector::Id(*id);
+            catalog.drop_partitions(&ns(NAMES[*n]), selector, &never).map(drop)
         }
         Step::Cap(n) => catalog.convert_to_capped(&ns(NAMES[*n]), 8192, &never),
         Step::Validate(n, level) => {

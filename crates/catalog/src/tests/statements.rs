@@ -39,7 +39,7 @@ impl Member {
                 break;
             }
         }
-        self.engine.committed_entry(self.engine.entries().last.index).unwrap();
+        self.engine.commit_entries_up_to(self.engine.entries().last.index).unwrap();
     }
 
     /// Runs something on another thread, while a majority has whatever comes.
@@ -58,10 +58,10 @@ impl Member {
 
     /// Another member leads, which has nothing of the tail; then this one leads again.
     fn lose_tail(&self) {
-        self.engine.refuse_writes();
+        self.engine.forbid_writes();
         self.engine.discard_open().unwrap();
         drop(Follower::again(&self.catalog).unwrap());
-        self.engine.take_writes();
+        self.engine.allow_writes();
     }
 
     fn count(&self) -> u64 {
@@ -103,7 +103,7 @@ fn id(id: i32) -> Document {
 fn delete(catalog: &Arc<Catalog>, id: i32) -> Result<bool> {
     let mut txn = catalog.begin(TxnKind::Statement);
     let collection = txn.open_for_write(&ns("db.c"))?.unwrap();
-    let key = id_key(RawBsonRef::Int32(id), collection.collation())?;
+    let key = indexkeys::id_key(RawBsonRef::Int32(id), collection.collation())?;
     let found = txn.get_for_update(&collection, &key)?;
     if let Some(found) = &found {
         txn.delete_document(&collection, &key, RawDocument::from_bytes(&found[..])?)?;
@@ -148,7 +148,7 @@ fn statements_go_ahead_of_readers_and_the_answer_waits_once() {
     assert_eq!(catalog.system_document(&ns("db.c")).unwrap().unwrap(), raw(&id(0)));
     let planned = catalog.statement_snapshot();
     let collection = catalog.collection(&ns("db.c")).unwrap();
-    let key = id_key(RawBsonRef::Int32(20), collection.collation()).unwrap();
+    let key = indexkeys::id_key(RawBsonRef::Int32(20), collection.collation()).unwrap();
     assert!(planned.get(collection.primary(), &key).unwrap().is_some());
     assert!(catalog.snapshot().get(collection.primary(), &key).unwrap().is_none());
     assert!(member.timed_out());
@@ -237,14 +237,14 @@ fn who_loses_the_lead_without_losing_the_tail_has_written() {
     let mut open = catalog.begin(TxnKind::Statement);
     let collection = open.open_for_write(&ns("db.c")).unwrap().unwrap();
     open.insert_document(&collection, &raw(&id(2))).unwrap();
-    member.engine.refuse_writes();
+    member.engine.forbid_writes();
     assert_eq!(open.commit().unwrap_err().code(), Code::NOT_WRITABLE_PRIMARY);
     // What that one has read by then may be anything, whatever comes after it.
     assert!(!delete(catalog, 7).unwrap());
     assert!(matches!(catalog.settle_until(None), Err(NotSettled::Overwritten(_))));
     member.decide();
     drop(Follower::again(catalog).unwrap());
-    member.engine.take_writes();
+    member.engine.allow_writes();
     assert_eq!((member.count(), member.shown()), (2, 2));
     insert(catalog, "db.c", &id(2)).unwrap();
     member.check();
@@ -409,10 +409,10 @@ fn transactions_of_several_statements_return_when_they_are_visible() {
 fn what_a_thread_does_besides_its_task_is_waited_for_by_itself() {
     let member = Member::new();
     let catalog = &member.catalog;
-    engine::besides_the_task(|| insert(catalog, "db.c", &id(1))).unwrap();
+    engine::outside_request(|| insert(catalog, "db.c", &id(1))).unwrap();
     assert!(!member.timed_out());
     insert(catalog, "db.c", &id(2)).unwrap();
-    engine::besides_the_task(forget_statements);
+    engine::outside_request(forget_statements);
     assert!(member.timed_out());
     member.decided(|catalog| {
         catalog.put_system_document(&ns("db.c"), &raw(&doc! { "_id": 2, "a": 1 })).unwrap();

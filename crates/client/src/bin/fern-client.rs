@@ -1,11 +1,11 @@
-//! The program behind `fern bench` and `fern stats`. Exit status 0: fine; 2: could not look, or could
+//! The program behind `fern bench`, `fern backup` and `fern stats`. Exit status 0: fine; 2: could not look, or could
 //! not measure.
 #![forbid(unsafe_code)]
 
 use anyhow::bail;
 use clap::Parser;
 use client::arguments::{Arguments, Task, VERSION, VERSION_VARIABLE};
-use client::stats;
+use client::{backup, stats};
 use os::Os;
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,6 +38,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             std::io::stdout().write_all(table.as_bytes())?;
             Ok(())
         }
+        Task::Backup(asked) => backup::run(&Os::real(), &asked),
         Task::Stats(asked) => stats::run(&Os::real(), &asked),
     }
 }

@@ -11,6 +11,7 @@
 //! at all.
 
 use crate::admin::create;
+use crate::audit;
 use crate::command::Command;
 use crate::context::Context;
 use crate::crud::update::blank;
@@ -349,7 +350,7 @@ fn apply_command(context: &Context<'_>, entry: &Entry<'_>, depth: usize) -> Resu
     let body = match name {
         "create" => return run_create(context, database, entry),
         "drop" | "dropIndexes" | "deleteIndexes" | "collMod" | "convertToCapped"
-        | "emptycapped" => under_uuid(context, database, entry)?,
+        | "emptycapped" | "addPartition" | "dropPartition" => under_uuid(context, database, entry)?,
         "createIndexes" => create_indexes(&under_uuid(context, database, entry)?)?,
         "commitIndexBuild" => commit_index_build(&under_uuid(context, database, entry)?)?,
         // What they begin or take back is not visible before it is committed.
@@ -402,8 +403,10 @@ fn run_as_client(
         context.started,
     );
     inner.arguments = arguments;
-    inner.admitted = context.admitted.clone();
-    run(&mut inner, command, &fields)
+    inner.admit(context.admitted.clone());
+    let result = run(&mut inner, command, &fields);
+    // Told as if a client had sent it.
+    if context.service.audits { audit::ended(&inner, result) } else { result }
 }
 
 fn run_create(context: &Context<'_>, database: &str, entry: &Entry<'_>) -> Result<()> {

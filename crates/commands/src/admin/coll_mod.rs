@@ -55,7 +55,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    if context.admitted.enforced && view_on.is_some() != pipeline.is_some() {
+    if context.admitted.is_access_control_on && view_on.is_some() != pipeline.is_some() {
         // What the view would show then was not judged.
         return Err(invalid(
             "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled",
@@ -115,7 +115,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         catalog.change_images(&namespace, images, &check)?;
     }
     if !shape.is_empty() {
-        catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape, &check)?;
+        let documents = catalog.require(&namespace)?;
+        let documents = IndexSelector::Name(documents.primary_name());
+        catalog.reshape_indexes(&namespace, documents, &shape, &check)?;
     }
     match index {
         Some(index) => change_index(context, &namespace, index),
@@ -130,11 +132,13 @@ fn check_index(collection: &Collection, selector: IndexSelector<'_>) -> Result<(
         IndexSelector::All => return Ok(()),
         IndexSelector::Name(name) => {
             let on_id = name == collection.options().id_index_name();
+            let on_id = on_id || name == collection.primary_name();
             (on_id || indexes.iter().any(|index| index.spec().name == name), name.to_owned())
         }
         IndexSelector::Key(key) => {
             let on_id = matches!(key.iter().next(), Some(Ok((path, _))) if path.as_str() == "_id");
-            let found = indexes.iter().any(|index| same_pattern(&index.spec().key, key));
+            let mut all = collection.primary_index().into_iter().chain(indexes);
+            let found = all.any(|index| same_pattern(&index.spec().key, key));
             (on_id || found, bsonval::show::document(key))
         }
     };

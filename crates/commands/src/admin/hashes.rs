@@ -10,9 +10,9 @@ use crate::security::asks;
 use auth::Action;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{RawDocumentBuf, doc};
-use catalog::{Collection, Namespace, from_engine};
+use catalog::{Collection, IndexCursor, Namespace, from_engine};
 use dispatch::fields::{Field, missing};
-use engine::{Direction, KeyRange, Snapshot};
+use engine::{DictionaryId, Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use md5::{Digest, Md5};
 use query::FindRequest;
@@ -86,21 +86,40 @@ fn db_hash(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// The digest of the documents in the order of `_id`, whatever they are clustered by.
 fn digest_of(
     context: &Context<'_>,
     snapshot: &Snapshot,
     collection: &Collection,
 ) -> Result<String> {
     let mut digest = Md5::new();
-    let cursor = snapshot.cursor(collection.primary(), KeyRange::all(), Direction::Forward);
-    let mut cursor = cursor.map_err(from_engine)?;
+    let by_id = collection.id_index();
+    let dictionaries: Vec<DictionaryId> = (0..collection.partitions().len().max(1))
+        .map(|place| match by_id {
+            None => collection.primary_at(place),
+            Some(index) => collection.index_at(index, place),
+        })
+        .collect();
+    let open = |dictionary, range| {
+        snapshot.cursor(dictionary, range, Direction::Forward).map_err(from_engine)
+    };
+    let range = KeyRange::all();
+    let mut cursor = IndexCursor::open(&dictionaries, range, Direction::Forward, open)?;
     let mut seen = 0_u64;
-    while let Some((_, document)) = cursor.next().map_err(from_engine)? {
+    while let Some((key, value)) = cursor.next()? {
         if seen.is_multiple_of(PERIOD) {
             context.check_interrupt()?;
         }
         seen += 1;
-        digest.update(document);
+        match by_id {
+            None => digest.update(value),
+            Some(index) => {
+                let record_key = index.keys().record_key_of(key, value)?;
+                let document = snapshot.get(collection.primary_of(record_key), record_key);
+                let document = document.map_err(from_engine)?;
+                digest.update(document.as_deref().unwrap_or_default());
+            }
+        }
     }
     Ok(text(digest))
 }

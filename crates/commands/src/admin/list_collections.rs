@@ -146,7 +146,17 @@ pub(crate) fn describe(collection: &Collection) -> RawDocumentBuf {
     writer.finish()
 }
 
-/// The index every collection has.
+/// The index that is the collection itself: on `_id`, or its primary key.
+pub(crate) fn primary_spec(collection: &Collection) -> RawDocumentBuf {
+    if let Some(index) = collection.primary_index() {
+        return index.spec().shown.clone();
+    }
+    let mut id = Writer::new();
+    write_id_index(&mut id, collection);
+    id.finish()
+}
+
+/// The index on `_id`, which every collection has.
 pub(crate) fn write_id_index(writer: &mut Writer, collection: &Collection) {
     writer.i32("v", 2);
     let key = writer.begin_document("key");

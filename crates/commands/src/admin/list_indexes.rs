@@ -1,27 +1,26 @@
 //! `listIndexes`.
 
 use super::is_a_view;
-use super::list_collections::write_id_index;
+use super::list_collections::primary_spec;
 use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::Action;
 use dispatch::fields::Field;
-use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use serverstate::Documents;
 
 pub(crate) const LIST_INDEXES: Command = Command::new(
     "listIndexes",
     "The indexes of a collection.",
-    Needs::Collection(&[Action::ListIndexes]),
+    Needs::CollectionOrUuid(&[Action::ListIndexes]),
     run,
 )
 .api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let namespace = context.namespace_or_uuid(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0], Action::ListIndexes)?;
     let mut build_uuids = false;
     let mut wanted = CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() };
     for field in &fields[1..] {
@@ -60,9 +59,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut list = Vec::new();
     // Measurements are told apart by their time; the order of `_id` is not shown with them.
     if collection.options().time_series.is_none() {
-        let mut id = Writer::new();
-        write_id_index(&mut id, &collection);
-        list.push(id.finish());
+        list.push(primary_spec(&collection));
     }
     list.extend(collection.shown_indexes().map(|index| index.spec().shown.clone()));
     first_batch(context, namespace.as_str(), Documents::list(list), None, &wanted)

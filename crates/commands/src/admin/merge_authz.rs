@@ -9,7 +9,9 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use crate::security::asks;
-use crate::security::stored::{check_reach, turn};
+use crate::security::stored::{check_reach, new_user_id, turn};
+use auth::old_users::{digest_of, replace_digest};
+use auth::scram::Mechanism;
 use auth::{RoleDocument, RoleName, UserDocument};
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
@@ -36,7 +38,7 @@ struct Part {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let asks = context.admitted.enforced;
+    let asks = context.admitted.is_access_control_on;
     if !asks && !context.connection.info().is_of_this_machine() {
         return Err(Error::new(
             Code::UNAUTHORIZED,
@@ -59,6 +61,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let _one_at_a_time = turn(context)?;
+    context.service.ensure_shared_secret()?;
     let catalog = &context.service.catalog;
     let mut parts = Vec::new();
     for (source, target, name_field) in
@@ -132,6 +135,8 @@ fn merge(
                 format!("{name} of {of} is not taken over: {}", error.message()),
             )
         })?;
+        let upgraded = without_digest(context, document)?;
+        let document = upgraded.as_deref().unwrap_or(document);
         let key = target.id_key(RawBsonRef::String(&format!("{of}.{name}")))?;
         match txn.get_for_update(&target, &key)? {
             None => txn.insert_document(&target, document),
@@ -157,6 +162,22 @@ fn merge(
             None => Ok(()),
         }
     })
+}
+
+/// A user of MongoDB 2.6 with credentials of today in the place of its digest, by which nobody logs in any more.
+fn without_digest(context: &Context<'_>, document: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+    if !matches!(document.get("credentials")?, Some(RawBsonRef::Document(of)) if of.get("MONGODB-CR")?.is_some())
+    {
+        return Ok(None);
+    }
+    let mut upgraded = Document::try_from(document)?;
+    let Some(digest) = digest_of(&upgraded)? else { return Ok(None) };
+    let mut salt = vec![0; Mechanism::Sha1.salt_bytes()];
+    context.service.os.entropy.fill(&mut salt);
+    let iterations = context.service.security.iterations(Mechanism::Sha1);
+    replace_digest(&mut upgraded, &digest, salt, iterations);
+    upgraded.entry("userId").or_insert_with(|| new_user_id(context));
+    Ok(Some(RawDocumentBuf::try_from(&upgraded)?))
 }
 
 /// Refuses what no command would have made: what is not understood, and what would give more than its database has.

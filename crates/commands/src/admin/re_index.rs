@@ -63,10 +63,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.number("nIndexesWas", count);
     reply.number("nIndexes", count);
     let list = reply.begin_array("indexes");
-    let mut id = dispatch::writer::Writer::new();
-    super::list_collections::write_id_index(&mut id, &collection);
+    let primary = super::list_collections::primary_spec(&collection);
     let specs = collection.shown_indexes().map(|index| index.spec().shown.clone());
-    for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {
+    for (at, spec) in std::iter::once(primary).chain(specs).enumerate() {
         reply.element_document(at, &spec);
     }
     reply.end(list);

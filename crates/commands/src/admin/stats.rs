@@ -9,7 +9,7 @@ use crate::needs::Needs;
 use crate::security::asks;
 use auth::Action;
 use bson::RawBsonRef;
-use catalog::Namespace;
+use catalog::{Collection, CollectionStats, Namespace};
 use dispatch::fields::{Field, as_i64};
 use dispatch::writer::Writer;
 use engine::DictionaryOptions;
@@ -132,9 +132,19 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.number(&index.name, index.beside_bytes() / scale);
     }
     reply.end(sizes);
+    write_details(reply, &stats, scale, true);
+    if let Some(collection) = collection.filter(|collection| collection.is_partitioned()) {
+        let partitions = catalog.partition_stats(&collection);
+        write_partitions(reply, &collection, &partitions, scale);
+    }
+    reply.number("scaleFactor", scale);
+    Ok(())
+}
+
+/// TokuMX's view of the indexes. How they are used is counted of the whole collection alone.
+fn write_details(reply: &mut Writer, stats: &CollectionStats, scale: u64, uses: bool) {
     let details = reply.begin_array("indexDetails");
-    for (at, index) in shown().enumerate() {
-        // TokuMX's view of the same indexes.
+    for (at, index) in stats.indexes.iter().filter(|index| index.is_shown()).enumerate() {
         let one = reply.begin_element(at);
         reply.str("name", &index.name);
         reply.number("count", index.entries);
@@ -142,16 +152,42 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.number("avgObjSize", index.data_bytes.checked_div(index.entries).unwrap_or(0));
         reply.number("storageSize", index.storage_bytes / scale);
         write_shape(reply, &index.options);
-        reply.number("queries", index.used.queries);
-        reply.number("nscanned", index.used.scanned);
-        reply.number("nscannedObjects", index.used.scanned_objects);
-        reply.number("inserts", index.used.inserts);
-        reply.number("deletes", index.used.deletes);
+        if uses {
+            reply.number("queries", index.used.queries);
+            reply.number("nscanned", index.used.scanned);
+            reply.number("nscannedObjects", index.used.scanned_objects);
+            reply.number("inserts", index.used.inserts);
+            reply.number("deletes", index.used.deletes);
+        }
         reply.end(one);
     }
     reply.end(details);
-    reply.number("scaleFactor", scale);
-    Ok(())
+}
+
+/// What each partition weighs, as TokuMX tells it.
+fn write_partitions(
+    reply: &mut Writer,
+    collection: &Collection,
+    all: &[CollectionStats],
+    scale: u64,
+) {
+    let list = reply.begin_array("partitions");
+    for (at, (stats, partition)) in all.iter().zip(collection.partitions()).enumerate() {
+        let one = reply.begin_element(at);
+        reply.long("_id", partition.id);
+        reply.number("count", stats.documents);
+        reply.number(
+            "nindexes",
+            stats.indexes.iter().filter(|index| index.is_shown()).count() as u64,
+        );
+        reply.number("size", stats.data_bytes / scale);
+        reply.number("storageSize", stats.storage_bytes / scale);
+        reply.number("totalIndexSize", stats.index_bytes() / scale);
+        reply.number("totalIndexStorageSize", stats.index_bytes() / scale);
+        write_details(reply, stats, scale, false);
+        reply.end(one);
+    }
+    reply.end(list);
 }
 
 /// The storage shape, as TokuMX spells it.

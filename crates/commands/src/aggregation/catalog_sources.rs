@@ -4,7 +4,7 @@
 //! Always true: nothing is sharded, no statistics of queries are gathered (MongoDB's default rate
 //! is none of them) and no settings of queries can be made, so the last two have no documents.
 
-use crate::admin::list_collections::{describe, kind_of, write_id_index};
+use crate::admin::list_collections::{describe, kind_of, primary_spec};
 use crate::context::Context;
 use bson::{RawBsonRef, RawDocumentBuf};
 use catalog::Collection;
@@ -170,9 +170,7 @@ fn catalog_entry(collection: &Collection) -> RawDocumentBuf {
     writer.end(shown);
     let list = writer.begin_array("indexes");
     let first = writer.begin_element(0);
-    let spec = writer.begin_document("spec");
-    write_id_index(&mut writer, collection);
-    writer.end(spec);
+    writer.document("spec", &primary_spec(collection));
     writer.bool("ready", true);
     writer.end(first);
     for (at, index) in collection.indexes().iter().enumerate() {

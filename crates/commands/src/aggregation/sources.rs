@@ -154,7 +154,7 @@ fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumen
             }
         }
     }
-    if context.admitted.enforced && !all_users {
+    if context.admitted.is_access_control_on && !all_users {
         idle.user = Some(context.admitted.digest());
     }
     Ok(operations(context.service, idle))
@@ -163,7 +163,7 @@ fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumen
 fn sessions(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumentBuf>> {
     let options = field.document()?;
     // The gate has judged who may see others'.
-    let everybody = !context.admitted.enforced
+    let everybody = !context.admitted.is_access_control_on
         || !matches!(options.get("allUsers")?, None | Some(RawBsonRef::Boolean(false)))
         || options.get("users")?.is_some();
     let own = context.admitted.digest();

@@ -12,7 +12,7 @@ use errors::{Error, Result};
 use query::CountRequest;
 
 pub(crate) const COUNT: Command =
-    Command::new("count", "Counts documents.", Needs::Collection(&[Action::Find]), run)
+    Command::new("count", "Counts documents.", Needs::CollectionOrUuid(&[Action::Find]), run)
         .reads(Counter::Command)
         .api_v1()
         .explains(explain);
@@ -46,8 +46,11 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<(Namespace, CountRequest<'a>)> {
-    let namespace = context.namespace_or_uuid(&fields[0])?;
+fn parse<'a>(
+    context: &mut Context<'_>,
+    fields: &[Field<'a>],
+) -> Result<(Namespace, CountRequest<'a>)> {
+    let namespace = context.namespace_or_uuid(&fields[0], Action::Find)?;
     let mut request = CountRequest::default();
     for field in &fields[1..] {
         match field.name {

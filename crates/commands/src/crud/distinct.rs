@@ -14,7 +14,7 @@ use query::DistinctRequest;
 pub(crate) const DISTINCT: Command = Command::new(
     "distinct",
     "The distinct values of a field.",
-    Needs::Collection(&[Action::Find]),
+    Needs::CollectionOrUuid(&[Action::Find]),
     run,
 )
 .reads(Counter::Command)
@@ -51,10 +51,10 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn parse<'a>(
-    context: &Context<'a>,
+    context: &mut Context<'_>,
     fields: &[Field<'a>],
 ) -> Result<(Namespace, DistinctRequest<'a>)> {
-    let namespace = context.namespace_or_uuid(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0], Action::Find)?;
     let mut request = DistinctRequest { key: "", filter: None, hint: None, collation: None };
     let mut key = None;
     for field in &fields[1..] {

@@ -21,7 +21,8 @@ pub(crate) const EXPLAIN: Command = Command::new(
     run,
 )
 .reads(Counter::Command)
-.api_v1();
+.api_v1()
+.secret(&["payload", "pwd", "key", "speculativeAuthenticate"]);
 
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let body = fields[0].document()?;

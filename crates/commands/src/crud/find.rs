@@ -16,7 +16,7 @@ use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCurs
 use serverstate::Documents;
 
 pub(crate) const FIND: Command =
-    Command::new("find", "Reads documents.", Needs::Collection(&[Action::Find]), run)
+    Command::new("find", "Reads documents.", Needs::CollectionOrUuid(&[Action::Find]), run)
         .reads(Counter::Query)
         .api_v1()
         .explains(explain);
@@ -80,8 +80,8 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
-    let namespace = context.namespace_or_uuid(&fields[0])?;
+fn parse<'a>(context: &mut Context<'_>, fields: &[Field<'a>]) -> Result<Find<'a>> {
+    let namespace = context.namespace_or_uuid(&fields[0], Action::Find)?;
     let mut find = Find {
         namespace,
         request: FindRequest::default(),

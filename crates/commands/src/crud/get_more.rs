@@ -14,7 +14,7 @@ use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::QueryCursor;
 use serverstate::{Documents, Parked};
-use session::{CheckedOut, CursorId, GetMoreRequest, Waiter};
+use session::{CursorGuard, CursorId, GetMoreRequest, Waiter};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     };
     let has_waited = context.request.waited_until.is_some();
     let mut out = if has_waited {
-        service.cursors.has_waited(id, context.connection.id(), number)?
+        service.cursors.check_out_awaited(id, context.connection.id(), number)?
     } else {
         service.cursors.check_out(id, request)?
     };
@@ -294,7 +294,7 @@ fn waiter(context: &Context<'_>, cursor: &QueryCursor) -> Option<Waiter> {
 /// Keeps the cursor for this request, which waits for more on no thread.
 fn park_until(
     context: &mut Context<'_>,
-    mut out: CheckedOut<'_, Parked>,
+    mut out: CursorGuard<'_, Parked>,
     until: Duration,
     waiter: Waiter,
 ) -> Result<()> {

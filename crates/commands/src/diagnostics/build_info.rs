@@ -9,7 +9,7 @@ use limits::MAX_DOCUMENT_BYTES;
 use serverstate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 
 pub(crate) const BUILD_INFO: Command =
-    Command::new("buildInfo", "Version and build of this server.", Needs::Nobody, run)
+    Command::new("buildInfo", "Version and build of this server.", Needs::NoLogin, run)
         .aliases(&["buildinfo"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

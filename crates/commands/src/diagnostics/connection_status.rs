@@ -9,7 +9,7 @@ use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", "Users and roles of this connection.", Needs::Nobody, run);
+    Command::new("connectionStatus", "Users and roles of this connection.", Needs::NoLogin, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut privileges = false;

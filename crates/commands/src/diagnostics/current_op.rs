@@ -25,7 +25,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         match field.name {
             "$all" => idle.connections = field.bool()?,
             "$ownOps" => {
-                let own = field.bool()? && context.admitted.enforced;
+                let own = field.bool()? && context.admitted.is_access_control_on;
                 idle.user = own.then(|| context.admitted.digest());
             }
             "$truncateOps" => {

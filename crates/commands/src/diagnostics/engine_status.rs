@@ -9,7 +9,7 @@ use crate::needs::Needs;
 use auth::Action;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
-use engine::{PageStats, Part, Stats};
+use engine::{MemoryKind, PageStats, Stats};
 use errors::Result;
 use serverstate::ServerState;
 use std::sync::Arc;
@@ -103,12 +103,12 @@ impl Space {
 impl Facts {
     pub(crate) fn gather(service: &ServerState) -> Self {
         let engine = service.catalog.engine();
-        let options = engine.options();
+        let (options, now) = (engine.options(), engine.adjustable());
         let stats = engine.stats();
         let disk = service.os.vfs.space(&options.dir).map_or((0, 0), |s| (s.total, s.available));
         let space = match disk {
             (0, 0) => Space::Enough,
-            (total, available) => Space::of(total, available, options.fs_redzone_percent),
+            (total, available) => Space::of(total, available, now.fs_redzone_percent()),
         };
         let now_ms = service.os.clock.wall_ms();
         Self {
@@ -118,9 +118,9 @@ impl Facts {
             stats,
             registry: Arc::clone(engine.registry()),
             lock_requests: engine.lock_requests(0).len() as u64,
-            checkpoint_period_secs: options.checkpoint_period.as_secs(),
-            cleaner_period_secs: options.cleaner_period.as_secs(),
-            cleaner_iterations: u64::from(options.cleaner_iterations),
+            checkpoint_period_secs: now.checkpoint_period().as_secs(),
+            cleaner_period_secs: now.cleaner_period().as_secs(),
+            cleaner_iterations: u64::from(now.cleaner_iterations()),
             now_ms,
             started_ms: now_ms - service.uptime().as_millis() as i64,
         }
@@ -207,13 +207,15 @@ static KEYS: &[(&str, Read)] = &[
         Some(Count(f.stats.cache.full_misses.micros + f.stats.cache.partial_misses.micros))
     }),
     ("CT_PREFETCHES", |f| Some(Count(f.stats.cache.prefetches))),
-    ("CT_SIZE_CACHEPRESSURE", |f| Some(Bytes(f.stats.cache.parts.of(Part::Bypass)))),
+    ("CT_SIZE_CACHEPRESSURE", |f| Some(Bytes(f.stats.cache.parts.of(MemoryKind::Bypass)))),
     ("CT_SIZE_CURRENT", |f| Some(Bytes(f.stats.cache.parts.total()))),
     ("CT_SIZE_LIMIT", |f| Some(Bytes(f.stats.cache_size))),
     ("CT_SIZE_NONLEAF", |f| {
-        Some(Bytes(f.stats.cache.parts.of(Part::Nodes) + f.stats.cache.parts.of(Part::Filters)))
+        Some(Bytes(
+            f.stats.cache.parts.of(MemoryKind::Nodes) + f.stats.cache.parts.of(MemoryKind::Filters),
+        ))
     }),
-    ("CT_SIZE_WRITING", |f| Some(Bytes(f.stats.cache.parts.of(Part::Buffers)))),
+    ("CT_SIZE_WRITING", |f| Some(Bytes(f.stats.cache.parts.of(MemoryKind::Buffers)))),
     ("CT_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.delays + f.stats.stalls))),
     ("CT_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.delayed_micros))),
     ("FERN_CACHE_HITS", |f| Some(Count(f.stats.cache.hits))),

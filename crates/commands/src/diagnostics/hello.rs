@@ -36,12 +36,14 @@ const MAX_AWAIT: Duration = Duration::from_mins(10);
 const MAX_METADATA_BYTES: usize = 512;
 
 pub(crate) const HELLO: Command =
-    Command::new("hello", "What this server is; awaitable and streaming.", Needs::Nobody, run)
-        .api_v1();
+    Command::new("hello", "What this server is; awaitable and streaming.", Needs::NoLogin, run)
+        .api_v1()
+        .secret(&["speculativeAuthenticate"]);
 
 pub(crate) const IS_MASTER: Command =
-    Command::new("isMaster", "hello under its old name.", Needs::Nobody, run)
-        .aliases(&["ismaster"]);
+    Command::new("isMaster", "hello under its old name.", Needs::NoLogin, run)
+        .aliases(&["ismaster"])
+        .secret(&["speculativeAuthenticate"]);
 
 #[derive(Default)]
 struct Hello<'a> {
@@ -145,10 +147,10 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
     if !context.admitted.may(&Privilege { resource: Resource::Any, actions: internal }) {
         return Err(Error::new(
             Code::UNAUTHORIZED,
-            "this server is spoken to by members that have its key: start the other one with the same --keyFile",
+            "this server is spoken to by members that have its key, or a certificate of its organization: start the other \
+             one with the same --keyFile, or the same --clusterAuthMode",
         ));
     }
-    service.check_members_without_tls()?;
     let peer = context.connection.info();
     if peer.remote.parse::<SocketAddr>().is_err() {
         return invalid("comes by TCP");

@@ -8,7 +8,7 @@ use dispatch::rules::Class;
 use errors::Result;
 
 pub(crate) const LIST_COMMANDS: Command =
-    Command::new("listCommands", "Every command of this server.", Needs::Nobody, run);
+    Command::new("listCommands", "Every command of this server.", Needs::NoLogin, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
@@ -21,7 +21,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for command in sorted {
         let one = reply.begin_document(command.name);
         reply.str("help", command.about);
-        reply.bool("requiresAuth", !matches!(command.needs, Needs::Nobody));
+        reply.bool("requiresAuth", !matches!(command.needs, Needs::NoLogin));
         reply.bool("secondaryOk", command.class != Class::Write);
         reply.bool("adminOnly", command.admin_only);
         let versions = reply.begin_array("apiVersions");

@@ -10,7 +10,9 @@ use auth::Action;
 use auth::scram::Mechanism;
 use bson::{Bson, RawBsonRef, doc};
 use dispatch::fields::{Field, type_name};
+use engine::Adjustable;
 use errors::{Code, Error, Result};
+use limits::BeforeLogin;
 use serverstate::LogSettings;
 use serverstate::Origin;
 use serverstate::ServerState;
@@ -97,6 +99,8 @@ enum Place {
     Int(fn(&ServerState) -> &AtomicU64),
     /// The same, which they see as a long.
     Long(fn(&ServerState) -> &AtomicU64),
+    /// In the engine, which goes by it from then on.
+    Engine(fn(&Adjustable) -> i64, fn(&Adjustable, u64)),
 }
 
 struct Parameter {
@@ -113,6 +117,7 @@ impl Parameter {
             Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
             Place::Int(of) => Bson::Int32(of(service).load(Ordering::Relaxed) as i32),
             Place::Long(of) => Bson::Int64(of(service).load(Ordering::Relaxed) as i64),
+            Place::Engine(read, _) => Bson::Int64(read(service.catalog.engine().adjustable())),
         }
     }
 
@@ -122,6 +127,9 @@ impl Parameter {
             Place::Flag(of) => of(service).store(value.is_true(), Ordering::Relaxed),
             Place::Int(of) | Place::Long(of) => {
                 of(service).store(value.whole() as u64, Ordering::Relaxed);
+            }
+            Place::Engine(_, write) => {
+                write(service.catalog.engine().adjustable(), value.whole() as u64);
             }
         }
     }
@@ -162,9 +170,27 @@ const fn int_up_to(
     kept(name, Shape::Whole(least, most), Place::Int(of))
 }
 
+/// One of the engine's, which clients see as a number.
+const fn of_engine(
+    name: &'static str,
+    most: i64,
+    read: fn(&Adjustable) -> i64,
+    write: fn(&Adjustable, u64),
+) -> Parameter {
+    kept(name, Shape::Whole(0, most), Place::Engine(read, write))
+}
+
 const fn at_start(mut parameter: Parameter) -> Parameter {
     parameter.when = When::AtStart;
     parameter
+}
+
+fn seconds(period: Duration) -> i64 {
+    i64::try_from(period.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn millis(period: Duration) -> i64 {
+    i64::try_from(period.as_millis()).unwrap_or(i64::MAX)
 }
 
 const INT_MAX: i64 = i32::MAX as i64;
@@ -204,21 +230,106 @@ static PARAMETERS: &[Parameter] = &[
             },
         ),
     ),
+    of_engine(
+        "checkpointPeriod",
+        1 << 30,
+        |engine| seconds(engine.checkpoint_period()),
+        |e, n| {
+            e.set_checkpoint_period(Duration::from_secs(n));
+        },
+    ),
+    of_engine(
+        "cleanerIterations",
+        1 << 30,
+        |engine| engine.cleaner_iterations().into(),
+        |e, n| {
+            e.set_cleaner_iterations(n as u32);
+        },
+    ),
+    of_engine(
+        "cleanerPeriod",
+        1 << 30,
+        |engine| seconds(engine.cleaner_period()),
+        |e, n| {
+            e.set_cleaner_period(Duration::from_secs(n));
+        },
+    ),
     kept(
         "cursorTimeoutMillis",
         Shape::Whole(1, INT_MAX),
         Place::Long(|service| &service.cursor_timeout_ms),
     ),
     flag("diagnosticDataCollectionEnabled", |service| &service.keeps_history),
+    kept(
+        "preAuthMaximumMessageSizeBytes",
+        Shape::Whole(BeforeLogin::LEAST_MESSAGE as i64, 48_000_000),
+        Place::Int(|service| &service.security.before_login.message_bytes),
+    ),
+    int_up_to("preAuthTimeoutMS", 1000, 3_600_000, |service| {
+        &service.security.before_login.message_ms
+    }),
+    int("maxPreAuthConnections", 1, |service| &service.security.before_login.connections),
+    int("maxPreAuthConnectionsPerIP", 1, |service| {
+        &service.security.before_login.connections_per_address
+    }),
+    int("maxConnectionsPerIP", 0, |service| &service.arrivals.connections_per_address),
+    flag("ingressConnectionEstablishmentRateLimiterEnabled", |service| {
+        &service.arrivals.is_rate_limited
+    }),
+    int("ingressConnectionEstablishmentRatePerSec", 1, |service| &service.arrivals.per_second),
+    int("ingressConnectionEstablishmentBurstCapacitySecs", 1, |service| {
+        &service.arrivals.burst_seconds
+    }),
+    int("ingressConnectionEstablishmentMaxQueueDepth", 0, |service| &service.arrivals.queue_depth),
+    int_up_to("authFailedDelayMs", 0, 5000, |service| &service.security.failed_delay_ms),
+    at_start(flag("enforceUserClusterSeparation", |service| &service.security.separates_members)),
     at_start(flag("enableLocalhostAuthBypass", |service| &service.security.localhost_bypass)),
+    switch(
+        "redactClientLogData",
+        |service| Bson::Boolean(service.settings.lock().log.redacts),
+        |service, value| service.change_log(|log| log.redacts = value.is_true()),
+    ),
     flag("auditAuthorizationSuccess", |service| &service.audit_successes),
     at_start(flag("enableTestCommands", |service| &service.test_commands)),
+    of_engine(
+        "fsRedzone",
+        90,
+        |engine| engine.fs_redzone_percent().into(),
+        |e, n| {
+            e.set_fs_redzone_percent(n as u8);
+        },
+    ),
     fixed("featureCompatibilityVersion", |service| {
         Bson::Document(doc! { "version": service.feature_version() })
     }),
+    // The older name of `logFlushPeriod`.
+    of_engine(
+        "journalCommitInterval",
+        500,
+        |engine| millis(engine.log_flush_period()),
+        |e, n| {
+            e.set_log_flush_period(Duration::from_millis(n));
+        },
+    ),
     int("internalQueryJavaScriptFnTimeoutMillis", 1, |service| &service.scripting.call_limit_ms),
     at_start(flag("javascriptEnabled", |service| &service.scripting.enabled)),
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
+    of_engine(
+        "lockTimeout",
+        1 << 40,
+        |engine| millis(engine.lock_timeout()),
+        |e, n| {
+            e.set_lock_timeout(Duration::from_millis(n));
+        },
+    ),
+    of_engine(
+        "logFlushPeriod",
+        500,
+        |engine| millis(engine.log_flush_period()),
+        |e, n| {
+            e.set_log_flush_period(Duration::from_millis(n));
+        },
+    ),
     kept(
         "logComponentVerbosity",
         Shape::LogLevels,
@@ -285,9 +396,10 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 14] = [
+const OF_SECURITY: [&str; 15] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
+    "ingressConnectionEstablishmentRateLimiterBypass",
     "opensslCipherConfig",
     "opensslDiffieHellmanParameters",
     "saslHostName",

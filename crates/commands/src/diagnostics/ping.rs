@@ -7,7 +7,7 @@ use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const PING: Command =
-    Command::new("ping", "Answers, and nothing else.", Needs::Nobody, run).api_v1();
+    Command::new("ping", "Answers, and nothing else.", Needs::NoLogin, run).api_v1();
 
 fn run(_context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     match fields.get(1) {

@@ -42,6 +42,7 @@ pub(crate) struct Shape {
 static SECTIONS: &[(&str, bool, Section)] = &[
     ("asserts", true, asserts),
     ("connections", true, connections),
+    ("encryptionAtRest", true, encryption_at_rest),
     ("extra_info", true, extra_info),
     ("globalLock", true, global_lock),
     ("logicalSessionRecordCache", true, session_cache),
@@ -151,6 +152,7 @@ fn connections(service: &ServerState, writer: &mut Writer) {
     // Of the requests that wait on no thread, those that do not wait at the end of a tail.
     let tails = service.cursors.stats().awaited;
     writer.number("awaitingTopologyChanges", network.awaiting.saturating_sub(tails));
+    writer.number("closedBeforeLogin", network.closed_before_login);
 }
 
 fn extra_info(_service: &ServerState, writer: &mut Writer) {
@@ -237,10 +239,25 @@ fn memory_account(service: &ServerState, writer: &mut Writer) {
 }
 
 fn security(service: &ServerState, writer: &mut Writer) {
+    writer.long("permitMisses", service.security.permit_misses.load(Relaxed));
     let Some(certificate) = service.host.certificate() else { return };
     writer.str("SSLServerSubjectName", &certificate.subject);
     writer.bool("SSLServerHasCertificateAuthority", certificate.has_authority);
     writer.date("SSLServerCertificateExpirationDate", certificate.not_after_ms);
+}
+
+fn encryption_at_rest(service: &ServerState, writer: &mut Writer) {
+    let encryption = service.catalog.engine().encryption();
+    writer.bool("encryptionEnabled", encryption.is_some());
+    let Some(encryption) = encryption else { return };
+    writer.str("encryptionCipherMode", "AES256-GCM");
+    let key = writer.begin_document("encryptionKeyId");
+    let local = writer.begin_document("local");
+    writer.str("fingerprint", &encryption.master.to_string());
+    writer.end(local);
+    writer.end(key);
+    writer.long("dataKeys", encryption.keys as u64);
+    writer.long("newestDataKey", encryption.newest_key.into());
 }
 
 fn transport_security(service: &ServerState, writer: &mut Writer) {

@@ -7,7 +7,7 @@ use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const WHATS_MY_URI: Command =
-    Command::new("whatsmyuri", "The client's address as the server sees it.", Needs::Nobody, run);
+    Command::new("whatsmyuri", "The client's address as the server sees it.", Needs::NoLogin, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

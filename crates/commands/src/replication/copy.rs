@@ -64,6 +64,7 @@ struct Asked<'a> {
     offset: u64,
     length: usize,
     known: Option<u128>,
+    keys_for: Option<[u8; 32]>,
 }
 
 fn parse<'a>(context: &Context<'_>, fields: &'a [Field<'a>]) -> Result<Asked<'a>> {
@@ -83,6 +84,11 @@ fn parse<'a>(context: &Context<'_>, fields: &'a [Field<'a>]) -> Result<Asked<'a>
             ("offset", _) if reads => asked.offset = field.non_negative()?,
             ("length", _) if reads => {
                 asked.length = usize::try_from(field.non_negative()?).unwrap_or(usize::MAX);
+            }
+            ("keysFor", RawBsonRef::Binary(binary)) if name == FERN_COPY_LOG.name => {
+                let bytes = binary.bytes.as_array();
+                asked.keys_for =
+                    Some(*bytes.ok_or_else(|| Error::bad_value("keysFor has 32 bytes"))?);
             }
             ("known", RawBsonRef::Binary(binary)) if reads => {
                 let bytes = binary.bytes.as_array();
@@ -128,6 +134,9 @@ fn begin(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.reply.i64("fileBytes", parts.file_bytes.cast_signed());
     context.reply.binary("superblocks", &parts.superblocks);
     context.reply.binary("taken", &taken);
+    if let Some(master) = data.master() {
+        context.reply.str("master", &master);
+    }
     Ok(())
 }
 
@@ -167,6 +176,13 @@ fn log(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     context.reply.end(list);
     context.reply.binary("document", &document);
+    let keys = match &asked.keys_for {
+        Some(receiver) => data.data_keys_for(receiver),
+        None => data.keys(),
+    };
+    if let Some(keys) = keys.map_err(catalog::from_engine)? {
+        context.reply.binary("keys", &keys);
+    }
     Ok(())
 }
 

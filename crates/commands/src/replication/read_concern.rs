@@ -33,7 +33,7 @@ pub(crate) fn check(
 ) -> Result<()> {
     let level = concern.level.unwrap_or_default();
     if !starts_transaction {
-        if !command.read_concern && level != Level::Local {
+        if !command.takes_read_concern && level != Level::Local {
             return Err(unsupported(command, level));
         }
         if level == Level::Snapshot && !SNAPSHOTS.contains(&command.name) {

@@ -1,32 +1,10 @@
-//! What a member lays beside every reply: the cluster's time; beside an error of its role: the version
-//! of the topology that the client ought to know by then.
+//! What a member lays beside an error of its role: the version of the topology that the client ought to know by then.
 
 use dispatch::writer::Writer;
 use errors::Code;
 use serverstate::ServerState;
 use serverstate::replication::Replication;
 use std::sync::atomic::Ordering;
-
-/// Writes `$clusterTime` and `operationTime`, on a member that has a configuration.
-pub(crate) fn write_times(service: &ServerState, reply: &mut Writer) {
-    if !service.replication.keeps_time() {
-        return;
-    }
-    let now = service.replication.clock.now();
-    if now.time == 0 {
-        // A member that has seen no commit of its set knows no time.
-        return;
-    }
-    let time = reply.begin_document("$clusterTime");
-    reply.timestamp("clusterTime", now);
-    let signature = reply.begin_document("signature");
-    // Without keys times are not signed: the hash is zeros, as everybody's without them.
-    reply.binary("hash", &[0; 20]);
-    reply.i64("keyId", 0);
-    reply.end(signature);
-    reply.end(time);
-    reply.timestamp("operationTime", now);
-}
 
 /// Writes `topologyVersion` as `hello` shows it.
 pub(crate) fn write_topology(service: &ServerState, reply: &mut Writer, counter: i64) {

@@ -63,7 +63,7 @@ fn internal(error: &dyn std::fmt::Display) -> Error {
 }
 
 fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    context.service.check_members_without_tls()?;
+    context.service.check_members_by_tls()?;
     let options = member(context)?;
     check_version(fields, VERSION)?;
     let service = context.service;
@@ -79,6 +79,7 @@ fn tell(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.reply.str("setName", &options.name);
     context.reply.i64("founder", founder.cast_signed());
     context.reply.bool("hasData", has_data || of_one);
+    context.reply.bool("encrypted", service.catalog.engine().encryption().is_some());
     Ok(())
 }
 
@@ -95,7 +96,7 @@ pub(super) fn check_version(fields: &[Field<'_>], known: i32) -> Result<()> {
 }
 
 fn join(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    context.service.check_members_without_tls()?;
+    context.service.check_members_by_tls()?;
     let options = member(context)?;
     check_version(fields, VERSION)?;
     let (mut document, mut founder) = (None, None);
@@ -168,6 +169,17 @@ fn free_member(
         let text = format!("{host} is in a replica set already");
         return Err(Error::new(Code::ALREADY_INITIALIZED, text));
     }
+    let encrypts = context.service.catalog.engine().encryption().is_some();
+    if told.is_encrypted != encrypts {
+        let says = |encrypts| {
+            if encrypts { "encrypts what it keeps" } else { "does not encrypt what it keeps" }
+        };
+        return Err(invalid(&format!(
+            "{host} {}, and this server {}: the members of a set do so all, or none of them (--enableEncryption)",
+            says(told.is_encrypted),
+            says(encrypts)
+        )));
+    }
     // Who begins the set brings its data along.
     if told.has_data && told.member != own_id(context.service)? {
         return Err(Error::new(
@@ -198,7 +210,7 @@ fn ask_to_join(
 /// Begins a set of several members with this server.
 pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     let service = context.service;
-    service.check_members_without_tls()?;
+    service.check_members_by_tls()?;
     config.check_settings_of_several()?;
     let own = own_id(service)?;
     let mut ids = BTreeMap::new();

@@ -89,17 +89,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "lastStableRecoveryTimestamp": replication.clock.now(),
     };
     if role == Role::Primary {
-        status.insert(
-            "electionCandidateMetrics",
-            doc! {
-                "lastElectionReason": "electionTimeout",
-                "lastElectionDate": DateTime::from_millis(replication.elected_ms()),
-                "electionTerm": term,
-                "numVotesNeeded": majority as i32,
-                "priorityAtElection": own.priority,
-                "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
-            },
-        );
+        let metrics = election_metrics(service, &config, own, majority);
+        status.insert("electionCandidateMetrics", metrics);
     }
     let members: Vec<Bson> = config
         .members
@@ -114,20 +105,41 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         })
         .collect();
     status.insert("members", members);
-    if let Some(Progress { done, total, received }) = service.copies.progress() {
-        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        status.insert(
-            "initialSyncStatus",
-            doc! {
-                "method": "fileCopyBased",
-                "totalBytes": bytes(total),
-                "copiedBytes": bytes(done),
-                "receivedBytes": bytes(received),
-            },
-        );
+    if let Some(progress) = service.copies.progress() {
+        status.insert("initialSyncStatus", initial_sync_status(progress));
     }
     context.reply.fields_of(&status);
     Ok(())
+}
+
+/// How this member was elected.
+fn election_metrics(
+    service: &ServerState,
+    config: &Config,
+    own: &Member,
+    majority: usize,
+) -> Document {
+    let replication = &service.replication;
+    doc! {
+        "lastElectionReason": "electionTimeout",
+        "lastElectionDate": DateTime::from_millis(replication.elected_ms()),
+        "electionTerm": replication.term.load(Ordering::Acquire),
+        "numVotesNeeded": majority as i32,
+        "priorityAtElection": own.priority,
+        "electionTimeoutMillis": config.settings.election_timeout.as_millis() as i64,
+    }
+}
+
+/// How far the copy of another member's data is.
+fn initial_sync_status(progress: Progress) -> Document {
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let Progress { done, total, received } = progress;
+    doc! {
+        "method": "fileCopyBased",
+        "totalBytes": bytes(total),
+        "copiedBytes": bytes(done),
+        "receivedBytes": bytes(received),
+    }
 }
 
 /// What is shown of a primary: when it was elected, in milliseconds since 1970.
@@ -236,12 +248,14 @@ fn status_of(
         peer.matched.saturating_add(1) < first
     });
     let has_nothing = heard.is_some_and(|heard| heard.report.applied <= BASE.index)
-        && view.applied > BASE.index + 1;
+        && view.applied_index > BASE.index + 1;
     let state = match (link.sends || link.receives, leads) {
         (false, _) => UNREACHABLE,
         (true, true) => PRIMARY,
         (true, false) if has_nothing => STARTUP2,
-        (true, false) if lacks => RECOVERING,
+        (true, false) if lacks || heard.is_some_and(|heard| heard.report.in_maintenance) => {
+            RECOVERING
+        }
         (true, false) => SECONDARY,
     };
     let packed = heard.map_or(0, |heard| heard.report.last_time);

@@ -1,5 +1,5 @@
-//! `replSetStepDown`: the primary hands over to another member. That of a set of one rests, and then elects itself
-//! again.
+//! `replSetStepDown`: the primary hands over to another member, and is not elected for so many seconds. That of a set
+//! of one rests, and then elects itself again.
 
 use super::initiate::configured;
 use crate::command::Command;
@@ -52,7 +52,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     if let Some(membership) = service.replication.membership() {
         let catch_up = Duration::from_secs(catch_up.unwrap_or(CATCH_UP_SECONDS).min(seconds));
-        return hand_over(context, membership, catch_up);
+        hand_over(context, membership, catch_up)?;
+        membership.freeze(Some(context.now().saturating_add(Duration::from_secs(seconds))));
+        return Ok(());
     }
     if !force {
         // There is no secondary, so none will catch up however long we wait.

@@ -6,14 +6,14 @@
 use super::pipelines::pipeline;
 use crate::needs::{Asked, MOST_DEPTH, Required, is_unique};
 use auth::Action::{
-    self, AppendOplogNote, ApplyOps, BypassDocumentValidation, ChangeCustomData,
+    self, AppendOplogNote, ApplyOps, AuthSchemaUpgrade, BypassDocumentValidation, ChangeCustomData,
     ChangeOwnCustomData, ChangeOwnPassword, ChangePassword, CollMod, ConvertToCapped,
     CreateCollection, CreateIndex, CreateRole, CreateUser, DropCollection, DropRole, DropUser,
     EnableProfiler, Find, GrantRole, Inprog, Insert, Internal, ListCollections, ListDatabases,
     Remove, RenameCollectionSameDB, RevokeRole, SetAuthenticationRestriction, Update, Validate,
     ViewRole, ViewUser,
 };
-use auth::{ActionSet, Privilege, Resource};
+use auth::{Resource, Target};
 use bson::{Document, RawBsonRef, RawDocument};
 use dispatch::request::Sequence;
 
@@ -42,30 +42,30 @@ fn is_true(document: &RawDocument, name: &str) -> bool {
 }
 
 /// Actions on a whole name; on everything where there is none.
-fn on_name(name: Option<&str>, actions: &[Action], required: &mut Required) {
+fn on_name(name: Option<&str>, actions: &[Action], required: &mut Required<'_>) {
     match name {
         Some(name) => required.namespace(name, actions),
-        None => required.on(Resource::Any, actions),
+        None => required.on(Target::Any, actions),
     }
 }
 
-fn bypass(asked: &Asked<'_>, required: &mut Required) {
+fn bypass(asked: &Asked<'_>, required: &mut Required<'_>) {
     if asked.is_set("bypassDocumentValidation") {
         asked.on_collection(required, &[BypassDocumentValidation]);
     }
 }
 
 /// What the members of a set ask of each other: nobody holds it who logs in by a password.
-pub(crate) fn internal(_: &Asked<'_>, required: &mut Required) {
+pub(crate) fn internal(_: &Asked<'_>, required: &mut Required<'_>) {
     required.internal();
 }
 
-pub(crate) fn insert(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn insert(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[Insert]);
     bypass(asked, required);
 }
 
-pub(crate) fn update(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn update(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[Update]);
     let statements = asked.documents("updates");
     if statements.iter().any(|one| is_true(one, "upsert")) {
@@ -77,7 +77,7 @@ pub(crate) fn update(asked: &Asked<'_>, required: &mut Required) {
     bypass(asked, required);
 }
 
-pub(crate) fn find_and_modify(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn find_and_modify(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[Find]);
     asked.on_collection(required, if asked.surely_says("remove") { &[Remove] } else { &[Update] });
     // One that is read as a yes here and as a no there, or the other way round, needs both.
@@ -90,7 +90,7 @@ pub(crate) fn find_and_modify(asked: &Asked<'_>, required: &mut Required) {
     bypass(asked, required);
 }
 
-pub(crate) fn bulk_write(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn bulk_write(asked: &Asked<'_>, required: &mut Required<'_>) {
     let namespaces = asked.documents("nsInfo");
     for operation in asked.documents("ops") {
         let Some(Ok((kind, RawBsonRef::Int32(at)))) = operation.iter().next() else {
@@ -117,11 +117,11 @@ pub(crate) fn bulk_write(asked: &Asked<'_>, required: &mut Required) {
     }
 }
 
-pub(crate) fn aggregate(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn aggregate(asked: &Asked<'_>, required: &mut Required<'_>) {
     pipeline(asked, asked.collection().unwrap_or_default(), asked.field("pipeline"), required);
 }
 
-pub(crate) fn map_reduce(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn map_reduce(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[Find]);
     match asked.field("out") {
         Some(RawBsonRef::String(name)) => {
@@ -150,7 +150,12 @@ pub(crate) fn map_reduce(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// The command of a name within another one.
-fn command_within(asked: &Asked<'_>, database: &str, body: &RawDocument, required: &mut Required) {
+fn command_within(
+    asked: &Asked<'_>,
+    database: &str,
+    body: &RawDocument,
+    required: &mut Required<'_>,
+) {
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
     let Some(needs) = (asked.needs_of)(name).filter(|_| asked.depth < MOST_DEPTH) else {
         required.internal();
@@ -165,7 +170,7 @@ fn command_within(asked: &Asked<'_>, database: &str, body: &RawDocument, require
 }
 
 /// `explain` needs what the command needs that it explains.
-pub(crate) fn explain(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn explain(asked: &Asked<'_>, required: &mut Required<'_>) {
     match asked.first() {
         Some(RawBsonRef::Document(inner)) => command_within(asked, asked.database, inner, required),
         _ => {
@@ -175,7 +180,7 @@ pub(crate) fn explain(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// What each entry does, and the right to have entries done.
-pub(crate) fn apply_ops(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn apply_ops(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.cluster(&[ApplyOps]);
     let Some(RawBsonRef::Array(entries)) = asked.first() else {
         required.internal();
@@ -211,29 +216,20 @@ pub(crate) fn apply_ops(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// A view shows what it is made of: who may read the view must be allowed that already.
-fn view(asked: &Asked<'_>, required: &mut Required) {
+fn view(asked: &Asked<'_>, required: &mut Required<'_>) {
     let (Some(name), Some(on)) = (asked.collection(), asked.text("viewOn")) else { return };
-    let reads = Privilege {
-        resource: Resource::Collection(asked.database.to_owned(), name.to_owned()),
-        actions: ActionSet::of(&[Find]),
-    };
-    if asked.grants.covers(&reads) {
+    if asked.may(Target::Collection(asked.database, name), Find) {
         pipeline(asked, on, asked.field("pipeline"), required);
         required.collection(asked.database, on, &[Find]);
     }
 }
 
-pub(crate) fn create(asked: &Asked<'_>, required: &mut Required) {
-    let insert = Privilege {
-        resource: Resource::Collection(
-            asked.database.to_owned(),
-            asked.collection().unwrap_or_default().to_owned(),
-        ),
-        actions: ActionSet::of(&[Insert]),
-    };
+pub(crate) fn create(asked: &Asked<'_>, required: &mut Required<'_>) {
+    let name = asked.collection().unwrap_or_default();
+    let inserts = asked.may(Target::Collection(asked.database, name), Insert);
     let view_or_capped = asked.field("viewOn").is_some() || asked.is_set("capped");
     // Who may insert makes plain collections by that.
-    if view_or_capped || !asked.grants.covers(&insert) {
+    if view_or_capped || !inserts {
         asked.on_collection(required, &[CreateCollection]);
     }
     if asked.is_set("capped") {
@@ -242,12 +238,12 @@ pub(crate) fn create(asked: &Asked<'_>, required: &mut Required) {
     view(asked, required);
 }
 
-pub(crate) fn coll_mod(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn coll_mod(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[CollMod]);
     view(asked, required);
 }
 
-pub(crate) fn clone_as_capped(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn clone_as_capped(asked: &Asked<'_>, required: &mut Required<'_>) {
     asked.on_collection(required, &[Find]);
     match asked.text("toCollection") {
         Some(to) => {
@@ -258,7 +254,7 @@ pub(crate) fn clone_as_capped(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// Within a database its own action; over two all that it takes from the one and gives to the other.
-pub(crate) fn rename_collection(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn rename_collection(asked: &Asked<'_>, required: &mut Required<'_>) {
     let (Some(from), Some(to)) = (asked.collection(), asked.text("to")) else {
         required.internal();
         return;
@@ -271,10 +267,7 @@ pub(crate) fn rename_collection(asked: &Asked<'_>, required: &mut Required) {
         // Who may not read the one must not read it under the name of the other.
         let reads = |name: &str| {
             let (database, name) = name.split_once('.').unwrap_or((name, ""));
-            asked.grants.covers(&Privilege {
-                resource: Resource::Collection(database.to_owned(), name.to_owned()),
-                actions: ActionSet::of(&[Find]),
-            })
+            asked.may(Target::Collection(database, name), Find)
         };
         if reads(to) && !reads(from) {
             required.namespace(from, &[Find]);
@@ -289,50 +282,50 @@ pub(crate) fn rename_collection(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// `dataSize` names a whole namespace.
-pub(crate) fn data_size(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn data_size(asked: &Asked<'_>, required: &mut Required<'_>) {
     on_name(asked.collection(), &[Find], required);
 }
 
-pub(crate) fn file_md5(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn file_md5(asked: &Asked<'_>, required: &mut Required<'_>) {
     let root = asked.text("root").unwrap_or("fs");
     required.collection(asked.database, &format!("{root}.chunks"), &[Find]);
 }
 
-pub(crate) fn validate_db_metadata(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn validate_db_metadata(asked: &Asked<'_>, required: &mut Required<'_>) {
     match asked.text("db") {
         Some(database) if !database.is_empty() => required.database(database, &[Validate]),
-        _ => required.on(Resource::Any, &[Validate]),
+        _ => required.on(Target::Any, &[Validate]),
     }
 }
 
 /// One may list one's own collections by name; everything else is a right.
-pub(crate) fn list_collections(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn list_collections(asked: &Asked<'_>, required: &mut Required<'_>) {
     if !(asked.surely_says("nameOnly") && asked.surely_says("authorizedCollections")) {
         required.database(asked.database, &[ListCollections]);
     }
 }
 
 /// Without the right one sees the databases in which one may do something; asking for all is refused.
-pub(crate) fn list_databases(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn list_databases(asked: &Asked<'_>, required: &mut Required<'_>) {
     if matches!(asked.field("authorizedDatabases"), Some(RawBsonRef::Boolean(false))) {
         required.cluster(&[ListDatabases]);
     }
 }
 
-pub(crate) fn current_op(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn current_op(asked: &Asked<'_>, required: &mut Required<'_>) {
     if !asked.surely_says("$ownOps") {
         required.cluster(&[Inprog]);
     }
 }
 
 /// Reading the level is for who may read what it fills, too.
-pub(crate) fn profile(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn profile(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.database(asked.database, &[EnableProfiler]);
 }
 
-pub(crate) fn merge_authz(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn merge_authz(asked: &Asked<'_>, required: &mut Required<'_>) {
     // Whatever `db` says: the roles that users hold may be of any database.
-    let on = Resource::AnyNormal;
+    let on = Target::AnyNormal;
     let drops = asked.is_set("drop");
     for (field, make, take) in [
         ("tempUsersCollection", CreateUser, DropUser),
@@ -340,10 +333,18 @@ pub(crate) fn merge_authz(asked: &Asked<'_>, required: &mut Required) {
     ] {
         let Some(name) = asked.text(field).filter(|name| !name.is_empty()) else { continue };
         required.namespace(name, &[Find]);
-        required.on(on.clone(), &[make, GrantRole, RevokeRole]);
+        required.on(on, &[make, GrantRole, RevokeRole]);
         if drops {
-            required.on(on.clone(), &[take]);
+            required.on(on, &[take]);
         }
+    }
+}
+
+/// Users that are made of what somebody has stored may have any role of any database.
+pub(crate) fn auth_schema_upgrade(asked: &Asked<'_>, required: &mut Required<'_>) {
+    required.cluster(&[AuthSchemaUpgrade]);
+    if asked.field("from").is_some() {
+        required.on(Target::AnyNormal, &[CreateUser, GrantRole]);
     }
 }
 
@@ -365,7 +366,7 @@ fn roles_of<'a>(asked: &Asked<'a>, name: &str) -> Option<Vec<&'a str>> {
 }
 
 /// An action on the database of each role of a list.
-fn on_roles(asked: &Asked<'_>, name: &str, action: Action, required: &mut Required) {
+fn on_roles(asked: &Asked<'_>, name: &str, action: Action, required: &mut Required<'_>) {
     match roles_of(asked, name) {
         Some(databases) => {
             for database in databases {
@@ -377,7 +378,7 @@ fn on_roles(asked: &Asked<'_>, name: &str, action: Action, required: &mut Requir
 }
 
 /// An action on the database of each privilege of a list; `admin` where one is not of a database.
-fn on_privileges(asked: &Asked<'_>, name: &str, action: Action, required: &mut Required) {
+fn on_privileges(asked: &Asked<'_>, name: &str, action: Action, required: &mut Required<'_>) {
     let Some(value) = asked.field(name) else { return };
     let RawBsonRef::Array(privileges) = value else { return required.internal() };
     for privilege in privileges {
@@ -403,20 +404,20 @@ fn on_privileges(asked: &Asked<'_>, name: &str, action: Action, required: &mut R
     }
 }
 
-fn restrictions(asked: &Asked<'_>, required: &mut Required) {
+fn restrictions(asked: &Asked<'_>, required: &mut Required<'_>) {
     if asked.field("authenticationRestrictions").is_some() {
         required.database(asked.database, &[SetAuthenticationRestriction]);
     }
 }
 
-pub(crate) fn create_user(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn create_user(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.database(asked.database, &[CreateUser]);
     on_roles(asked, "roles", GrantRole, required);
     restrictions(asked, required);
 }
 
 /// One's own password and custom data are one's own, where that right is held.
-pub(crate) fn update_user(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn update_user(asked: &Asked<'_>, required: &mut Required<'_>) {
     let is_own = asked.user.is_some_and(|user| {
         user.db == asked.database && asked.collection() == Some(user.user.as_str())
     });
@@ -429,57 +430,54 @@ pub(crate) fn update_user(asked: &Asked<'_>, required: &mut Required) {
         if asked.field(name).is_none() {
             continue;
         }
-        let own = Privilege {
-            resource: Resource::Database(asked.database.to_owned()),
-            actions: ActionSet::of(&[of_own]),
-        };
-        let action = if is_own && asked.grants.covers(&own) { of_own } else { of_all };
+        let may_own = is_own && asked.may(Target::Database(asked.database), of_own);
+        let action = if may_own { of_own } else { of_all };
         required.database(asked.database, &[action]);
     }
     if asked.field("roles").is_some() {
-        required.on(Resource::AnyNormal, &[RevokeRole]);
+        required.on(Target::AnyNormal, &[RevokeRole]);
         on_roles(asked, "roles", GrantRole, required);
     }
     restrictions(asked, required);
-    if required.privileges().is_empty() {
+    if required.is_empty() {
         required.database(asked.database, &[ChangePassword]);
     }
 }
 
-pub(crate) fn grant_roles(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn grant_roles(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.database(asked.database, &[]);
     on_roles(asked, "roles", GrantRole, required);
 }
 
-pub(crate) fn revoke_roles(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn revoke_roles(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.database(asked.database, &[]);
     on_roles(asked, "roles", RevokeRole, required);
 }
 
-pub(crate) fn create_role(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn create_role(asked: &Asked<'_>, required: &mut Required<'_>) {
     required.database(asked.database, &[CreateRole]);
     on_roles(asked, "roles", GrantRole, required);
     on_privileges(asked, "privileges", GrantRole, required);
     restrictions(asked, required);
 }
 
-pub(crate) fn update_role(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn update_role(asked: &Asked<'_>, required: &mut Required<'_>) {
     if asked.field("roles").is_some() || asked.field("privileges").is_some() {
-        required.on(Resource::AnyNormal, &[RevokeRole]);
+        required.on(Target::AnyNormal, &[RevokeRole]);
     }
     on_roles(asked, "roles", GrantRole, required);
     on_privileges(asked, "privileges", GrantRole, required);
     restrictions(asked, required);
-    if required.privileges().is_empty() {
+    if required.is_empty() {
         required.database(asked.database, &[GrantRole]);
     }
 }
 
-pub(crate) fn grant_privileges(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn grant_privileges(asked: &Asked<'_>, required: &mut Required<'_>) {
     on_privileges(asked, "privileges", GrantRole, required);
 }
 
-pub(crate) fn revoke_privileges(asked: &Asked<'_>, required: &mut Required) {
+pub(crate) fn revoke_privileges(asked: &Asked<'_>, required: &mut Required<'_>) {
     on_privileges(asked, "privileges", RevokeRole, required);
 }
 
@@ -494,8 +492,8 @@ fn each<'a>(value: RawBsonRef<'a>, mut one: impl FnMut(RawBsonRef<'a>)) {
 }
 
 /// One sees oneself; others by right.
-pub(crate) fn users_info(asked: &Asked<'_>, required: &mut Required) {
-    let one = |value: RawBsonRef<'_>, required: &mut Required| {
+pub(crate) fn users_info(asked: &Asked<'_>, required: &mut Required<'_>) {
+    let one = |value: RawBsonRef<'_>, required: &mut Required<'_>| {
         let (user, db) = match value {
             RawBsonRef::String(user) => (Some(user), asked.database),
             RawBsonRef::Document(named) if is_unique(named) => match text(named, "db") {
@@ -521,8 +519,8 @@ pub(crate) fn users_info(asked: &Asked<'_>, required: &mut Required) {
 }
 
 /// One sees the roles one holds; others by right.
-pub(crate) fn roles_info(asked: &Asked<'_>, required: &mut Required) {
-    let one = |value: RawBsonRef<'_>, required: &mut Required| match value {
+pub(crate) fn roles_info(asked: &Asked<'_>, required: &mut Required<'_>) {
+    let one = |value: RawBsonRef<'_>, required: &mut Required<'_>| match value {
         RawBsonRef::String(_) => required.database(asked.database, &[ViewRole]),
         RawBsonRef::Document(named) if is_unique(named) => match text(named, "db") {
             Some(db) => required.database(db, &[ViewRole]),

@@ -10,14 +10,22 @@ use auth::UserName;
 use bson::{Document, RawBsonRef, RawDocument, doc};
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use serverstate::ClientCertificate;
+use serverstate::security::MEMBER_ID;
+use std::sync::atomic::Ordering;
 
 pub(crate) const AUTHENTICATE: Command =
-    Command::new("authenticate", "Logs in by a client's certificate.", Needs::Nobody, run)
+    Command::new("authenticate", "Logs in by a client's certificate.", Needs::NoLogin, run)
         .api_v1()
-        .unprofiled();
+        .unprofiled()
+        .secret(&["key", "nonce", "pwd"]);
 
 /// The mechanism.
 const X509: &str = "MONGODB-X509";
+/// Why a certificate is not good for a client.
+const OF_MEMBER: &str = "The certificate has the same O, OU and DC as this server's, as those of the members of a set \
+                         have: give clients certificates with others, or let members log in by theirs with \
+                         clusterAuthMode";
 /// The database of users that are known by something else than a password of ours.
 const EXTERNAL: &str = "$external";
 
@@ -43,9 +51,20 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 /// Logs in whom the connection's certificate names.
 fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<String> {
-    let subject = subject_of(context, database, named)?;
+    let certificate = certificate_of(context, database, named)?;
+    let subject = certificate.subject.clone();
+    let security = &context.service.security;
+    if certificate.of_member && security.cluster_auth.takes_certificates() {
+        let name = UserName::member();
+        let outcome = context.service.log_in(&name, MEMBER_ID, context.connection);
+        tell(context, &name, X509, outcome.as_ref().err())?;
+        return outcome.map(|()| subject);
+    }
     let name = UserName::new(&subject, EXTERNAL);
     let outcome = (|| {
+        if certificate.of_member && security.separates_members.load(Ordering::Relaxed) {
+            return Err(Error::new(Code::AUTHENTICATION_FAILED, OF_MEMBER));
+        }
         let tables = context.service.user_tables()?;
         let user = tables.users.get(&name).ok_or_else(refused)?;
         context.service.log_in(&name, user.id, context.connection)
@@ -54,8 +73,12 @@ fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<
     outcome.map(|()| subject)
 }
 
-/// The subject of the connection's certificate, if it may be logged in by.
-fn subject_of(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<String> {
+/// The connection's certificate, if it may be logged in by.
+fn certificate_of<'a>(
+    context: &Context<'a>,
+    database: &str,
+    named: Option<&str>,
+) -> Result<&'a ClientCertificate> {
     let security = &context.service.security;
     if !security.is_x509_enabled() {
         return Err(unavailable(X509));
@@ -73,13 +96,15 @@ fn subject_of(context: &Context<'_>, database: &str, named: Option<&str>) -> Res
         tell(context, &name, X509, Some(&error))?;
         Err(error)
     };
-    match context.connection.certificate_subject.get() {
+    match context.connection.certificate.get() {
         None => failed("No verified subject name available from client"),
-        Some(subject) if subject.is_empty() => failed("The client's certificate has no subject"),
-        Some(subject) if named.is_some_and(|named| named != subject) => {
+        Some(certificate) if certificate.subject.is_empty() => {
+            failed("The client's certificate has no subject")
+        }
+        Some(certificate) if named.is_some_and(|named| named != certificate.subject) => {
             failed("There is no x.509 client certificate matching the user.")
         }
-        Some(subject) => Ok(subject.clone()),
+        Some(certificate) => Ok(certificate),
     }
 }
 

@@ -15,7 +15,8 @@ use errors::{Error, Result};
 
 pub(crate) const CREATE_USER: Command =
     Command::new("createUser", "Makes a user.", Needs::Computed(asks::create_user), run)
-        .write_concern();
+        .write_concern()
+        .secret(&["pwd"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();

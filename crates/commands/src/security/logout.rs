@@ -7,7 +7,7 @@ use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const LOGOUT: Command =
-    Command::new("logout", "Ends the login of the connection.", Needs::Nobody, run);
+    Command::new("logout", "Ends the login of the connection.", Needs::NoLogin, run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

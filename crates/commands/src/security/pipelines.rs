@@ -4,7 +4,7 @@
 //! A view is read by who may read the view: what it is made of was judged when it was made.
 
 use crate::needs::{Asked, MOST_DEPTH, Required, is_unique};
-use auth::{Action, Resource};
+use auth::{Action, Target};
 use bson::{RawArray, RawBsonRef, RawDocument};
 use pipeline::stage::{Access, access};
 
@@ -13,7 +13,7 @@ pub(super) fn pipeline(
     asked: &Asked<'_>,
     collection: &str,
     stages: Option<RawBsonRef<'_>>,
-    required: &mut Required,
+    required: &mut Required<'_>,
 ) {
     let Some(RawBsonRef::Array(stages)) = stages else {
         // The command refuses it; until then it reads the collection.
@@ -26,7 +26,7 @@ pub(super) fn pipeline(
     all(asked, asked.database, collection, stages, 0, required);
 }
 
-fn read(asked: &Asked<'_>, collection: &str, required: &mut Required) {
+fn read(asked: &Asked<'_>, collection: &str, required: &mut Required<'_>) {
     if collection.is_empty() {
         required.database(asked.database, &[Action::Find]);
     } else {
@@ -72,7 +72,7 @@ fn all(
     collection: &str,
     stages: &RawArray,
     depth: usize,
-    required: &mut Required,
+    required: &mut Required<'_>,
 ) {
     if depth > MOST_DEPTH {
         required.internal();
@@ -100,7 +100,7 @@ fn inner(
     at: (&str, &str),
     stages: Option<RawBsonRef<'_>>,
     depth: usize,
-    required: &mut Required,
+    required: &mut Required<'_>,
 ) {
     match stages {
         Some(RawBsonRef::Array(stages)) => all(asked, at.0, at.1, stages, depth + 1, required),
@@ -128,7 +128,7 @@ fn named<'a>(database: &'a str, value: Option<RawBsonRef<'a>>) -> Option<(&'a st
     }
 }
 
-fn on(target: Option<(&str, &str)>, actions: &[Action], required: &mut Required) {
+fn on(target: Option<(&str, &str)>, actions: &[Action], required: &mut Required<'_>) {
     match target {
         Some((database, name)) => required.collection(database, name, actions),
         // It names nothing that could be judged; the stage refuses it.
@@ -142,7 +142,7 @@ fn one(
     name: &str,
     value: RawBsonRef<'_>,
     depth: usize,
-    required: &mut Required,
+    required: &mut Required<'_>,
 ) {
     let document = match value {
         RawBsonRef::Document(document) => Some(document),
@@ -151,7 +151,7 @@ fn one(
     if document.is_some_and(|document| !is_unique(document)) {
         return required.internal();
     }
-    let here = |actions: &[Action], required: &mut Required| {
+    let here = |actions: &[Action], required: &mut Required<'_>| {
         if collection.is_empty() {
             required.database(database, actions);
         } else {
@@ -253,7 +253,7 @@ fn one(
             });
             let actions = [Action::Find, Action::ChangeStream];
             if whole {
-                required.on(Resource::AnyNormal, &actions);
+                required.on(Target::AnyNormal, &actions);
             } else {
                 here(&actions, required);
             }
@@ -280,14 +280,14 @@ fn one(
         Access::ListCatalog => {
             if collection.is_empty() {
                 required.cluster(&[Action::ListDatabases]);
-                required.on(Resource::AnyNormal, &[Action::ListCollections, Action::ListIndexes]);
+                required.on(Target::AnyNormal, &[Action::ListCollections, Action::ListIndexes]);
             } else {
                 here(&[Action::ListCollections, Action::ListIndexes], required);
             }
         }
         Access::ListClusterCatalog => {
             if database == "admin" {
-                required.on(Resource::AnyNormal, &[Action::ListCollections]);
+                required.on(Target::AnyNormal, &[Action::ListCollections]);
             } else {
                 required.database(database, &[Action::ListCollections]);
             }
@@ -310,7 +310,7 @@ fn each(
     at: (&str, &str),
     pipelines: &RawDocument,
     depth: usize,
-    required: &mut Required,
+    required: &mut Required<'_>,
 ) {
     for element in pipelines {
         match element {

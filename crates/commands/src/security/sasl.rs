@@ -15,15 +15,19 @@ use errors::{Code, Error, Result};
 use serverstate::security::{Conversation, MEMBER_ID, Step};
 use serverstate::{LogEvent, Severity};
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub(crate) const SASL_START: Command =
-    Command::new("saslStart", "Begins a login with a password.", Needs::Nobody, start)
+    Command::new("saslStart", "Begins a login with a password.", Needs::NoLogin, start)
         .api_v1()
-        .unprofiled();
+        .unprofiled()
+        .secret(&["payload"]);
 pub(crate) const SASL_CONTINUE: Command =
-    Command::new("saslContinue", "Goes on with a login.", Needs::Nobody, go_on)
+    Command::new("saslContinue", "Goes on with a login.", Needs::NoLogin, go_on)
         .api_v1()
-        .unprofiled();
+        .unprofiled()
+        .secret(&["payload"]);
 
 /// The only conversation of a connection.
 const CONVERSATION: i32 = 1;
@@ -109,13 +113,10 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
         let user = tables.users.get(&name);
         user.and_then(|user| Some((user.id, vec![user.credentials.get(&mechanism)?.clone()])))
     };
-    let made_up = || {
-        let iterations = security.iterations(mechanism);
-        let secret = security.secret.bytes();
-        Credentials::made_up(mechanism, secret, &name.user, &name.db, iterations)
-    };
+    let (iterations, secret) = (security.iterations(mechanism), service.mock_credentials_secret()?);
     // The work of both is done for everybody.
-    let nobody = made_up();
+    let nobody =
+        Credentials::mock_for_unknown_user(mechanism, secret, &name.user, &name.db, iterations);
     let (id, credentials) = match stored {
         Some((id, credentials)) => (Some(id), credentials),
         None => (None, vec![nobody]),
@@ -133,7 +134,35 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
     Ok(answer)
 }
 
+/// Until when who has guessed much waits for the answer, if so. Members do not guess.
+fn waits_until(context: &Context<'_>) -> Option<Duration> {
+    let service = context.service;
+    let now = context.now();
+    if let Some(until) = context.request.waited_until {
+        // It may have been run again for another reason.
+        return Some(until).filter(|until| now < *until);
+    }
+    let from = context.connection.info().remote_ip()?;
+    let login = context.connection.login.lock();
+    let guesses = login.conversation().is_some_and(|conversation| {
+        matches!(conversation.step, Step::Proof(_)) && !conversation.user.is_member()
+    });
+    let time = service.security.failed_logins.wait(from, now);
+    (guesses && !time.is_zero()).then(|| now + time)
+}
+
+/// Lets the answer to a login that has failed wait, where it is to.
+fn delays_failure(context: &mut Context<'_>) -> bool {
+    let time = context.service.security.failed_delay_ms.load(Ordering::Relaxed);
+    context.wait = (time > 0).then(|| context.now() + Duration::from_millis(time));
+    time > 0
+}
+
 fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(until) = waits_until(context) {
+        context.wait = Some(until);
+        return Ok(());
+    }
     let (mut number, mut payload) = (None, None);
     for field in &fields[1..] {
         match field.name {
@@ -151,6 +180,7 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(Error::new(Code::PROTOCOL_ERROR, "sasl: Mismatched conversation id"));
     }
     let Conversation { user, id, mechanism, step, skips_empty } = conversation;
+    let has_failed = matches!(step, Step::Failed);
     let outcome = match step {
         // From where a user may come is looked at once it has proven itself: before, the answer would take longer for
         // one that exists.
@@ -160,6 +190,7 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
             _ => Err(refused()),
         },
+        Step::Failed => Err(refused()),
         Step::Empty => match id {
             Some(id) if payload.is_empty() => Ok((Vec::new(), id, true)),
             _ => Err(refused()),
@@ -173,8 +204,20 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     });
     let (answer, id, is_last) = match outcome {
         Ok(done) => done,
+        // The answer has waited.
+        Err(error) if has_failed => return Err(error),
         Err(error) => {
+            if let Some(from) = context.connection.info().remote_ip().filter(|_| !user.is_member())
+            {
+                context.service.security.failed_logins.count(from, context.now());
+            }
             tell(context, &user, mechanism.name(), Some(&error))?;
+            if !user.is_member() && delays_failure(context) {
+                let step = Step::Failed;
+                let failed = Conversation { user, id, mechanism, step, skips_empty };
+                context.connection.login.lock().begin(failed);
+                return Ok(());
+            }
             return Err(error);
         }
     };

@@ -44,6 +44,7 @@ pub(super) fn change<T>(
 ) -> Result<T> {
     let service = context.service;
     let _one_at_a_time = turn(context)?;
+    service.ensure_shared_secret()?;
     let names = ["system.users", "system.roles", "system.version"];
     let mut namespaces = Vec::new();
     for name in names {
@@ -53,7 +54,7 @@ pub(super) fn change<T>(
         context.check_interrupt()?;
         let tables = service.user_tables()?;
         // Another client of this machine was first.
-        if context.admitted.by_exception && !tables.is_empty {
+        if context.admitted.by_localhost_exception && !tables.is_empty {
             return Err(crate::gate::refusal(context.database(), context.command, context.body));
         }
         for namespace in &namespaces {
@@ -525,7 +526,7 @@ impl<'a> Password<'a> {
 }
 
 /// The number of a new user.
-pub(super) fn new_user_id(context: &Context<'_>) -> Bson {
+pub(crate) fn new_user_id(context: &Context<'_>) -> Bson {
     let mut id = [0; 16];
     context.service.os.entropy.fill(&mut id);
     id[6] = id[6] & 0x0f | 0x40;

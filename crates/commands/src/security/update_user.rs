@@ -14,7 +14,8 @@ use errors::{Error, Result};
 
 pub(crate) const UPDATE_USER: Command =
     Command::new("updateUser", "Changes a user.", Needs::Computed(asks::update_user), run)
-        .write_concern();
+        .write_concern()
+        .secret(&["pwd"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();

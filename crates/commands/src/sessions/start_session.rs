@@ -22,7 +22,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.service.touch_session(SessionId { id, user }, context.started)?;
     let open = context.reply.begin_document("id");
     context.reply.uuid("id", &id);
-    if context.admitted.enforced {
+    if context.admitted.is_access_control_on {
         context.reply.binary("uid", &user.0);
     }
     context.reply.end(open);

@@ -21,6 +21,40 @@ fn parameter(client: &Client, name: &str) -> Bson {
     client.ok("admin", doc! { "getParameter": 1, name: 1 }).get(name).unwrap().clone()
 }
 
+/// Name, another value that fits, what is too much.
+const OF_ENGINE: [(&str, i64, i64); 7] = [
+    ("checkpointPeriod", 7, (1 << 30) + 1),
+    ("cleanerPeriod", 3, (1 << 30) + 1),
+    ("cleanerIterations", 9, (1 << 30) + 1),
+    ("logFlushPeriod", 30, 501),
+    ("journalCommitInterval", 40, 501),
+    ("lockTimeout", 50, (1 << 40) + 1),
+    ("fsRedzone", 8, 91),
+];
+
+#[test]
+fn the_engines_parameters_hold_from_when_they_are_set() {
+    let client = Client::new();
+    for (name, value, too_much) in OF_ENGINE {
+        let before = parameter(&client, name);
+        let reply = client.ok("admin", set_parameter(name, value));
+        assert_eq!(reply.get("was"), Some(&before), "{name}");
+        assert_eq!(parameter(&client, name), Bson::Int64(value), "{name}");
+        check(&client, &[(set_parameter(name, -1), 2), (set_parameter(name, too_much), 2)]);
+        assert_eq!(parameter(&client, name), Bson::Int64(value), "{name}");
+    }
+    assert_eq!(parameter(&client, "logFlushPeriod"), Bson::Int64(40), "one has two names");
+    let settings = client.service.catalog.engine().adjustable();
+    assert_eq!(settings.checkpoint_period(), Duration::from_secs(7));
+    assert_eq!(settings.cleaner_period(), Duration::from_secs(3));
+    assert_eq!(settings.cleaner_iterations(), 9);
+    assert_eq!(settings.log_flush_period(), Duration::from_millis(40));
+    assert_eq!(settings.lock_timeout(), Duration::from_millis(50));
+    assert_eq!(settings.fs_redzone_percent(), 8);
+    let status = client.ok("admin", doc! { "engineStatus": 1 });
+    assert!(status.to_string().contains("\"CP_PERIOD\": 7"), "{status}");
+}
+
 #[test]
 fn parameters_take_values_that_fit_and_no_others() {
     let client = Client::new();

@@ -5,7 +5,7 @@ use super::Client;
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, DateTime, Decimal128, Document, Timestamp, Uuid, doc};
-use dispatch::grammar::{GRAMMARS, Takes};
+use dispatch::field_types::{FIELD_TYPES, Takes};
 
 mod collections;
 mod pipelines;
@@ -73,9 +73,9 @@ fn values() -> Vec<(&'static str, Bson)> {
 /// The types that a kind of field takes.
 fn taken(takes: Takes) -> Option<&'static [&'static str]> {
     Some(match takes {
-        Takes::Any | Takes::Own => return None,
-        Takes::Bool => &["bool", "int", "long", "double", "decimal"],
-        Takes::Flag => &["bool"],
+        Takes::AnyOrNull | Takes::Any => return None,
+        Takes::BoolOrNumber => &["bool", "int", "long", "double", "decimal"],
+        Takes::Bool => &["bool"],
         Takes::Integer => &["int", "long", "double", "decimal"],
         Takes::Object => &["object"],
         Takes::Objects => &["array"],
@@ -104,7 +104,7 @@ fn database(command: &str) -> &'static str {
 #[test]
 fn every_field_refuses_values_of_types_that_it_does_not_take() {
     let client = Client::new();
-    for grammar in GRAMMARS {
+    for grammar in FIELD_TYPES {
         for (field, takes) in grammar.fields {
             let Some(types) = taken(*takes) else { continue };
             for (kind, value) in values().into_iter().filter(|(kind, _)| !types.contains(kind)) {
@@ -127,7 +127,7 @@ fn every_field_refuses_values_of_types_that_it_does_not_take() {
 #[test]
 fn every_command_with_typed_fields_refuses_a_field_that_it_does_not_know() {
     let client = Client::new();
-    for grammar in GRAMMARS {
+    for grammar in FIELD_TYPES {
         let mut command = Document::new();
         command.insert(grammar.command, first_value(grammar.command));
         command.insert("notAField", 1);
@@ -155,7 +155,7 @@ fn a_collection_of_another_uuid_is_refused_by_every_command_that_can_be_told_it(
             "db": "db", "collectionUUID": uuid.clone(), "expectedCollection": "c",
             "actualCollection": actual,
         };
-        for grammar in GRAMMARS {
+        for grammar in FIELD_TYPES {
             if !grammar.fields.iter().any(|(field, _)| *field == "collectionUUID") {
                 continue;
             }

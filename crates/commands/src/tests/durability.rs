@@ -214,13 +214,22 @@ fn writes() -> Vec<Row> {
     ]
 }
 
+fn partitions(client: &Client) -> i64 {
+    client.ok("db", doc! { "getPartitionInfo": "c" }).get_i64("numPartitions").unwrap()
+}
+
 fn definitions() -> Vec<Row> {
     let one = &[("db", insert(1))];
     let with_index = &[("db", insert(1)), ("db", indexed())];
     let capped = &[("db", doc! { "create": "c", "capped": true, "size": 9999 }), ("db", insert(1))];
     let view = &[("db", doc! { "create": "c", "viewOn": "x", "pipeline": [] })];
     let user = doc! { "_id": "db.me", "user": "me", "db": "db", "credentials": { "external": true }, "roles": [] };
+    let add = ("db", doc! { "addPartition": "c", "newMax": { "_id": 5 } });
+    let partitioned = &[("db", doc! { "create": "c", "partitioned": true }), ("db", insert(1))];
+    let in_two = &[partitioned[0].clone(), partitioned[1].clone(), add.clone()];
     let users = &[("admin", doc! { "insert": "tempusers", "documents": [user] })];
+    let old = doc! { "user": "me", "pwd": "0123456789abcdef0123456789abcdef", "roles": [] };
+    let old_users = &[("db", doc! { "insert": "old", "documents": [old] })];
     vec![
         row(("db", doc! { "create": "c", "validationLevel": "moderate" }), &[], |c| {
             has(c, "c") && options(c).get_str("validationLevel").ok() == Some("moderate")
@@ -250,6 +259,10 @@ fn definitions() -> Vec<Row> {
             one,
             |c| ids(c, "d") == [1],
         ),
+        row(add, partitioned, |c| partitions(c) == 2 && ids(c, "c") == [1]),
+        row(("db", doc! { "dropPartition": "c", "id": 0 }), in_two, |c| {
+            partitions(c) == 1 && ids(c, "c").is_empty()
+        }),
         row(("db", doc! { "emptycapped": "c" }), capped, |c| ids(c, "c").is_empty()),
         row(
             ("db", doc! { "reIndex": "c", "index": "a", "options": { "compression": "none" } }),
@@ -269,6 +282,9 @@ fn definitions() -> Vec<Row> {
             users,
             |c| c.ok("admin", doc! { "count": "system.users" }).get_i32("n").ok() == Some(1),
         ),
+        row(("admin", doc! { "authSchemaUpgrade": 1, "from": "old" }), old_users, |c| {
+            c.ok("admin", doc! { "count": "system.users" }).get_i32("n").ok() == Some(1)
+        }),
         row(
             (
                 "admin",
@@ -465,7 +481,7 @@ fn every_command_that_leaves_something_behind_has_a_row() {
     let rows: BTreeSet<&str> = rows().iter().map(|row| row.command).collect();
     let due: BTreeSet<&str> = COMMANDS
         .iter()
-        .filter(|command| command.leaves_something())
+        .filter(|command| command.writes_data())
         .map(|command| command.name)
         .collect();
     assert_eq!(rows, due);

@@ -112,6 +112,86 @@ fn nobody_writes_to_the_oplog() {
     }
 }
 
+/// A member whose log holds about 256 KiB.
+fn member_with_a_short_log() -> Client {
+    let kept = engine::HistoryOptions { bytes: 256 << 10, min_age: std::time::Duration::ZERO };
+    let engine = engine::Engine::temporary_with(|options| {
+        options.history = Some(kept);
+        options.sizes.log_segment_bytes = 64 << 10;
+        options.sizes.log_cap = 128 << 10;
+        options.sizes.write_budget = 256 << 10;
+        options.sizes.memtable_bytes = 64 << 10;
+    });
+    let options = serverstate::replication::ReplicaSetOptions {
+        name: "rs".into(),
+        address: "localhost:1".into(),
+        initiate: true,
+    };
+    let client = Client::over(std::sync::Arc::new(super::SilentHost), engine, Some(options));
+    client.service.start_replication().unwrap();
+    client
+}
+
+/// Writes until the log no longer reaches back to `time`.
+fn outgrow_the_log(client: &Client, time: u64) {
+    let engine = client.service.catalog.engine();
+    for _ in 0..1000 {
+        client.ok("db", doc! { "insert": "c", "documents": [{ "text": "x".repeat(20_000) }] });
+        while engine.step().unwrap() {}
+        engine.checkpoint().unwrap();
+        if engine.history().unwrap().oldest_time().unwrap() > time {
+            return client.service.catalog.sync().unwrap();
+        }
+    }
+    panic!("the log is not cut");
+}
+
+#[test]
+fn a_read_that_has_given_nothing_begins_where_the_log_does() {
+    let client = member_with_a_short_log();
+    let history = client.service.catalog.engine().history().unwrap();
+    let begin = |more: Document| {
+        client.service.catalog.sync().unwrap();
+        let mut find = doc! { "find": "oplog.rs", "batchSize": 0 };
+        find.extend(more);
+        let reply = client.ok("local", find);
+        reply.get_document("cursor").unwrap().get_i64("id").unwrap()
+    };
+    let more = |cursor: i64, size: i32| {
+        let more = doc! { "getMore": cursor, "collection": "oplog.rs", "batchSize": size };
+        client.run("local", more)
+    };
+    let batch = |cursor: i64, size: i32| {
+        let reply = more(cursor, size);
+        let batch = reply.get_document("cursor").expect("no error").get_array("nextBatch").unwrap();
+        batch.iter().map(|entry| entry.as_document().unwrap().clone()).collect::<Vec<_>>()
+    };
+    let lost = Some(136);
+    let code = |cursor: i64| more(cursor, 1).get_i32("code").ok();
+    outgrow_the_log(&client, history.oldest_time().unwrap());
+    let forward = begin(doc! {});
+    let tail = begin(doc! { "tailable": true, "awaitData": true });
+    let waits = begin(doc! { "tailable": true, "filter": { "ns": "db.none" } });
+    assert_eq!(code(waits), None, "it has seen the end");
+    outgrow_the_log(&client, history.durable_time());
+    let all = find(&client, doc! {});
+    assert_eq!(batch(forward, 1), all[..1]);
+    assert_eq!(batch(tail, 2), all[..2]);
+    assert_eq!(code(waits), lost, "it would leave something out");
+    // Backward, the end is where the log begins.
+    let backward = begin(doc! { "sort": { "$natural": -1 } });
+    let newest = batch(backward, 1);
+    assert_eq!(newest, all[all.len() - 1..]);
+    outgrow_the_log(&client, history.oldest_time().unwrap());
+    let left = find(&client, doc! {});
+    let mut rest = batch(backward, 1000);
+    rest.reverse();
+    let known = all.iter().position(|entry| *entry == left[0]).expect("some are left");
+    assert_eq!(rest, all[known..all.len() - 1]);
+    outgrow_the_log(&client, history.durable_time());
+    assert_eq!((code(forward), code(tail)), (lost, lost));
+}
+
 #[test]
 fn a_tail_gives_what_comes() {
     let client = member();

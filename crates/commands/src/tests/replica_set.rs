@@ -292,6 +292,39 @@ fn stepped_down_node_refuses_writes_and_ends_transactions() {
 }
 
 #[test]
+fn node_in_maintenance_shows_nothing_and_a_frozen_one_is_not_elected() {
+    let client = started(true);
+    client.ok("db", id(1));
+    let freeze = |seconds: i32| doc! { "replSetFreeze": seconds };
+    let maintenance = |begins: bool| doc! { "replSetMaintenance": begins };
+    for of_a_primary in [freeze(60), freeze(0), maintenance(true), maintenance(false)] {
+        assert_eq!(client.run("admin", of_a_primary).get_i32("code").ok(), Some(95));
+    }
+    assert_eq!(client.run("admin", freeze(-1)).get_i32("code").ok(), Some(2));
+    client.ok("admin", doc! { "replSetStepDown": 60, "force": true });
+    client.ok("admin", maintenance(true));
+    client.ok("admin", maintenance(true));
+    let find = || client.run("db", doc! { "find": "c", "$readPreference": { "mode": "nearest" } });
+    let state = || client.ok("admin", doc! { "replSetGetStatus": 1 }).get_i32("myState").ok();
+    for _ in 0..2 {
+        assert_eq!(find().get_i32("code").ok(), Some(13436));
+        assert_eq!(state(), Some(3));
+        let hello = client.ok("admin", doc! { "hello": 1 });
+        assert_eq!(hello.get_bool("secondary").ok(), Some(false));
+        client.ok("admin", freeze(0));
+        client.ok("admin", freeze(60));
+        client.ok("admin", maintenance(false));
+    }
+    assert_eq!(find().get_f64("ok").ok(), Some(1.0));
+    assert_eq!(state(), Some(2));
+    assert_eq!(client.run("admin", maintenance(false)).get_i32("code").ok(), Some(96));
+    let reply = client.ok("admin", freeze(0));
+    assert_eq!(reply.get_str("info").ok(), Some("unfreezing"));
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    assert_eq!(hello.get_bool("isWritablePrimary").ok(), Some(true));
+}
+
+#[test]
 fn errors_tell_the_topology_and_the_write_concern_too() {
     let client = started(true);
     client.ok("db", doc! { "create": "c" });

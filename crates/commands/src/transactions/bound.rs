@@ -23,11 +23,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What changes more than documents, and cannot be undone with them.
-const REFUSED: [&str; 17] = [
+const REFUSED: [&str; 21] = [
+    "addPartition",
     "checkpoint",
     "cloneCollectionAsCapped",
     "collMod",
     "convertToCapped",
+    "dropPartition",
     "emptycapped",
     "endSessions",
     "fsync",
@@ -36,7 +38,9 @@ const REFUSED: [&str; 17] = [
     "killSessions",
     "profile",
     "reIndex",
+    "replSetFreeze",
     "replSetInitiate",
+    "replSetMaintenance",
     "replSetReconfig",
     "replSetStepDown",
     "setDefaultRWConcern",

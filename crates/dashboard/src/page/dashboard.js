@@ -60,7 +60,7 @@ const SECTIONS = [
       value("engine", "engine.CT_SIZE_CURRENT"), value("cacheSize", "engine.CT_SIZE_LIMIT")] },
   ]],
   ["memory", "Memory", [
-    { title: "Held for clients", unit: "B", lines: ["requests", "partialRequests", "replies", "values", "stages",
+    { title: "Held for clients", unit: "B", lines: ["requests", "partialRequests", "tls", "replies", "values", "stages",
       "idSets", "scripts", "cursors", "sessions", "links", "statistics"]
       .map((name) => value(name, `memoryAccount.clients.parts.${name}`)) },
     { title: "Held by the engine", unit: "B", lines: ["frames", "compressed", "nodes", "filters", "memtables",

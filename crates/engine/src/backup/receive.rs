@@ -181,6 +181,16 @@ impl Receiving {
         file.sync_all().map_err(failed("sync", path))
     }
 
+    /// Removes what has come, as far as the disk lets it: it is nothing without the rest.
+    pub(super) fn abandon(self) {
+        let Self { os, files, .. } = self;
+        for Open { file, path, .. } in files.into_values() {
+            drop(file);
+            // What stays is not taken for a copy.
+            let _may_stay = os.vfs.remove_file(&path);
+        }
+    }
+
     /// All files have come, the log's in `log`; `beside` are other files of the directory, by their names. On disk
     /// when it returns: the next start takes the copy.
     pub fn finish(self, log: &[String], beside: &[(String, Vec<u8>)]) -> Result<()> {

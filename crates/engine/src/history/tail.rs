@@ -280,7 +280,7 @@ impl HistoryOperations<'_> {
 }
 
 /// What the log has let go of is lost.
-fn lost<T>(result: wal::Result<T>) -> Result<T> {
+pub(super) fn lost<T>(result: wal::Result<T>) -> Result<T> {
     result.map_err(|error| match Error::from(error) {
         Error::Corruption(Cause::Log(wal::Error::Missing { .. })) => Error::HistoryLost,
         other => other,

@@ -20,6 +20,7 @@
 //! What a checkpoint would give back is asked for before a write is refused, and before that the history
 //! goes that nothing else needs.
 
+use crate::adjustable::Adjustable;
 use crate::error::ignore_no_space;
 use crate::health::Health;
 use crate::history::{self, History};
@@ -75,8 +76,8 @@ pub(crate) struct FreeSpace {
     dir: PathBuf,
     /// The log's directory, where it is not in `dir`.
     log_dir: Option<PathBuf>,
-    /// `fsRedzone`.
-    percent: u8,
+    /// With `fsRedzone`.
+    adjustable: Arc<Adjustable>,
     has_threads: bool,
     os: Os,
     blocks: BlockFile,
@@ -124,7 +125,7 @@ impl FreeSpace {
     /// Nothing is measured yet: there is plenty.
     #[expect(clippy::too_many_arguments, reason = "the parts that it works with")]
     pub(crate) fn new(
-        options: &Options,
+        (options, adjustable): (&Options, &Arc<Adjustable>),
         os: &Os,
         blocks: &BlockFile,
         log: &Arc<Padded<Log>>,
@@ -141,7 +142,7 @@ impl FreeSpace {
             log_full: AtomicBool::new(false),
             dir: options.dir.clone(),
             log_dir: options.log_dir.clone(),
-            percent: options.fs_redzone_percent,
+            adjustable: Arc::clone(adjustable),
             has_threads: options.background == Background::Threads,
             os: os.clone(),
             blocks: blocks.clone(),
@@ -159,7 +160,7 @@ impl FreeSpace {
 
     /// Takes room for a commit of so many bytes. Waits a little where a checkpoint will give some back.
     pub(crate) fn take(&self, bytes: u64) -> Result<()> {
-        if self.percent == 0 || self.left.take(bytes) {
+        if self.adjustable.fs_redzone_percent() == 0 || self.left.take(bytes) {
             return Ok(());
         }
         let started = self.os.clock.monotonic();
@@ -188,9 +189,9 @@ impl FreeSpace {
 
     /// Looks at the disk: sets what stays free, how much writers may take, and whether they are refused.
     pub(crate) fn measure(&self) {
-        let percent = self.percent;
+        let percent = self.adjustable.fs_redzone_percent();
         if percent == 0 {
-            return;
+            return self.keep_nothing_free();
         }
         let Ok(mut space) = self.os.vfs.space(&self.dir) else { return };
         let owed = self.owed();
@@ -236,6 +237,18 @@ impl FreeSpace {
         }
     }
 
+    /// There is no red zone, or there is none any more.
+    fn keep_nothing_free(&self) {
+        self.blocks.keep_free(0);
+        if let Some(wal) = self.log.opened() {
+            wal.keep_free(0);
+        }
+        self.left.0.store(PLENTY, Ordering::Release);
+        if self.red.swap(false, Ordering::Relaxed) {
+            self.take_or_refuse_writes();
+        }
+    }
+
     /// Writers are short of room where there is less.
     fn wanted(&self) -> u64 {
         self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM)
@@ -264,7 +277,9 @@ impl FreeSpace {
             None => beside_data.saturating_add(owed.drains()),
             Some(dir) => {
                 let space = self.os.vfs.space(dir);
-                space.map_or(0, |space| stays_free(space.total, self.percent))
+                space.map_or(0, |space| {
+                    stays_free(space.total, self.adjustable.fs_redzone_percent())
+                })
             }
         }
     }
@@ -326,7 +341,7 @@ impl FreeSpace {
     }
 
     fn red_zone_reason(&self) -> String {
-        let percent = self.percent;
+        let percent = self.adjustable.fs_redzone_percent();
         format!("less than fsRedzone, {percent} percent of the disk, would stay free")
     }
 

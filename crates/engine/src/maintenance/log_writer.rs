@@ -2,15 +2,15 @@
 //! every `logFlushPeriod`.
 
 use crate::Result;
+use crate::adjustable::Adjustable;
 use crate::log::Log;
 use crate::schedule::{Scheduler, is_due, micros};
 use crate::tuning::Tuning;
-use cachetable::{CacheTable, Part};
+use cachetable::{CacheTable, MemoryKind};
 use locktree::LockTable;
 use os::{Clock, Padded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Brings the log to disk by its period.
 pub(crate) struct LogWriter {
@@ -19,8 +19,8 @@ pub(crate) struct LogWriter {
     locks: Arc<LockTable>,
     cache: Arc<CacheTable>,
     clock: Arc<dyn Clock>,
-    /// `logFlushPeriod`.
-    period: Duration,
+    /// With `logFlushPeriod`.
+    adjustable: Arc<Adjustable>,
     /// When the log was flushed last where no thread does it, in microseconds of the monotonic clock.
     last: AtomicU64,
 }
@@ -33,7 +33,7 @@ impl LogWriter {
         locks: &Arc<LockTable>,
         cache: &Arc<CacheTable>,
         clock: &Arc<dyn Clock>,
-        period: Duration,
+        adjustable: &Arc<Adjustable>,
     ) -> Self {
         Self {
             log: Arc::clone(log),
@@ -41,7 +41,7 @@ impl LogWriter {
             locks: Arc::clone(locks),
             cache: Arc::clone(cache),
             clock: Arc::clone(clock),
-            period,
+            adjustable: Arc::clone(adjustable),
             last: AtomicU64::new(0),
         }
     }
@@ -49,9 +49,10 @@ impl LogWriter {
     /// What the log thread does, until everything stops.
     pub(crate) fn run(&self) {
         let round = Tuning::STANDARD.round;
-        let period = if self.period.is_zero() { round } else { self.period.min(round) };
         let mut synced = self.clock.monotonic();
         while !self.schedule.queue.is_stopping() {
+            let set = self.adjustable.log_flush_period();
+            let period = if set.is_zero() { round } else { set.min(round) };
             let since = self.clock.monotonic().saturating_sub(synced);
             self.log.wake.wait(period.saturating_sub(since));
             let now = self.clock.monotonic();
@@ -68,7 +69,7 @@ impl LogWriter {
     pub(crate) fn flush_if_due(&self) -> Result<bool> {
         let wal = self.log.wal();
         let unsynced = wal.synced_lsn() < wal.next_lsn();
-        if !is_due(&self.last, micros(self.clock.monotonic()), self.period) {
+        if !is_due(&self.last, micros(self.clock.monotonic()), self.adjustable.log_flush_period()) {
             return Ok(false);
         }
         self.flush()?;
@@ -81,7 +82,7 @@ impl LogWriter {
     }
 
     fn flush(&self) -> Result<()> {
-        self.cache.sample(Part::Locks, self.locks.bytes());
+        self.cache.report_held(MemoryKind::Locks, self.locks.bytes());
         self.log.flush()
     }
 }

@@ -201,7 +201,7 @@ impl Environment {
                         self.take_in(order, (position, end), record);
                         if let Some(kept) = &self.history {
                             kept.times().given(Place { timestamp, time: order.time, end });
-                            let next = kept.committed(&history, chunks, position);
+                            let next = kept.note_commit(&history, chunks, position);
                             order.next_history_point = next;
                         }
                         let mut needed = self.log.needed.lock();

@@ -124,7 +124,7 @@ pub(crate) fn cleaner_pass(work: &[IdleWork], units: u32) -> Vec<u64> {
 /// How much the cleaner does in a tree to which nobody has written since its last visit, or
 /// somebody has: what is lightly compressed is in use as long as it is written to (ADR 18).
 pub(crate) fn cleaner_effort(was_quiet: bool) -> Effort {
-    if was_quiet { Effort::Quiet } else { Effort::Idle }
+    if was_quiet { Effort::IdleWithoutWrites } else { Effort::Idle }
 }
 
 /// How long no unit is begun after one of `busy_us` in which readers have waited for the disk for

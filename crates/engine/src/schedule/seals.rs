@@ -4,7 +4,7 @@ use super::load::{BudgetLoad, CacheLoad};
 use super::{Scheduler, TUNING, policy};
 use crate::Result;
 use crate::dictionary::Dictionary;
-use cachetable::Part;
+use cachetable::MemoryKind;
 use ftree::{Effort, Progress};
 
 impl Scheduler {
@@ -14,7 +14,7 @@ impl Scheduler {
         let parts = self.cache.parts();
         let cache = CacheLoad {
             capacity: self.cache.capacity(),
-            others: parts.total().saturating_sub(parts.of(Part::Memtables)),
+            others: parts.total().saturating_sub(parts.of(MemoryKind::Memtables)),
             most: self.memory.most,
             memtables: self.memory.total(),
         };

@@ -186,7 +186,7 @@ impl Scheduler {
     fn serve_reads(&self) -> Result<()> {
         for dictionary in self.directory.those(|dictionary| dictionary.tree.is_wanted()) {
             while !self.queue.is_called() {
-                let worked = self.health.check(self.work_on(&dictionary, Effort::Wanted))?;
+                let worked = self.health.check(self.work_on(&dictionary, Effort::ReadFlush))?;
                 if !matches!(worked, Progress::Done(_)) {
                     break;
                 }
@@ -199,7 +199,7 @@ impl Scheduler {
     fn clean(&self) -> Result<()> {
         let mut cleaned = false;
         let work: Vec<_> = self.directory.all().iter().map(|all| idle_work(all)).collect();
-        for id in policy::cleaner_pass(&work, self.cleaner.1) {
+        for id in policy::cleaner_pass(&work, self.adjustable.cleaner_iterations()) {
             let Some(dictionary) = self.directory.find(id) else { continue };
             let effort = policy::cleaner_effort(dictionary.was_quiet());
             let worked = self.health.check(self.work_on(&dictionary, effort))?;

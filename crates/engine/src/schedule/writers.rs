@@ -12,7 +12,7 @@ use super::load::{BudgetLoad, WriterLoad};
 use super::policy::{self, Admission};
 use super::{Scheduler, TUNING};
 use crate::{Error, Result};
-use cachetable::Part;
+use cachetable::MemoryKind;
 use os::{Wait, Waits};
 
 impl Scheduler {
@@ -38,7 +38,8 @@ impl Scheduler {
     /// What is not evicted leaves so much of the cache.
     fn left_for_memtables(&self) -> u64 {
         let parts = self.cache.parts();
-        let moves = [Part::Frames, Part::Compressed, Part::Holes, Part::Memtables];
+        let moves =
+            [MemoryKind::Frames, MemoryKind::Compressed, MemoryKind::Holes, MemoryKind::Memtables];
         let moves: u64 = moves.into_iter().map(|part| parts.of(part)).sum();
         (self.cache.capacity() + moves).saturating_sub(parts.total())
     }

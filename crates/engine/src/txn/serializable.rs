@@ -30,7 +30,7 @@ impl EngineTxn {
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
         handle.serializable.enter();
-        let timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
+        let timeout = lock_timeout.unwrap_or_else(|| handle.adjustable.lock_timeout());
         if let Err(error) = wait_for_unlocked_writers(handle, timeout) {
             handle.serializable.leave();
             return Err(error);

@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::error::Oversized;
 use crate::tuning::Tuning;
 use crate::{DictionaryId, Error, OnConflict, Result};
-use cachetable::Part;
+use cachetable::MemoryKind;
 use std::sync::atomic::Ordering;
 
 /// Where transactions together take much memory, those that take more than this spill.
@@ -141,7 +141,7 @@ impl EngineTxn {
         let Environment { cache, options, .. } = &***self.pinned.handle();
         let memory = self.writes.memory() + more;
         memory > options.sizes.spill_bytes
-            || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
+            || (memory > CROWDED_BYTES && cache.held(MemoryKind::WriteSets) > cache.capacity() / 8)
     }
 
     /// Keeps the account of memory up to date with the writes and, now and then, the locks.
@@ -151,7 +151,7 @@ impl EngineTxn {
         let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
         let bytes = bytes + self.notes.as_ref().map_or(0, |notes| notes.bytes());
         if self.charge.follow(cache, bytes) {
-            cache.sample(Part::Locks, locks.bytes());
+            cache.report_held(MemoryKind::Locks, locks.bytes());
         }
     }
 }

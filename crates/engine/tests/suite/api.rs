@@ -616,6 +616,66 @@ fn red_zone_refuses_writes_while_it_lasts() {
 }
 
 #[test]
+fn settings_hold_from_when_they_are_changed() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let settings = engine.adjustable();
+    let look = || {
+        sim.advance(Duration::from_secs(2));
+        while engine.step().unwrap() {}
+    };
+    let write = || {
+        let mut txn = engine.begin(LATEST);
+        txn.put(ROOT, b"k", b"v")?;
+        txn.commit(Durability::Buffered)
+    };
+    // The red zone: none, half of the disk, none.
+    let used = sim.files().values().map(|bytes| bytes.len() as u64).sum::<u64>();
+    sim.set_faults(Faults { capacity_bytes: used + used / 4, ..Faults::default() });
+    for (percent, refuses) in [(0, false), (50, true), (0, false)] {
+        settings.set_fs_redzone_percent(percent);
+        look();
+        assert_eq!(matches!(write(), Err(Error::NoSpace(_))), refuses, "{percent} percent");
+        assert_eq!(engine.stats().full, refuses, "{percent} percent");
+    }
+    sim.set_faults(Faults::default());
+    // Checkpoints: never by time, then every second.
+    look();
+    let checkpoints = || engine.stats().checkpoints;
+    for (period, comes) in [(0, false), (1, true)] {
+        settings.set_checkpoint_period(Duration::from_secs(period));
+        let before = checkpoints();
+        write().unwrap().durable().unwrap();
+        look();
+        assert_eq!(checkpoints() > before, comes, "every {period} s");
+    }
+    // Commits that do not ask for the disk: synced each, where the log is flushed at each.
+    settings.set_checkpoint_period(Duration::ZERO);
+    settings.set_log_flush_period(Duration::ZERO);
+    put(&engine, ROOT, b"synced", b"v");
+    settings.set_log_flush_period(Duration::from_secs(1));
+    put(&engine, ROOT, b"not synced", b"v");
+    // Locks: a transaction that begins from now on does not wait, or does.
+    let options = TxnOptions { lock_timeout: None, ..LATEST };
+    let mut holder = engine.begin(options);
+    holder.put(ROOT, b"held", b"v").unwrap();
+    for wait in [Duration::ZERO, Duration::from_millis(20)] {
+        settings.set_lock_timeout(wait);
+        let mut late = engine.begin(options);
+        let met = late.put(ROOT, b"held", b"w");
+        let expected = wait.as_millis() as u64;
+        assert!(
+            matches!(met, Err(Error::LockTimeout { waited_ms, .. }) if waited_ms >= expected),
+            "{met:?}"
+        );
+    }
+    holder.abort();
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert_eq!(get(&engine, ROOT, b"synced"), Some(b"v".to_vec()));
+    assert_eq!(get(&engine, ROOT, b"not synced"), None);
+}
+
+#[test]
 fn write_error_of_the_log_stops_the_engine() {
     let sim = SimOs::new(1);
     let engine = open(&sim.os(), tiny()).unwrap();

@@ -65,7 +65,7 @@ fn an_empty_directory_becomes_one_that_holds_back() {
     engine.begin_entries((1, 1), b"one").unwrap();
     let first = put(&engine, "a", "1");
     assert_eq!(seen(&engine), BTreeMap::new());
-    engine.committed(Timestamp(first)).unwrap();
+    engine.advance_commit_point(Timestamp(first)).unwrap();
     assert_eq!(seen(&engine), entries([("a", "1")]));
     engine.close().unwrap();
     drop(engine);
@@ -85,16 +85,16 @@ fn readers_see_what_is_committed_and_statements_that_write_what_is_complete() {
     let second = put(&engine, "a", "2");
     assert_eq!((engine.visible().timestamp().0, engine.complete().timestamp().0), (0, second));
     assert_eq!(seen(&engine), entries([]));
-    engine.committed(Timestamp(first)).unwrap();
+    engine.advance_commit_point(Timestamp(first)).unwrap();
     assert_eq!(seen(&engine), entries([("a", "1")]));
     assert_eq!(engine.begin_newest(latest()).get(ROOT, b"a").unwrap().unwrap()[..], b"2"[..]);
     assert_eq!(engine.begin(latest()).get(ROOT, b"a").unwrap().unwrap()[..], b"1"[..]);
     // What is not complete yet is seen as soon as it is.
-    engine.committed(Timestamp(second + 1)).unwrap();
+    engine.advance_commit_point(Timestamp(second + 1)).unwrap();
     assert_eq!(seen(&engine), entries([("a", "2")]));
     put(&engine, "b", "3");
     assert_eq!(seen(&engine), entries([("a", "2"), ("b", "3")]));
-    engine.committed(Timestamp(1)).unwrap();
+    engine.advance_commit_point(Timestamp(1)).unwrap();
     assert_eq!(engine.visible().timestamp().0, second + 1, "visible never falls");
 }
 
@@ -102,7 +102,7 @@ fn readers_see_what_is_committed_and_statements_that_write_what_is_complete() {
 fn engine_that_shows_all_takes_no_word_for_it() {
     let sim = SimOs::new(1);
     let engine = open(&sim.os(), tiny()).unwrap();
-    assert!(matches!(engine.committed(Timestamp(1)), Err(Error::InvalidOption(_))));
+    assert!(matches!(engine.advance_commit_point(Timestamp(1)), Err(Error::InvalidOption(_))));
     let without_history = Options { history: None, ..member() };
     let opened = open(&SimOs::new(2).os(), without_history);
     assert!(matches!(opened, Err(Error::InvalidOption(_))));
@@ -121,7 +121,7 @@ fn snapshot_transaction_that_meets_an_invisible_commit_has_a_conflict() {
         }
         assert!(matches!(txn.put(ROOT, b"a", b"x"), Err(Error::WriteConflict)));
     }
-    engine.committed(Timestamp(timestamp)).unwrap();
+    engine.advance_commit_point(Timestamp(timestamp)).unwrap();
     let mut txn = engine.begin(TxnOptions::default());
     txn.put(ROOT, b"a", b"2").unwrap();
 }
@@ -136,7 +136,7 @@ fn submitted_commits_are_told_what_became_of_them() {
     };
     let (first, second) = (submit("a"), submit("b"));
     assert_eq!((first.state(), second.state()), (CommitState::Pending, CommitState::Pending));
-    engine.committed(first.timestamp()).unwrap();
+    engine.advance_commit_point(first.timestamp()).unwrap();
     assert_eq!((first.state(), second.state()), (CommitState::Visible, CommitState::Pending));
     first.wait().unwrap();
     engine.ask_while_waiting(|| false);
@@ -144,7 +144,7 @@ fn submitted_commits_are_told_what_became_of_them() {
     let seen = engine.begin_newest(latest()).seen();
     assert_eq!(seen.timestamp(), second.timestamp());
     assert!(matches!(engine.wait_visible(seen), Err(Error::Undecided)));
-    engine.committed(second.timestamp()).unwrap();
+    engine.advance_commit_point(second.timestamp()).unwrap();
     second.wait().unwrap();
     engine.wait_visible(seen).unwrap();
 }
@@ -164,7 +164,7 @@ fn commit_returns_when_it_is_visible() {
             std::thread::yield_now();
         }
         assert!(!commit.is_finished());
-        engine.committed(Timestamp(1)).unwrap();
+        engine.advance_commit_point(Timestamp(1)).unwrap();
         assert_eq!(commit.join().unwrap(), (Timestamp(1), Some(Timestamp(1))));
     });
 }
@@ -180,7 +180,7 @@ fn nothing_invisible_goes_to_disk() {
     assert_eq!(engine.stats().drains, 0, "no sealed memtable is all visible");
     engine.checkpoint().unwrap();
     assert_eq!(engine.stats().last_checkpoint.unwrap().0, Timestamp(0));
-    engine.committed(Timestamp(newest / 2)).unwrap();
+    engine.advance_commit_point(Timestamp(newest / 2)).unwrap();
     while engine.step().unwrap() {}
     assert!(engine.stats().drains > 0, "what became visible is drained");
     engine.checkpoint().unwrap();
@@ -195,7 +195,7 @@ fn nothing_invisible_goes_to_disk() {
     assert_eq!(engine.visible().timestamp().0, newest / 2);
     assert_eq!(engine.complete().timestamp().0, newest);
     assert_eq!(seen(&engine).len() as u64, newest / 2);
-    engine.committed(Timestamp(newest)).unwrap();
+    engine.advance_commit_point(Timestamp(newest)).unwrap();
     assert_eq!(seen(&engine).len() as u64, newest);
     engine.close().unwrap();
     let engine = open(&os, member()).unwrap();
@@ -213,7 +213,7 @@ fn large_transaction_stays_above_the_tree_until_it_is_visible() {
     assert!(engine.stats().spills > 0);
     while engine.step().unwrap() {}
     assert_eq!((engine.stats().drains, seen(&engine).len()), (0, 0));
-    engine.committed(submitted.timestamp()).unwrap();
+    engine.advance_commit_point(submitted.timestamp()).unwrap();
     while engine.step().unwrap() {}
     assert!(engine.stats().drains > 0);
     assert_eq!(seen(&engine).len(), 100);
@@ -229,7 +229,7 @@ fn history_ends_at_what_is_visible() {
     engine.sync().unwrap();
     assert_eq!(history.durable_time(), 0, "it is synced, and not visible");
     assert!(tail.next().unwrap().is_none());
-    engine.committed(Timestamp(first)).unwrap();
+    engine.advance_commit_point(Timestamp(first)).unwrap();
     assert_eq!(tail.next().unwrap().unwrap().timestamp.0, first);
     assert!(tail.next().unwrap().is_none());
     assert_eq!(history.newest().0.0, first);
@@ -241,7 +241,7 @@ fn states_and_merges_are_kept_by_what_is_visible() {
     for n in 0..300 {
         let newest = put(&engine, &format!("key {}", n % 10), &format!("{n:0200}"));
         if n == 99 {
-            engine.committed(Timestamp(newest)).unwrap();
+            engine.advance_commit_point(Timestamp(newest)).unwrap();
         }
         engine.step().unwrap();
     }
@@ -249,6 +249,6 @@ fn states_and_merges_are_kept_by_what_is_visible() {
         (0..10).map(|n| (format!("key {n}"), format!("{:0200}", 90 + n))).collect();
     while engine.step().unwrap() {}
     assert_eq!(seen(&engine), expected, "versions that readers see are there");
-    engine.keep_history(Some(Timestamp(300)));
+    engine.retain_states_since(Some(Timestamp(300)));
     assert!(engine.snapshot_at(Timestamp(101)).is_none(), "it is yet to come");
 }

@@ -47,7 +47,7 @@ fn every_state_of_the_window_is_read_as_it_was() {
         let sim = SimOs::new(seed);
         let engine = open(&sim.os(), tiny()).unwrap();
         let mut random = Gen::new(seed);
-        engine.keep_history(Some(engine.visible().timestamp()));
+        engine.retain_states_since(Some(engine.visible().timestamp()));
         let first = engine.visible().timestamp().0;
         let (mut newest, mut states) = (State::new(), BTreeMap::from([(first, State::new())]));
         for round in 0..800_u64 {
@@ -56,7 +56,7 @@ fn every_state_of_the_window_is_read_as_it_was() {
             while random.one_in(2) && engine.step().unwrap() {}
             let floor = at.saturating_sub(WINDOW).max(first);
             if round % 10 == 0 {
-                engine.keep_history(Some(Timestamp(floor)));
+                engine.retain_states_since(Some(Timestamp(floor)));
                 states = states.split_off(&floor);
                 let gone = floor.checked_sub(1).map(Timestamp);
                 assert!(gone.is_none_or(|gone| engine.snapshot_at(gone).is_none()));
@@ -68,7 +68,7 @@ fn every_state_of_the_window_is_read_as_it_was() {
         }
         assert!(engine.stats().merges > 0, "nothing was merged");
         assert!(engine.snapshot_at(Timestamp(engine.visible().timestamp().0 + 1)).is_none());
-        engine.keep_history(None);
+        engine.retain_states_since(None);
         assert!(engine.snapshot_at(engine.visible().timestamp()).is_none());
         engine.verify_all().unwrap();
     }
@@ -77,7 +77,7 @@ fn every_state_of_the_window_is_read_as_it_was() {
 #[test]
 fn writer_upon_a_past_state_conflicts_with_what_came_since() {
     let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
-    engine.keep_history(Some(engine.visible().timestamp()));
+    engine.retain_states_since(Some(engine.visible().timestamp()));
     let put = |key: &[u8]| {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(ROOT, key, b"v").unwrap();
@@ -102,13 +102,13 @@ fn writer_upon_a_past_state_conflicts_with_what_came_since() {
 #[test]
 fn versions_outside_the_window_are_let_go() {
     let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
-    engine.keep_history(Some(engine.visible().timestamp()));
+    engine.retain_states_since(Some(engine.visible().timestamp()));
     let mut random = Gen::new(2);
     let rounds = 1500;
     for round in 0..rounds {
         let at = commit(&engine, &mut random, &mut State::new());
         if round % 10 == 0 {
-            engine.keep_history(Some(Timestamp(at.0.saturating_sub(WINDOW))));
+            engine.retain_states_since(Some(Timestamp(at.0.saturating_sub(WINDOW))));
         }
         while engine.step().unwrap() {}
     }

@@ -3,8 +3,8 @@
 
 use crate::{open, tiny};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, Part,
-    TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange,
+    MemoryKind, TxnOptions,
 };
 use os::sim::{Faults, SimOs, Survival};
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ fn walk_over_large_values_lets_go_of_memtables_that_were_drained() {
             txn.put(ROOT, &key(number), &vec![number as u8; 100 << 10]).unwrap();
         }
         txn.commit(Durability::Buffered).unwrap().durable().unwrap();
-        let memtables = || engine.stats().cache.parts.of(Part::Memtables);
+        let memtables = || engine.stats().cache.parts.of(MemoryKind::Memtables);
         let full = memtables();
         assert!(full > 8_000_000, "{full}");
         let mut cursor = engine.snapshot().cursor(ROOT, KeyRange::all(), direction).unwrap();

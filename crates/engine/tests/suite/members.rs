@@ -57,7 +57,7 @@ fn overwritten_tail_leaves_nothing() {
     let (sim, _os, engine) = fresh();
     put(&engine, "a", "1");
     let base = close(&engine, 1, 0);
-    engine.committed(Timestamp(base)).unwrap();
+    engine.advance_commit_point(Timestamp(base)).unwrap();
     let mut txn = engine.begin_newest(latest());
     txn.put(ROOT, b"a", b"void").unwrap();
     txn.put(ROOT, b"b", b"void").unwrap();
@@ -77,7 +77,7 @@ fn overwritten_tail_leaves_nothing() {
     let again = txn.submit().unwrap();
     assert_eq!(again.timestamp(), submitted.timestamp());
     assert_eq!(newest(&engine), entries([("a", "1"), ("b", "2")]));
-    engine.committed(again.timestamp()).unwrap();
+    engine.advance_commit_point(again.timestamp()).unwrap();
     assert_eq!(again.state(), CommitState::Visible);
     assert_eq!(seen(&engine), entries([("a", "1"), ("b", "2")]));
     engine.sync().unwrap();
@@ -98,7 +98,7 @@ fn what_is_visible_is_never_overwritten() {
     let first = close(&engine, 1, 0);
     let second = put(&engine, "a", "2");
     assert!(first < second);
-    engine.committed(Timestamp(second)).unwrap();
+    engine.advance_commit_point(Timestamp(second)).unwrap();
     let forgotten = engine.discard_open();
     assert!(matches!(forgotten, Err(Error::Stopped(_))), "{forgotten:?}");
     assert_eq!(seen(&engine), entries([("a", "2")]));
@@ -117,7 +117,7 @@ fn dictionaries_are_as_they_were_before_the_tail() {
     txn.put(kept, b"k", b"v").unwrap();
     let base = txn.submit().unwrap().timestamp();
     close(&engine, 1, 1);
-    engine.committed(base).unwrap();
+    engine.advance_commit_point(base).unwrap();
     let mut txn = engine.begin_newest(latest());
     let shape = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
     txn.reshape_dictionary(kept, shape).unwrap();
@@ -185,8 +185,8 @@ fn followers_have_the_leaders_commits_and_entries() {
     assert_eq!(bytes(&leader), bytes(&follower));
     assert_eq!(seen(&follower), entries([]), "nothing was said to be committed");
     let last = follower.complete().timestamp();
-    follower.committed(last).unwrap();
-    leader.committed(last).unwrap();
+    follower.advance_commit_point(last).unwrap();
+    leader.advance_commit_point(last).unwrap();
     for n in 1..=leader.entries().last.index {
         assert_eq!(leader.read_entry(n).unwrap(), follower.read_entry(n).unwrap());
     }
@@ -283,7 +283,7 @@ fn new_leaders_entries_take_the_place_of_a_tail() {
     let expected = entries([("a", "1"), ("b", "2"), ("c", "3")]);
     assert_eq!(newest(&old), expected);
     assert_eq!(old.entries().last, new.entries().last);
-    old.committed(Timestamp(2)).unwrap();
+    old.advance_commit_point(Timestamp(2)).unwrap();
     old.sync().unwrap();
     let (_os, old) = restart(&sim, old, member());
     assert_eq!((newest(&old), seen(&old).len()), (expected.clone(), 2));
@@ -294,7 +294,7 @@ fn new_leaders_entries_take_the_place_of_a_tail() {
     assert_eq!(newest(&old), expected);
     assert_eq!(put(&old, "d", "4"), 4, "the number is given again");
     old.cut(5).unwrap();
-    old.committed(Timestamp(3)).unwrap();
+    old.advance_commit_point(Timestamp(3)).unwrap();
     old.checkpoint().unwrap();
     let (os, old) = restart(&sim, old, member());
     assert_eq!((newest(&old), old.entries().last), (expected.clone(), new.entries().last));
@@ -438,7 +438,7 @@ fn entry_stays_whose_record_stands_behind_those_that_are_void() {
     check(&engine);
     assert_eq!(put(&engine, "b", "2"), 2);
     close(&engine, 2, 1);
-    engine.committed_entry(1).unwrap();
+    engine.commit_entries_up_to(1).unwrap();
     engine.checkpoint().unwrap();
     let (_os, engine) = restart(&sim, engine, small_entries());
     assert_eq!(newest(&engine), entries([("a", "1"), ("b", "2")]));
@@ -461,7 +461,7 @@ fn transaction_of_a_leader_that_went_commits_where_its_entry_comes() {
     };
     (1..last).for_each(|index| append(&follower, index));
     follower.sync().unwrap();
-    follower.committed_entry(1).unwrap();
+    follower.commit_entries_up_to(1).unwrap();
     follower.checkpoint().unwrap();
     let (_os, follower) = restart(&follower_sim, follower, member());
     append(&follower, last);
@@ -491,7 +491,7 @@ fn transaction_of_a_leader_that_went_commits_where_its_entry_comes() {
     // Once that is decided there is nothing that it could come to.
     follower.cut(last).unwrap();
     follower.close_entry((3, last), EntryKind::Fence, b"", 1).unwrap().unwrap();
-    follower.committed_entry(last).unwrap();
+    follower.commit_entries_up_to(last).unwrap();
     let (head, _, records) = leader.read_entry(last).unwrap();
     let late = engine::EntryHead { index: last + 1, term: 3, ..head };
     let refused = follower.append_entry(&late, b"", &records);
@@ -508,17 +508,17 @@ fn who_does_not_lead_commits_nothing() {
     let read = stale.get(ROOT, b"a").unwrap().unwrap();
     stale.put(ROOT, b"b", &[&read[..], b"!"].concat()).unwrap();
     let seen = stale.seen();
-    engine.refuse_writes();
+    engine.forbid_writes();
     let mut refused = engine.begin_newest(latest());
     refused.put(ROOT, b"c", b"never").unwrap();
     assert!(matches!(refused.submit(), Err(Error::NotLeader)));
     assert!(matches!(large(&engine, "y").submit(), Err(Error::NotLeader)), "in chunks");
     engine.discard_open().unwrap();
-    engine.take_writes();
+    engine.allow_writes();
     assert!(matches!(stale.submit(), Err(Error::NotLeader)), "what it has read is void");
     assert_eq!(put(&engine, "a", "2"), 2);
     close(&engine, 2, 1);
-    engine.committed_entry(2).unwrap();
+    engine.commit_entries_up_to(2).unwrap();
     // The commit that it has read has the same number as one that is visible by now.
     assert_eq!(seen.timestamp(), engine.visible().timestamp());
     assert!(matches!(engine.wait_visible(seen), Err(Error::Overwritten)));
@@ -532,7 +532,7 @@ fn set_begins_with_what_is_there_and_its_configuration_is_kept() {
     put(&engine, "a", "1");
     let begun = engine.begin_entries((1, 1), b"one");
     assert!(matches!(begun, Err(Error::InvalidOption(_))), "what is not visible may be void");
-    engine.committed(Timestamp(1)).unwrap();
+    engine.advance_commit_point(Timestamp(1)).unwrap();
     engine.begin_entries((1, 1), b"one").unwrap();
     let configured = |engine: &Engine, index| {
         engine.configuration_at(index).map(|told| String::from_utf8_lossy(&told).into_owned())
@@ -543,13 +543,13 @@ fn set_begins_with_what_is_there_and_its_configuration_is_kept() {
     engine.close_entry((1, 2), EntryKind::Configuration, b"change", 1).unwrap().unwrap();
     put(&engine, "b", "2");
     close(&engine, 1, 1);
-    engine.committed_entry(3).unwrap();
+    engine.commit_entries_up_to(3).unwrap();
     engine.checkpoint().unwrap();
     let (_os, engine) = restart(&sim, engine, member());
     assert_eq!(engine.entries().before.index, 1, "what it changed was not told");
     assert_eq!((configured(&engine, 3).as_deref(), engine.entry_heads(1).len()), (Some("one"), 2));
     assert_eq!(engine.read_entry(2).unwrap().1, b"change");
-    engine.configured(3, b"two").unwrap();
+    engine.apply_configuration(3, b"two").unwrap();
     engine.checkpoint().unwrap();
     let (_os, engine) = restart(&sim, engine, member());
     assert_eq!((engine.entries().before.index, engine.committed_index()), (3, 3));

@@ -40,19 +40,19 @@ fn work(engine: &Engine, random: &mut Gen, rounds: u64) {
         match random.below(8) {
             0 => {
                 // Another leader has other entries.
-                engine.refuse_writes();
+                engine.forbid_writes();
                 let committed = engine.committed_index();
                 engine.cut(committed + 1 + random.below(last - committed + 1)).unwrap();
                 let at = (term + 1, engine.entries().last.index + 1);
                 engine.close_entry(at, EntryKind::Fence, b"", committed).unwrap().unwrap();
-                engine.take_writes();
+                engine.allow_writes();
             }
             1 => {
                 let at = (term, last + 1);
                 engine.close_entry(at, EntryKind::Configuration, b"members", 1).unwrap().unwrap();
-                engine.configured(last + 1, b"members").unwrap();
+                engine.apply_configuration(last + 1, b"members").unwrap();
             }
-            2..5 => engine.committed_entry(last).unwrap(),
+            2..5 => engine.commit_entries_up_to(last).unwrap(),
             _ => {}
         }
         let _ = engine.step().unwrap();
@@ -84,7 +84,7 @@ fn entries_from_before_the_checkpoint_can_be_read_after_a_start() {
             work(&engine, &mut random, 40);
             if random.one_in(2) {
                 let last = engine.entries().last.index;
-                engine.committed_entry(last).unwrap();
+                engine.commit_entries_up_to(last).unwrap();
             }
             engine.checkpoint().unwrap();
             engine.sync().unwrap();
@@ -104,7 +104,7 @@ fn entries_from_before_the_checkpoint_can_be_read_after_a_start() {
             let heads = engine.entry_heads_from(3, 5);
             assert_eq!(heads[..], all[1..6].iter().map(|read| read.0).collect::<Vec<_>>()[..]);
             assert!(engine.entry_heads_from(1, 5).is_empty());
-            engine.take_writes();
+            engine.allow_writes();
         }
         engine.verify_all().unwrap();
     }
@@ -115,7 +115,7 @@ fn closed_behind_a_checkpoint(sim: &SimOs, seed: u64, rounds: u64) -> (u64, Read
     let engine = begun(sim, small());
     work(&engine, &mut Gen::new(seed), rounds);
     let last = engine.entries().last.index;
-    engine.committed_entry(last).unwrap();
+    engine.commit_entries_up_to(last).unwrap();
     engine.checkpoint().unwrap();
     let all = read(&engine, 2, last);
     engine.close().unwrap();

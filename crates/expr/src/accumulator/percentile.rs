@@ -89,7 +89,7 @@ impl Gather for Numbers {
 
     fn finish(self: Box<Self>) -> Result<RawBson> {
         let Shares { wanted, as_array } = &self.shares;
-        Ok(quantile::of(wanted, self.numbers, *as_array))
+        Ok(quantile::percentiles(wanted, self.numbers, *as_array))
     }
 }
 

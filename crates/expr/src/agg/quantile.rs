@@ -15,7 +15,7 @@ use limits::{Growth, Part};
 #[derive(Clone, Debug)]
 pub(crate) struct Quantile {
     pub(crate) input: Node,
-    wanted: Vec<f64>,
+    probabilities: Vec<f64>,
     /// `$percentile` gives a list, `$median` the one number.
     as_array: bool,
 }
@@ -37,8 +37,8 @@ impl Quantile {
                 ),
             ));
         };
-        let (input, wanted) = options(name, document, ctx)?;
-        Ok(Self { input: expression(input, ctx, depth)?, wanted, as_array })
+        let (input, probabilities) = options(name, document, ctx)?;
+        Ok(Self { input: expression(input, ctx, depth)?, probabilities, as_array })
     }
 
     /// Of an array its numbers, of a number itself; anything else has none.
@@ -55,7 +55,7 @@ impl Quantile {
             }
             other => numbers.extend(Number::from_bson(other).map(Number::to_f64)),
         }
-        Ok(match of(&self.wanted, numbers, self.as_array) {
+        Ok(match percentiles(&self.probabilities, numbers, self.as_array) {
             RawBson::Null => Value::NULL,
             found => found.into(),
         })
@@ -78,13 +78,13 @@ pub(crate) fn options<'v>(
             format!("BSON field '{name}.{field}' is missing but a required field"),
         )
     };
-    let shares = match (name, p) {
+    let probabilities = match (name, p) {
         ("$median", None) => None,
         ("$median", Some(_)) => return Err(unknown("p")),
         (_, p) => Some(p),
     };
     let input = input.ok_or_else(|| missing("input"))?;
-    let shares = shares.map(|p| p.ok_or_else(|| missing("p"))).transpose()?;
+    let probabilities = probabilities.map(|p| p.ok_or_else(|| missing("p"))).transpose()?;
     match method.ok_or_else(|| missing("method"))? {
         RawBsonRef::String("approximate") => {}
         RawBsonRef::String(_) => {
@@ -99,11 +99,11 @@ pub(crate) fn options<'v>(
             )));
         }
     }
-    let shares = shares.map_or(Ok(vec![0.5]), |p| read_shares(p, ctx))?;
-    Ok((input, shares))
+    let probabilities = probabilities.map_or(Ok(vec![0.5]), |p| read_probabilities(p, ctx))?;
+    Ok((input, probabilities))
 }
 
-fn read_shares(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<f64>> {
+fn read_probabilities(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<f64>> {
     let expression = Expression::parse(value, ctx)?.optimize();
     let Some(constant) = expression.as_constant() else {
         return Err(Error::location(
@@ -131,27 +131,28 @@ fn read_shares(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<f64>> {
     }) else {
         return Err(refuse(7750301, constant.map_or(RawBsonRef::Null, RawBson::as_raw_bson_ref)));
     };
-    let mut shares = Vec::new();
-    for share in list {
-        let share = share?;
-        let number = Number::from_bson(share).ok_or_else(|| refuse(7750302, share))?.to_f64();
+    let mut probabilities = Vec::new();
+    for probability in list {
+        let probability = probability?;
+        let number =
+            Number::from_bson(probability).ok_or_else(|| refuse(7750302, probability))?.to_f64();
         if !(0.0..=1.0).contains(&number) {
-            return Err(refuse(7750303, share));
+            return Err(refuse(7750303, probability));
         }
-        shares.push(number);
+        probabilities.push(number);
     }
-    Ok(shares)
+    Ok(probabilities)
 }
 
 /// The smallest number that at least the share `p` of all numbers do not exceed.
-pub(crate) fn of(wanted: &[f64], mut numbers: Vec<f64>, as_array: bool) -> RawBson {
+pub(crate) fn percentiles(probabilities: &[f64], mut numbers: Vec<f64>, as_array: bool) -> RawBson {
     numbers.sort_by(f64::total_cmp);
     let pick = |p: &f64| {
         let rank = (p * numbers.len() as f64).ceil() as usize;
         numbers.get(rank.saturating_sub(1)).map_or(RawBson::Null, |n| RawBson::Double(*n))
     };
     if as_array {
-        return RawBson::Array(wanted.iter().map(pick).collect::<RawArrayBuf>());
+        return RawBson::Array(probabilities.iter().map(pick).collect::<RawArrayBuf>());
     }
-    wanted.first().map_or(RawBson::Null, pick)
+    probabilities.first().map_or(RawBson::Null, pick)
 }

@@ -32,7 +32,7 @@ enum Step<'a> {
     /// `"$$value"`
     Keep,
     /// Adds these to it.
-    Grow(Growth, &'a [Node]),
+    Grow(AccumulatorKind, &'a [Node]),
     /// `$cond`
     Choose { test: &'a Node, then: Box<Step<'a>>, otherwise: Box<Step<'a>> },
     /// Anything else.
@@ -40,7 +40,7 @@ enum Step<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Growth {
+enum AccumulatorKind {
     Array,
     Text,
     Set,
@@ -98,7 +98,8 @@ impl Reduce {
                 (Some(growth), [first, more @ ..]) if !more.is_empty() && self.is_value(first) => {
                     // The value is wanted as a value while the others are found: no gain here.
                     let wanted = more.iter().any(|node| self.reads_value(node));
-                    if wanted && matches!(growth, Growth::Set | Growth::Document) {
+                    if wanted && matches!(growth, AccumulatorKind::Set | AccumulatorKind::Document)
+                    {
                         Step::Any(body)
                     } else {
                         Step::Grow(growth, more)
@@ -166,26 +167,26 @@ impl Reduce {
     }
 }
 
-fn growth_of(name: &str) -> Option<Growth> {
+fn growth_of(name: &str) -> Option<AccumulatorKind> {
     Some(match name {
-        "$concatArrays" => Growth::Array,
-        "$concat" => Growth::Text,
-        "$setUnion" => Growth::Set,
-        "$mergeObjects" => Growth::Document,
+        "$concatArrays" => AccumulatorKind::Array,
+        "$concat" => AccumulatorKind::Text,
+        "$setUnion" => AccumulatorKind::Set,
+        "$mergeObjects" => AccumulatorKind::Document,
         _ => return None,
     })
 }
 
 fn grow<'a>(
-    growth: Growth,
+    growth: AccumulatorKind,
     gathered: Gathered<'a>,
     more: &[Value<'a>],
     scope: &Scope<'_, 'a>,
 ) -> Result<Gathered<'a>> {
     match growth {
-        Growth::Array => append_arrays(gathered.into_value()?, more).map(Gathered::Value),
-        Growth::Text => append_texts(gathered.into_value()?, more).map(Gathered::Value),
-        Growth::Set => {
+        AccumulatorKind::Array => append_arrays(gathered.into_value()?, more).map(Gathered::Value),
+        AccumulatorKind::Text => append_texts(gathered.into_value()?, more).map(Gathered::Value),
+        AccumulatorKind::Set => {
             let mut union = match gathered {
                 Gathered::Set(union) => union,
                 other => {
@@ -203,7 +204,7 @@ fn grow<'a>(
             }
             Ok(Gathered::Set(union))
         }
-        Growth::Document => {
+        AccumulatorKind::Document => {
             let mut merger = match gathered {
                 Gathered::Document(merger) => merger,
                 other => {

@@ -7,12 +7,15 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
+use crypt::MasterKey;
 use fern::arguments::{Arguments, Place, Show, Task, VERSION, VERSION_VARIABLE};
 use fern::inspect::Section;
+use fern::rotate::rotate_master;
 use fern::{DataDirectory, check, inspect};
 use os::Os;
 
@@ -30,7 +33,15 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (place, text, json, clean);
     match arguments.task {
         Task::Bench(handed) => return hand_on("bench", &handed.words),
+        Task::Backup(handed) => return hand_on("backup", &handed.words),
         Task::Stats(handed) => return hand_on("stats", &handed.words),
+        Task::RotateMaster { dbpath, key_file, new_key_file } => {
+            let directory = DataDirectory::open(&Os::real(), &dbpath, None)?;
+            let (old, new) = (read_key(&key_file)?, read_key(&new_key_file)?);
+            let now = rotate_master(&directory, &old, &new)?;
+            writeln!(std::io::stdout(), "the master key has the fingerprint {now} now")?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Task::Check { place: given } => {
             let checkup = check::check(&open(&given)?);
             (text, json) = (checkup.text(), checkup.json());
@@ -60,12 +71,24 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn open(place: &Place) -> anyhow::Result<DataDirectory> {
-    DataDirectory::open(&Os::real(), &place.dbpath, place.log_dir.as_deref())
+    let directory = DataDirectory::open(&Os::real(), &place.dbpath, place.log_dir.as_deref())?;
+    match &place.key_file {
+        Some(path) => directory.with_key(&read_key(path)?),
+        None => Ok(directory),
+    }
+}
+
+/// A master key; what a server takes is taken here.
+fn read_key(path: &Path) -> anyhow::Result<MasterKey> {
+    let key = crypt::read_master_key(&Os::real(), path, crypt::Permissions::GroupOfRoot);
+    key.with_context(|| format!("the key {}", path.display()))
 }
 
 /// Becomes `fern-client`, which lies where this program does; returns only where it cannot.
 fn hand_on(task: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe()?.with_file_name("fern-client");
+    // Where `/proc` is not mounted nothing tells where this program lies; then the search path does.
+    let own = std::env::current_exe().unwrap_or_default();
+    let program = own.with_file_name("fern-client");
     let mut client = Command::new(&program);
     let failed = client.env(VERSION_VARIABLE, VERSION).arg(task).args(words).exec();
     Err(failed).with_context(|| format!("`fern {task}` needs {}", program.display()))

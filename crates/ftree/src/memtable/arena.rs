@@ -10,7 +10,7 @@
 //! Chunks are not zeroed: an allocator zeroes a large one by giving its pages back to the kernel,
 //! which then maps and clears them again, one fault each.
 
-use cachetable::{CacheTable, Part, Reservation};
+use cachetable::{CacheTable, MemoryKind, Reservation};
 use os::Padded;
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ impl Arena {
     /// An empty one, for an owner that takes `beside` bytes itself.
     pub(super) fn new(cache: &Arc<CacheTable>, beside: usize) -> Self {
         let beside = beside as u64;
-        let memory = cache.reserve(Part::Memtables, beside);
+        let memory = cache.reserve(MemoryKind::Memtables, beside);
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
             stripes: AtomicPtr::new(std::ptr::null_mut()),

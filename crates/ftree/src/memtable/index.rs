@@ -92,7 +92,7 @@ impl Index {
     fn link(
         place: &AtomicPtr<Table>,
         totals: &mut Totals,
-        home: (&Arena, &KeyHasher),
+        shared: (&Arena, &KeyHasher),
         hash: u64,
         new: *mut Record,
     ) -> bool {
@@ -100,7 +100,7 @@ impl Index {
         // SAFETY: the caller made the record in this memtable's arena.
         let record = unsafe { &*new };
         if table.is_null() || totals.keys * 4 >= capacity(table) * 3 {
-            table = grow(home, table);
+            table = grow(shared, table);
             place.store(table, Ordering::Release);
         }
         let slot = probe(table, record.key(), hash).expect("a grown table has free slots");

@@ -284,7 +284,7 @@ impl Node {
         self.version.store(version + 1, Ordering::Release);
     }
 
-    /// Runs `look` until nobody wrote meanwhile. `look` answers `None` where it met a state
+    /// Runs `look` until nobody wrote meanwhile. `look` returns `None` where it met a state
     /// that only a writer at work leaves.
     fn read<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         let mut tries = 0;

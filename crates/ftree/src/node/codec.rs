@@ -18,9 +18,9 @@ use super::parts::bounds_of;
 use super::{Attached, Child, Node, Parts, StoredNode};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::home::Home;
 use crate::options::{MAX_FANOUT, TreeOptions};
 use crate::segment::{Bounds, Descriptor, Role, Segment};
+use crate::tree_shared::TreeShared;
 use blockfile::{PageRef, SegmentId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -149,14 +149,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<NodeImage> {
 
 /// Loads the nodes of a tree. Runs that several nodes share become one object again.
 pub(crate) struct Loader<'a> {
-    home: &'a Arc<Home>,
+    shared: &'a Arc<TreeShared>,
     options: &'a TreeOptions,
     runs: BTreeMap<u64, Arc<Segment>>,
 }
 
 impl<'a> Loader<'a> {
-    pub(crate) fn new(home: &'a Arc<Home>, options: &'a TreeOptions) -> Self {
-        Self { home, options, runs: BTreeMap::new() }
+    pub(crate) fn new(shared: &'a Arc<TreeShared>, options: &'a TreeOptions) -> Self {
+        Self { shared, options, runs: BTreeMap::new() }
     }
 
     /// The root with these bytes and everything below it. Reads the disk.
@@ -181,8 +181,8 @@ impl<'a> Loader<'a> {
             children.push(match child {
                 ChildImage::Empty => Child::Empty,
                 ChildImage::Leaf(leaf) => {
-                    let role = Role::of_leaf(self.home.blocks.kind(SegmentId(leaf.id)));
-                    Child::Leaf(Segment::new(self.home, role, leaf))
+                    let role = Role::of_leaf(self.shared.blocks.kind(SegmentId(leaf.id)));
+                    Child::Leaf(Segment::new(self.shared, role, leaf))
                 }
                 ChildImage::Node(id, page) => {
                     let place = (parts.height - 1, bounds_of(&parts.pivots, &parts.bounds, at));
@@ -194,19 +194,19 @@ impl<'a> Loader<'a> {
         for (sequence, descriptor, shares) in image.runs {
             let run = match self.runs.get(&descriptor.id) {
                 Some(run) => Arc::clone(run),
-                None => Segment::new(self.home, Role::Run, descriptor),
+                None => Segment::new(self.shared, Role::Run, descriptor),
             };
             self.runs.insert(run.id(), Arc::clone(&run));
             parts.runs.push(Attached { run, sequence, live: 0, shares: shares.into() });
         }
-        Ok(parts.close_one(self.options, self.home))
+        Ok(parts.close_one(self.options, self.shared))
     }
 
     /// The height and bounds a child must have are checked before anything below it is read, so
     /// that damaged nodes cannot name each other in a circle.
     fn load_child(&mut self, id: u64, page: PageRef, place: &(u32, Bounds)) -> Result<Arc<Node>> {
         let mut bytes = Vec::new();
-        self.home.blocks.read_page(self.home.tree, SegmentId(id), page, &mut bytes)?;
+        self.shared.blocks.read_page(self.shared.tree, SegmentId(id), page, &mut bytes)?;
         let Some(image) = decode(&bytes) else {
             return Err(self.corruption(id, "node does not parse"));
         };
@@ -214,12 +214,12 @@ impl<'a> Loader<'a> {
             return Err(self.corruption(id, "node does not fit its parent"));
         }
         let node = self.build(image)?;
-        let stored = StoredNode { id, page, home: Arc::clone(self.home) };
+        let stored = StoredNode { id, page, shared: Arc::clone(self.shared) };
         assert!(node.stored.set(stored).is_ok(), "a fresh node is not stored yet");
         Ok(node)
     }
 
     fn corruption(&self, segment: u64, what: &'static str) -> Error {
-        Error::Corruption { tree: self.home.tree, segment, page: 0, what }
+        Error::Corruption { tree: self.shared.tree, segment, page: 0, what }
     }
 }

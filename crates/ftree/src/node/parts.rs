@@ -2,11 +2,11 @@
 
 use super::reads::Reads;
 use super::{Attached, Child, Node, Score};
-use crate::home::Home;
 use crate::message::head;
 use crate::options::{MAX_FANOUT, TreeOptions};
 use crate::segment::{Bounds, Segment};
-use cachetable::Part;
+use crate::tree_shared::TreeShared;
+use cachetable::MemoryKind;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -175,7 +175,12 @@ impl Parts {
 
     /// Makes two child nodes one where that is still wanted: both are there, small, and nothing
     /// waits for them.
-    pub(crate) fn fuse_nodes(&mut self, pair: Range<usize>, options: &TreeOptions, home: &Home) {
+    pub(crate) fn fuse_nodes(
+        &mut self,
+        pair: Range<usize>,
+        options: &TreeOptions,
+        shared: &TreeShared,
+    ) {
         let quiet = self.runs.iter().all(|run| run.shares[pair.clone()].iter().all(|s| *s == 0));
         let [Child::Node(left), Child::Node(right)] = &self.children[pair.clone()] else { return };
         if !quiet || left.children.len() + right.children.len() > options.fanout {
@@ -183,7 +188,7 @@ impl Parts {
         }
         let mut fused = Self::of(left);
         fused.fuse(Arc::clone(&self.pivots[pair.start]), Self::of(right));
-        let child = Child::Node(fused.close_one(options, home));
+        let child = Child::Node(fused.close_one(options, shared));
         self.replace(pair, vec![child], Vec::new());
     }
 
@@ -218,11 +223,11 @@ impl Parts {
 
     /// Closes the node: as one, or as several where it has more children than `fanout`. At the
     /// tree's right edge the left ones stay full, so that ascending loads fill their nodes.
-    pub(crate) fn close(self, options: &TreeOptions, home: &Home) -> Vec<Arc<Node>> {
+    pub(crate) fn close(self, options: &TreeOptions, shared: &TreeShared) -> Vec<Arc<Node>> {
         let width = options.fanout.min(MAX_FANOUT);
         let count = self.children.len();
         if count <= width {
-            return vec![self.close_one(options, home)];
+            return vec![self.close_one(options, shared)];
         }
         let pieces = count.div_ceil(width);
         let each = if self.bounds.upper.is_none() { width } else { count.div_ceil(pieces) };
@@ -230,7 +235,7 @@ impl Parts {
         let mut start = 0;
         while start < count {
             let end = (start + each).min(count);
-            nodes.push(self.slice(start..end).close_one(options, home));
+            nodes.push(self.slice(start..end).close_one(options, shared));
             start = end;
         }
         nodes
@@ -256,7 +261,7 @@ impl Parts {
         }
     }
 
-    pub(super) fn close_one(mut self, options: &TreeOptions, home: &Home) -> Arc<Node> {
+    pub(super) fn close_one(mut self, options: &TreeOptions, shared: &TreeShared) -> Arc<Node> {
         assert!(self.children.len() <= MAX_FANOUT && self.pivots.len() + 1 == self.children.len());
         assert!(self.pivots.is_sorted_by(|left, right| left < right), "pivots ascend");
         debug_assert!(self.children_fit(), "children lie one level below, each in its place");
@@ -299,7 +304,7 @@ impl Parts {
             score_below: Score(0),
             reads: Reads::default(),
             stored: OnceLock::new(),
-            _memory: home.cache.reserve(Part::Nodes, memory),
+            _memory: shared.cache.reserve(MemoryKind::Nodes, memory),
         };
         node.score = node.own_score(options);
         node.reads = Reads::new(self.reads.0, node.price());

@@ -6,7 +6,7 @@
 use super::{BlockHandle, Bounds, Segment};
 use crate::error::Result;
 use crate::message::{Direction, Place};
-use cachetable::{CacheTable, Frame, Part, Reservation};
+use cachetable::{CacheTable, Frame, MemoryKind, Reservation};
 use std::sync::Arc;
 
 /// Merges read this much at once: one seek pays for many pages.
@@ -128,7 +128,7 @@ impl Ahead {
         };
         // A damaged index could ask for anything: no more than the segment has.
         let length = until.saturating_sub(from).min(segment.content().stored_bytes);
-        let memory = segment.home().cache.reserve(Part::Buffers, length);
+        let memory = segment.shared().cache.reserve(MemoryKind::Buffers, length);
         self.memory = Some(memory);
         self.early = None;
         self.start = from;
@@ -157,7 +157,7 @@ impl Segment {
         let mut ahead = Ahead::default();
         if !self.is_cached(page) {
             let block = self.block(&index, page)?;
-            let cache = &self.home().cache;
+            let cache = &self.shared().cache;
             let window = LARGEST.min(cache.capacity() / SHARE);
             ahead.fill(self, &index, bounds, block, direction, window)?;
             ahead.early = Some(Early { cache: Arc::clone(cache), used: false });

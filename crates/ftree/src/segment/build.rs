@@ -4,19 +4,19 @@ use super::{BlockHandle, Content, Descriptor, Role, Segment, encode_block};
 use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::filter;
-use crate::home::{Home, Large, count};
 use crate::large::LargeRef;
 use crate::memtable::hash;
 use crate::message::{Entry, Message};
 use crate::options::TreeOptions;
 use crate::page::PageBuilder;
+use crate::tree_shared::{Large, TreeShared, count};
 use blockfile::{Compression, SegmentWriter};
-use cachetable::{Entry as Enters, FrameKey, Page, Part, Rank, Reservation};
+use cachetable::{Access as Enters, EvictionPriority, FrameKey, MemoryKind, PageInfo, Reservation};
 use std::sync::Arc;
 
 /// Gathers one page, writes the others as they fill. Dropped unfinished it leaves nothing.
 pub(crate) struct SegmentBuilder {
-    home: Arc<Home>,
+    shared: Arc<TreeShared>,
     role: Role,
     options: TreeOptions,
     compression: Compression,
@@ -45,12 +45,12 @@ pub(crate) struct SegmentBuilder {
 const HASH_BYTES: usize = 8 + 3;
 
 impl SegmentBuilder {
-    pub(crate) fn new(home: &Arc<Home>, options: &TreeOptions, role: Role) -> Self {
+    pub(crate) fn new(shared: &Arc<TreeShared>, options: &TreeOptions, role: Role) -> Self {
         let filtered = role == Role::Run || options.leaf_filter;
-        let writer = home.blocks.start_segment(role.number());
-        let admitted = Admitted { home: Arc::clone(home), segment: writer.id().0, pages: 0 };
+        let writer = shared.blocks.start_segment(role.number());
+        let admitted = Admitted { shared: Arc::clone(shared), segment: writer.id().0, pages: 0 };
         Self {
-            home: Arc::clone(home),
+            shared: Arc::clone(shared),
             role,
             options: *options,
             compression: match role {
@@ -71,7 +71,7 @@ impl SegmentBuilder {
             raw: Vec::new(),
             displaces: false,
             admitted,
-            memory: home.cache.reserve(Part::Buffers, 0),
+            memory: shared.cache.reserve(MemoryKind::Buffers, 0),
         }
     }
 
@@ -96,7 +96,7 @@ impl SegmentBuilder {
         let mut reference = std::mem::take(&mut self.reference);
         let added = match entry.message {
             Message::Put(value) if value.len() > self.options.large_above() => {
-                let (at, kept) = self.home.write_large(self.options.compression, value)?;
+                let (at, kept) = self.shared.write_large(self.options.compression, value)?;
                 reference.clear();
                 at.encode(&mut reference);
                 self.refer_to(at, kept);
@@ -104,9 +104,9 @@ impl SegmentBuilder {
             }
             Message::Large(bytes) => {
                 // The source of the entry keeps the value until this segment does.
-                let at = self.home.decode_large(bytes)?;
-                let kept = self.home.find_large(at.segment).ok_or_else(|| {
-                    self.home.large_corruption(at.segment, "no segment names this large value")
+                let at = self.shared.decode_large(bytes)?;
+                let kept = self.shared.find_large(at.segment).ok_or_else(|| {
+                    self.shared.large_corruption(at.segment, "no segment names this large value")
                 })?;
                 self.refer_to(at, kept);
                 self.add_small(entry)
@@ -171,7 +171,7 @@ impl SegmentBuilder {
         self.pages += 1;
         let hashes = self.hashes.as_ref().map_or(0, Vec::capacity) * HASH_BYTES;
         let bytes = self.writer.buffered_bytes() + hashes + self.raw.capacity() * 4;
-        self.home.cache.resize(&mut self.memory, bytes as u64);
+        self.shared.cache.resize(&mut self.memory, bytes as u64);
         Ok(())
     }
 
@@ -179,22 +179,22 @@ impl SegmentBuilder {
         let mut raw = std::mem::take(&mut self.raw);
         self.page.finish(&mut raw);
         let block = self.append(&raw, self.compression)?;
-        self.admit(block, Rank::Page, &raw);
+        self.admit(block, EvictionPriority::Page, &raw);
         self.raw = raw;
         Ok(block)
     }
 
     /// What was just written is likely to be read: it stays in memory where there is room.
-    fn admit(&mut self, block: BlockHandle, rank: Rank, raw: &[u8]) {
+    fn admit(&mut self, block: BlockHandle, rank: EvictionPriority, raw: &[u8]) {
         let key = FrameKey { segment: self.writer.id().0, page: block.page.page };
         let level = self.role.level();
-        let page = Page { raw_len: raw.len(), rank, level, entry: Enters::Once };
-        self.home.cache.admit(key, page, raw, self.displaces);
+        let page = PageInfo { raw_len: raw.len(), priority: rank, level, access: Enters::Scan };
+        self.shared.cache.admit(key, page, raw, self.displaces);
         self.admitted.pages = block.page.page + 1;
     }
 
     fn append(&mut self, raw: &[u8], compression: Compression) -> Result<BlockHandle> {
-        let page = self.writer.append_page(self.home.tree, compression, raw)?;
+        let page = self.writer.append_page(self.shared.tree, compression, raw)?;
         Ok(BlockHandle { page, raw_len: raw.len() as u32 })
     }
 
@@ -212,7 +212,7 @@ impl SegmentBuilder {
             None => None,
         };
         if self.role != Role::Run {
-            self.admit(index, Rank::Index, &raw);
+            self.admit(index, EvictionPriority::Index, &raw);
         }
         self.content.max_key = self.last_key.as_slice().into();
         let mut large: Vec<u64> = self.large.iter().map(|kept| kept.id()).collect();
@@ -229,27 +229,27 @@ impl SegmentBuilder {
         };
         raw.clear();
         descriptor.encode(&mut raw);
-        self.writer.append_page(self.home.tree, Compression::None, &raw)?;
+        self.writer.append_page(self.shared.tree, Compression::None, &raw)?;
         descriptor.content.stored_bytes = self.writer.len();
         self.writer.finish()?;
-        count(&self.home.counters.written_bytes, descriptor.content.stored_bytes);
+        count(&self.shared.counters.written_bytes, descriptor.content.stored_bytes);
         if self.role == Role::Run {
-            count(&self.home.counters.runs_written, 1);
+            count(&self.shared.counters.runs_written, 1);
         }
         self.admitted.pages = 0;
-        Ok(Segment::new(&self.home, self.role, descriptor))
+        Ok(Segment::new(&self.shared, self.role, descriptor))
     }
 }
 
 /// Pages of an unfinished segment that are in the cache already: they go with it.
 struct Admitted {
-    home: Arc<Home>,
+    shared: Arc<TreeShared>,
     segment: u64,
     pages: u32,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.home.cache.forget(self.segment, self.pages);
+        self.shared.cache.forget(self.segment, self.pages);
     }
 }

@@ -5,7 +5,7 @@ use super::{BlockHandle, Segment};
 use crate::error::Result;
 use crate::message::{Direction, Entry, Kind, Message, Place};
 use crate::page::{PageEntry, PageView};
-use cachetable::{Entry as Enters, Frame};
+use cachetable::{Access as Enters, Frame};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -341,7 +341,7 @@ impl SegmentIter {
             let stored = self.ahead.stored(block);
             self.segment.load_stored(block, stored.unwrap_or_default())?
         } else {
-            self.segment.load_page(block, Enters::Wanted)?
+            self.segment.load_page(block, Enters::Demand)?
         };
         self.bytes = PageBytes::Frame(frame);
         Ok(())
@@ -371,7 +371,7 @@ impl SegmentIter {
             return Ok(());
         }
         let window = match self.reading {
-            Reading::Cached => self.pace.window(&self.segment.home().cache),
+            Reading::Cached => self.pace.window(&self.segment.shared().cache),
             Reading::Streaming => STREAM,
         };
         let Self { ahead, segment, index, bounds, direction, .. } = self;

@@ -6,10 +6,10 @@
 use super::{BlockHandle, Role, Segment};
 use crate::error::Result;
 use crate::filter;
-use crate::home::{Home, count};
 use crate::page::PageView;
+use crate::tree_shared::{TreeShared, count};
 use blockfile::SegmentId;
-use cachetable::{Entry, Frame, FrameKey, Loader, Page, Part, Rank};
+use cachetable::{Access, EvictionPriority, Frame, FrameKey, Loader, MemoryKind, PageInfo};
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -57,7 +57,7 @@ impl Loader for Loading<'_> {
         if let Some(stored) = self.stored {
             return Ok(Cow::Borrowed(stored));
         }
-        let Home { blocks, counters, .. } = self.segment.home();
+        let TreeShared { blocks, counters, .. } = self.segment.shared();
         count(&counters.page_reads, 1);
         THREAD_READS.set(THREAD_READS.get() + 1);
         Ok(Cow::Owned(blocks.read_stored_page(SegmentId(self.segment.id()), self.block.page)?))
@@ -70,7 +70,7 @@ impl Loader for Loading<'_> {
     }
 
     fn now_us(&self) -> u64 {
-        self.segment.home().blocks.now_us()
+        self.segment.shared().blocks.now_us()
     }
 }
 
@@ -82,7 +82,7 @@ impl Segment {
             Some(Resident { filter: Some(filter), .. }) => filter::may_contain(filter, hash),
             _ => filter::may_contain(&self.cached(block, filter::check)?, hash),
         };
-        self.home.counters.filter(passes);
+        self.shared.counters.filter(passes);
         Ok(passes)
     }
 
@@ -103,9 +103,9 @@ impl Segment {
             return Ok(Some(resident));
         }
         let (index, filter) = (self.descriptor.index, self.descriptor.filter);
-        let cache = &self.home.cache;
+        let cache = &self.shared.cache;
         let bytes = u64::from(index.raw_len) + filter.map_or(0, |block| u64::from(block.raw_len));
-        if cache.held(Part::Filters) + bytes > cache.capacity() / RESIDENT_SHARE {
+        if cache.held(MemoryKind::Filters) + bytes > cache.capacity() / RESIDENT_SHARE {
             return Ok(None);
         }
         let index = self.resident_part(index, check_page)?;
@@ -116,30 +116,30 @@ impl Segment {
     fn resident_part(&self, block: BlockHandle, check: Check) -> Result<Frame> {
         let loading = Loading { segment: self, block, check, stored: None };
         let bytes = loading.decode(&loading.read()?)?;
-        Ok(self.home.cache.resident(Part::Filters, bytes))
+        Ok(self.shared.cache.frame_outside(MemoryKind::Filters, bytes))
     }
 
     /// A page of entries, through the cache.
     pub(crate) fn page(&self, page: u32, index: &Frame) -> Result<Frame> {
         match self.cached_page(page) {
             Some(frame) => Ok(frame),
-            None => self.load_page(self.block(index, page)?, Entry::Wanted),
+            None => self.load_page(self.block(index, page)?, Access::Demand),
         }
     }
 
     /// A page of entries that is in the cache.
     pub(crate) fn cached_page(&self, page: u32) -> Option<Frame> {
-        self.home.cache.get(self.frame_key(page))
+        self.shared.cache.get(self.frame_key(page))
     }
 
     /// The same for a walk over many pages.
     pub(crate) fn passed_page(&self, page: u32) -> Option<Frame> {
-        self.home.cache.get_passing(self.frame_key(page))
+        self.shared.cache.get_passing(self.frame_key(page))
     }
 
     /// Whether a page of entries is in the cache. Does not count as a use.
     pub(crate) fn is_cached(&self, page: u32) -> bool {
-        self.home.cache.contains(self.frame_key(page))
+        self.shared.cache.contains(self.frame_key(page))
     }
 
     /// Most of its pages are in the cache. Does not count as a use.
@@ -150,14 +150,14 @@ impl Segment {
     }
 
     /// Reads a page of entries into the cache.
-    pub(crate) fn load_page(&self, block: BlockHandle, entry: Entry) -> Result<Frame> {
+    pub(crate) fn load_page(&self, block: BlockHandle, entry: Access) -> Result<Frame> {
         self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)
     }
 
     /// Decodes a page of entries, read already by a long scan, into the cache.
     pub(crate) fn load_stored(&self, block: BlockHandle, stored: &[u8]) -> Result<Frame> {
         let stored = Some(stored);
-        self.load(&Loading { segment: self, block, check: check_page, stored }, Entry::Once)
+        self.load(&Loading { segment: self, block, check: check_page, stored }, Access::Scan)
     }
 
     /// Decodes and checks a page of entries.
@@ -172,29 +172,33 @@ impl Segment {
 
     /// Reads stored bytes, of several pages at once.
     pub(crate) fn read_stored(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.home.blocks.read(SegmentId(self.descriptor.id), offset, bytes)?;
+        self.shared.blocks.read(SegmentId(self.descriptor.id), offset, bytes)?;
         Ok(())
     }
 
     /// A block index or a filter, through the cache.
     fn cached(&self, block: BlockHandle, check: Check) -> Result<Frame> {
-        match self.home.cache.get(self.frame_key(block.page.page)) {
+        match self.shared.cache.get(self.frame_key(block.page.page)) {
             Some(frame) => Ok(frame),
             None => {
-                self.load(&Loading { segment: self, block, check, stored: None }, Entry::Wanted)
+                self.load(&Loading { segment: self, block, check, stored: None }, Access::Demand)
             }
         }
     }
 
-    fn load(&self, loading: &Loading<'_>, entry: Entry) -> Result<Frame> {
+    fn load(&self, loading: &Loading<'_>, entry: Access) -> Result<Frame> {
         let number = loading.block.page.page;
-        let page = Page {
+        let page = PageInfo {
             raw_len: loading.block.raw_len as usize,
-            rank: if number < self.descriptor.pages { Rank::Page } else { Rank::Index },
+            priority: if number < self.descriptor.pages {
+                EvictionPriority::Page
+            } else {
+                EvictionPriority::Index
+            },
             level: self.role.level(),
-            entry,
+            access: entry,
         };
-        self.home.cache.load(self.frame_key(number), page, loading)
+        self.shared.cache.load(self.frame_key(number), page, loading)
     }
 
     fn frame_key(&self, page: u32) -> FrameKey {
@@ -210,7 +214,7 @@ impl Segment {
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         let id = SegmentId(self.descriptor.id);
-        self.home.blocks.decode(self.home.tree, id, block.page, stored, bytes)?;
+        self.shared.blocks.decode(self.shared.tree, id, block.page, stored, bytes)?;
         if bytes.len() != block.raw_len as usize {
             return Err(self.corruption(block.page.page, "page length differs from its index"));
         }

@@ -11,7 +11,7 @@ use super::Tree;
 use crate::error::Result;
 use crate::message::{Direction, KeyRange, Message, Place};
 use crate::node::reads;
-use cachetable::{Entry, Frame};
+use cachetable::{Access, Frame};
 use open::Open;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Cursor {
     fn load_large(&mut self) -> Result<()> {
         if self.is_large && self.large.is_none() {
             let frame = match self.current() {
-                Some((_, reference)) => self.tree.load_large(reference, Entry::Once)?,
+                Some((_, reference)) => self.tree.load_large(reference, Access::Scan)?,
                 None => return Ok(()),
             };
             self.large = Some(frame);

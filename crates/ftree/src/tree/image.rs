@@ -16,10 +16,10 @@
 use super::{Context, State, Tree};
 use crate::bytes::{put_u32, put_u64, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
-use crate::home::{Home, count};
 use crate::memtable::MemTable;
 use crate::node::{Child, Loader, Node, StoredNode, encode};
 use crate::options::TreeOptions;
+use crate::tree_shared::{TreeShared, count};
 use os::sync::atomic::AtomicBool;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -133,15 +133,15 @@ impl Tree {
         }
         let mut bytes = Vec::with_capacity(4096);
         encode(node, &mut bytes);
-        let mut writer = self.home.blocks.start_segment(NODE_KIND).for_checkpoint();
-        let page = writer.append_page(self.home.tree, self.options().compression, &bytes)?;
+        let mut writer = self.shared.blocks.start_segment(NODE_KIND).for_checkpoint();
+        let page = writer.append_page(self.shared.tree, self.options().compression, &bytes)?;
         let stored_bytes = writer.len();
         let id = writer.finish()?.0;
-        count(&self.home.counters.written_bytes, stored_bytes);
+        count(&self.shared.counters.written_bytes, stored_bytes);
         written.count += 1;
         written.bytes += bytes.len() as u64;
         written.stored_bytes += stored_bytes;
-        let stored = StoredNode { id, page, home: Arc::clone(&self.home) };
+        let stored = StoredNode { id, page, shared: Arc::clone(&self.shared) };
         assert!(node.stored.set(stored).is_ok(), "images are taken one at a time");
         Ok(())
     }
@@ -156,8 +156,8 @@ impl Tree {
         let corruption = |what| Error::Corruption { tree: id, segment: 0, page: 0, what };
         let options = options.sound();
         let header = parse_header(image).map_err(corruption)?;
-        let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
-        let root = Loader::new(&home, &options).load(header.root)?;
+        let shared = TreeShared::new(id, context.blocks.clone(), Arc::clone(&context.cache));
+        let root = Loader::new(&shared, &options).load(header.root)?;
         let state = State {
             active: Arc::new(MemTable::new(&context.cache, &context.hasher)),
             sealed: Vec::new(),
@@ -166,7 +166,7 @@ impl Tree {
             sequence: header.sequence,
             installed: AtomicBool::new(false),
         };
-        Ok(Self::with_state(context, home, options, state))
+        Ok(Self::with_state(context, shared, options, state))
     }
 }
 

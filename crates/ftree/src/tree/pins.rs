@@ -13,7 +13,7 @@
 //! slot shows.
 
 use super::State;
-use cachetable::{CacheTable, Part, Reservation};
+use cachetable::{CacheTable, MemoryKind, Reservation};
 use os::Padded;
 use os::sync::RwLock;
 use os::sync::atomic::{AtomicU32, Ordering};
@@ -95,14 +95,17 @@ impl Pins {
     #[cold]
     fn make_slots(&self) {
         self.uses.store(0, Ordering::Relaxed);
-        let taken = self.cache.held(Part::Slots);
+        let taken = self.cache.held(MemoryKind::Slots);
         if taken + SLOTS_BYTES > self.cache.capacity() / SLOTS_SHARE {
             return;
         }
         let state = self.one.write();
         let slot = |_| Padded(RwLock::new(handle(&state)));
         self.slots.get_or_init(|| {
-            (Box::new(std::array::from_fn(slot)), self.cache.reserve(Part::Slots, SLOTS_BYTES))
+            (
+                Box::new(std::array::from_fn(slot)),
+                self.cache.reserve(MemoryKind::Slots, SLOTS_BYTES),
+            )
         });
     }
 

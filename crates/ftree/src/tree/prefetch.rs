@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::memtable::hash;
 use crate::node::Child;
 use crate::segment::Segment;
-use cachetable::Entry;
+use cachetable::Access;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -26,7 +26,9 @@ impl Tree {
             let Ok(Some((segment, block))) = state.missing_page(key.as_ref(), ts) else { continue };
             if seen.insert((segment.id(), block.page.page)) {
                 // Whoever reads the page reports what is wrong with it.
-                errands.push(readers.start(move || segment.load_page(block, Entry::Ahead).is_ok()));
+                errands.push(
+                    readers.start(move || segment.load_page(block, Access::Prefetch).is_ok()),
+                );
             }
         }
         let pages = errands.len();

@@ -8,10 +8,10 @@
 use super::layer::Layer;
 use super::work::{Area, NewLeaves};
 use super::{State, Tree};
-use crate::home::count;
 use crate::node::{Child, Node, Parts, Shares};
 use crate::options::TreeOptions;
 use crate::segment::Segment;
+use crate::tree_shared::count;
 use os::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
@@ -108,14 +108,14 @@ impl Tree {
             let inside: Vec<&Edit> = edits.iter().filter(inside).copied().collect();
             if !inside.is_empty() {
                 let nodes = self.apply(child, &inside, options);
-                count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
+                count(&self.shared.counters.node_splits, nodes.len() as u64 - 1);
                 parts.replace_node(at, nodes);
             }
         }
         for edit in edits.iter().filter(|edit| edit.area().height == node.height) {
             self.edit(&mut parts, edit, options);
         }
-        parts.close(options, &self.home)
+        parts.close(options, &self.shared)
     }
 
     fn edit(&self, parts: &mut Parts, edit: &Edit, options: &TreeOptions) {
@@ -140,7 +140,7 @@ impl Tree {
             }
             Edit::Fuse { .. } => {
                 let children = parts.children_in(bounds);
-                parts.fuse_nodes(children, options, &self.home);
+                parts.fuse_nodes(children, options, &self.shared);
             }
         }
     }
@@ -148,15 +148,15 @@ impl Tree {
     /// One root over these nodes, no higher than needed.
     fn grow(&self, mut nodes: Vec<Arc<Node>>, options: &TreeOptions) -> Arc<Node> {
         while nodes.len() > 1 {
-            count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
-            count(&self.home.counters.root_grows, 1);
+            count(&self.shared.counters.node_splits, nodes.len() as u64 - 1);
+            count(&self.shared.counters.root_grows, 1);
             let mut parts = Parts::over(nodes[0].height + 1, Child::Empty);
             parts.replace_node(0, nodes);
-            nodes = parts.close(options, &self.home);
+            nodes = parts.close(options, &self.shared);
         }
         let mut root = nodes.pop().expect("a node closes as at least one");
         while let ([Child::Node(only)], []) = (&root.children[..], &root.runs[..]) {
-            count(&self.home.counters.root_shrinks, 1);
+            count(&self.shared.counters.root_shrinks, 1);
             root = Arc::clone(only);
         }
         root

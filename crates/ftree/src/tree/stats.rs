@@ -23,10 +23,10 @@ pub struct Debt {
     pub excess_bytes: u64,
     /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
     pub garbage_entries: u64,
-    /// Bytes of lightly compressed leaves; [`Effort::Quiet`](super::Effort::Quiet) work
+    /// Bytes of lightly compressed leaves; [`Effort::IdleWithoutWrites`](super::Effort::IdleWithoutWrites) work
     /// rewrites them.
     pub lightly_compressed_bytes: u64,
-    /// Reads have paid for a flush: [`Effort::Wanted`](super::Effort::Wanted) finds it.
+    /// Reads have paid for a flush: [`Effort::ReadFlush`](super::Effort::ReadFlush) finds it.
     pub wanted: bool,
     /// How urgent the most urgent work on disk is: 1000 and above is needed, 0 is none.
     pub urgency: u64,
@@ -131,19 +131,19 @@ impl Tree {
             excess_bytes: state.root.excess_below,
             garbage_entries: state.root.garbage_below,
             lightly_compressed_bytes: state.root.lightly_compressed_below,
-            wanted: self.home.wanted.load(Ordering::Relaxed),
+            wanted: self.shared.has_read_flush.load(Ordering::Relaxed),
             urgency: state.root.score_below.0,
         }
     }
 
     /// Whether reads have paid for work that nothing else asks for ([`Debt::wanted`]). One load.
     pub fn is_wanted(&self) -> bool {
-        self.home.wanted.load(Ordering::Relaxed)
+        self.shared.has_read_flush.load(Ordering::Relaxed)
     }
 
     /// What the tree has counted since it was opened; sizes are zero. Touches no lock.
     pub fn counters(&self) -> Stats {
-        let Some(counters) = self.home.counters.get() else { return Stats::default() };
+        let Some(counters) = self.shared.counters.get() else { return Stats::default() };
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             drains: read(&counters.drains),

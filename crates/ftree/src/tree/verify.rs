@@ -123,11 +123,11 @@ impl Check<'_> {
             entries += 1;
             deletes += u64::from(entry.message == Message::Delete);
             if let Message::Large(reference) = entry.message {
-                let at = self.tree.home.decode_large(reference)?;
+                let at = self.tree.shared.decode_large(reference)?;
                 if segment.descriptor().large.binary_search(&at.segment).is_err() {
                     return damage("large value that its segment does not name");
                 }
-                self.tree.home.read_large(at)?;
+                self.tree.shared.read_large(at)?;
                 large += 1;
             }
             last = Some((entry.key.to_vec(), entry.ts));

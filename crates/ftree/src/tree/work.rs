@@ -26,9 +26,9 @@ use super::Tree;
 use super::layer::Layer;
 use super::publish::Edit;
 use crate::error::{Error, Result};
-use crate::home::count;
 use crate::message::Visibility;
 use crate::segment::Segment;
+use crate::tree_shared::count;
 use claims::Claim;
 use plan::{Chosen, Plan};
 use rewrite::LargeRewrite;
@@ -43,11 +43,11 @@ pub enum Effort {
     /// ([`MergeLimiter`](crate::MergeLimiter)).
     Paced,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
-    Wanted,
+    ReadFlush,
     /// Anything that makes reads cheaper: the cleaner.
     Idle,
     /// The same where nobody has written for a while: also lightly compressed leaves.
-    Quiet,
+    IdleWithoutWrites,
 }
 
 /// What a call of [`Tree::work`] did.
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     fn count_unit(&self, plan: &Plan, work: Work) {
-        let counters = &self.home.counters;
+        let counters = &self.shared.counters;
         let counter = match (work, plan) {
             (Work::Drain, _) => &counters.drains,
             (Work::Merge, _) => &counters.merges,
@@ -200,7 +200,7 @@ impl<'a> Unit<'a> {
                 self.flush_leaves(node, children.clone())?;
                 Ok(if children.len() > 1 { Work::Fuse } else { Work::Flush })
             }
-            Plan::Close { area } => {
+            Plan::ApplyOptions { area } => {
                 // Whatever is edited is closed again.
                 self.edits.push(Edit::Flushed { area: area.clone(), runs: Vec::new() });
                 Ok(Work::Rewrite)

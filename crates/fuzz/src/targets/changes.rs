@@ -41,7 +41,7 @@ pub(super) const TOKEN: Target = Target {
         let event = Token::event(time, 3, Some([7; 16]), Some(&raw(&doc! { "_id": "x" })));
         let event = event.expect("a good key");
         let part = event.fragment(2).expect("a number");
-        let all = [Token::mark(time), event.invalidate(), event, part];
+        let all = [Token::high_water_mark(time), event.invalidate(), event, part];
         all.iter().map(|token| token.to_text().into_bytes()).collect()
     },
     start: || {

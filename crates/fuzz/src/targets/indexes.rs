@@ -7,10 +7,10 @@ use fulltext::{Fields, Language, Query, Search, Sensitivity, Version};
 use geo::cell::{self, Area};
 use geo::{Geometry, Region, grid};
 use indexkeys::IndexSpec;
-use indexkeys::{KeyMaker, RecordKey};
+use indexkeys::{KeyMaker, PrimaryKey, RecordKey};
 use std::sync::Arc;
 
-/// `{s: index specification, d: document, g: {operator: region}, q: search}`: the document's keys
+/// `{s: index specification, p: primary key, d: document, g: {operator: region}, q: search}`: the document's keys
 /// are made and read back, its geometry is held against the region, its words against the search.
 pub(super) const INDEXES: Target = Target {
     name: "indexes",
@@ -28,7 +28,7 @@ pub(super) const INDEXES: Target = Target {
             let empty = RawDocumentBuf::new();
             let document = input.get_document("d").unwrap_or(&empty);
             if let Ok(spec) = input.get_document("s") {
-                check_keys(spec, document);
+                check_keys(spec, input.get_document("p").ok(), document);
             }
             if let Ok(regions) = input.get_document("g") {
                 check_geometry(regions, document);
@@ -37,22 +37,32 @@ pub(super) const INDEXES: Target = Target {
                 let sensitivity = Sensitivity { case: search.len() % 2 == 0, diacritics: false };
                 let query = Query::parse(search, english, Version::Three, sensitivity);
                 let search = Search::new(query, Arc::clone(&fields));
-                let (_found, _verified) = (search.matches(document), search.verifies(document));
+                let (_found, _verified) =
+                    (search.matches(document), search.matches_indexed(document));
             }
         })
     },
 };
 
-fn check_keys(spec: &RawDocument, document: &RawDocument) {
+fn check_keys(spec: &RawDocument, primary: Option<&RawDocument>, document: &RawDocument) {
     let Ok(spec) = IndexSpec::parse(spec) else { return };
-    let keys = KeyMaker::new(&spec, None);
-    let id = keystring_of_seven();
-    let record = RecordKey::new(RawBsonRef::Int32(7), &id);
+    let primary = primary.and_then(|pattern| PrimaryKey::parse(pattern).ok().flatten());
+    let id = RawBsonRef::Int32(7);
+    let record_key = match &primary {
+        None => keystring_of_seven(),
+        Some(primary) => match primary.record_key(document, id, None) {
+            Ok(record_key) => record_key,
+            Err(_) => return,
+        },
+    };
+    let keys = KeyMaker::new(&spec, None).under(primary.map(Arc::new));
+    let record = RecordKey::new(id, &record_key);
     let Ok(made) = keys.make(document, record) else { return };
     let ascending = made.entries.windows(2).all(|pair| pair[0].key < pair[1].key);
     assert!(ascending, "entries ascend and are distinct");
     for entry in &made.entries {
-        keys.id_of(&entry.key, &entry.value).expect("an entry names its document");
+        let named = keys.record_key_of(&entry.key, &entry.value);
+        assert_eq!(named.expect("an entry names its document"), record_key);
         if keys.can_return_values() {
             keys.values(&entry.key, &entry.value).expect("an entry can be read");
         }
@@ -82,7 +92,7 @@ fn check_geometry(regions: &RawDocument, document: &RawDocument) {
             assert!(keys.iter().any(finds), "a search for a shape finds it");
         }
         for region in &regions {
-            let (_inside, _meets) = (region.contains(&geometry), region.meets(&geometry));
+            let (_inside, _meets) = (region.contains(&geometry), region.intersects(&geometry));
             if let Region::Flat(flat) = region {
                 let _ranges = geo::Grid::default().search(grid::Area::Shape(flat));
             }
@@ -125,6 +135,11 @@ fn corpus() -> Vec<Document> {
         doc! {
             "s": { "key": { "$**": 1 }, "name": "n", "wildcardProjection": { "a.b": 0 } },
             "d": { "a": { "b": 1, "c": [[1, 2], { "d": "text" }] } },
+        },
+        doc! {
+            "s": { "key": { "c": 1 }, "name": "n", "unique": true, "clustering": true },
+            "p": { "a.b": -1, "x": 1, "_id": 1 },
+            "d": { "_id": 7, "a": { "b": "text" }, "x": 5_i64, "c": [1, 2.5] },
         },
         doc! {
             "s": { "key": { "h": "hashed", "a.b": 1 }, "name": "n", "sparse": true },

@@ -2,6 +2,7 @@
 
 use super::network::raw;
 use crate::Target;
+use auth::old_users::OldUser;
 use auth::scram::{Client, ClientFirst, Credentials, Mechanism, Server};
 use auth::{Grants, RoleDocument, UserDocument, key_file};
 use bson::spec::BinarySubtype;
@@ -47,7 +48,7 @@ pub(super) const LOGIN: Target = Target {
 };
 
 fn stored(mechanism: Mechanism) -> Credentials {
-    Credentials::made_up(mechanism, b"a secret of nobody", "u", "d", 4096)
+    Credentials::mock_for_unknown_user(mechanism, b"a secret of nobody", "u", "d", 4096)
 }
 
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
@@ -72,6 +73,37 @@ pub(super) const KEY_FILE: Target = Target {
                 assert!(
                     (1..=2).contains(&keys.len()) && keys.iter().all(|key| fits(key.bytes().len()))
                 );
+            }
+        })
+    },
+};
+
+/// A user as old versions stored it. What it is made into is a user of today.
+pub(super) const OLD_USER: Target = Target {
+    name: "old-user",
+    corpus: || {
+        let pwd = "0123456789abcdef0123456789abcdef";
+        let roles = vec![doc! { "role": "read", "db": "d" }];
+        [
+            doc! { "user": "u", "pwd": pwd, "roles": ["read"], "otherDBRoles": { "e": ["dbAdmin"] } },
+            doc! { "user": "u", "pwd": pwd, "readOnly": true },
+            doc! { "user": "u", "userSource": "$external", "roles": [] },
+            doc! { "_id": "d.u", "user": "u", "db": "d", "credentials": { "MONGODB-CR": pwd }, "roles": roles, "customData": {} },
+        ]
+        .iter()
+        .map(|document| raw(document).into_bytes())
+        .collect()
+    },
+    start: || {
+        Box::new(|bytes| {
+            let Ok(document) = RawDocument::from_bytes(bytes) else { return };
+            let Ok(document) = Document::try_from(document) else { return };
+            let Ok(user) = OldUser::parse(&document, "admin") else { return };
+            let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+            // One round: the bytes are looked at, not the hash.
+            if let Some(made) = user.to_document(id.into(), vec![1; 16], 1) {
+                let made = UserDocument::parse(&made).expect("a user of today");
+                assert_eq!(made.name, user.name);
             }
         })
     },

@@ -60,7 +60,7 @@ pub(super) const PAGE: Target = Target {
         let good = pages();
         Box::new(move |bytes| {
             let mut out = Vec::new();
-            if let Ok(length) = blockfile::decode_page(CONTEXT, bytes, &mut out) {
+            if let Ok(length) = blockfile::decode_page(CONTEXT, None, bytes, &mut out) {
                 let unchanged = good.iter().any(|page| page[..] == bytes[..length]);
                 assert!(unchanged || FORGES_CHECKSUMS, "a damaged page was accepted");
             }
@@ -74,7 +74,7 @@ fn pages() -> Vec<Vec<u8>> {
         .into_iter()
         .map(|method| {
             let mut out = Vec::new();
-            blockfile::encode_page(CONTEXT, method, &raw, &mut out);
+            blockfile::encode_page(CONTEXT, method, None, &raw, &mut out);
             out
         })
         .collect()
@@ -93,6 +93,7 @@ pub(super) const SUPERBLOCK: Target = Target {
             next_segment: 12,
             table: blob,
             root: blob,
+            encrypted: false,
         };
         vec![block.encode().to_vec()]
     },
@@ -156,8 +157,14 @@ fn log_frames() -> Vec<Vec<u8>> {
 pub(super) const LOG_SEGMENT: Target = Target {
     name: "log-segment",
     corpus: || {
-        let header =
-            SegmentHeader { number: 4, salt: SALT, first_lsn: LSN, body_bytes: 65536, previous: 3 };
+        let header = SegmentHeader {
+            number: 4,
+            salt: SALT,
+            first_lsn: LSN,
+            body_bytes: 65536,
+            previous: 3,
+            key: None,
+        };
         vec![header.encode().to_vec()]
     },
     start: || {

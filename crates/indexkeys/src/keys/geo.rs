@@ -192,7 +192,7 @@ fn sphere_cells<'a>(document: &RawDocument, found: &Column<'_>) -> Result<Column
         // Cells around others are searched for only where the part is marked.
         cells.multikey |= count > 1 || shape.as_point().is_none();
         cells.add(cell::keys(&shape));
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         Ok(())
     };
     for value in found.values.iter().flatten().filter(|value| !is_nowhere(**value)) {

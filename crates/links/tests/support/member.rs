@@ -86,7 +86,7 @@ pub(crate) enum News {
     Report(MemberId, u64),
     Payload(MemberId, usize),
     Lost(MemberId),
-    Refused(MemberId),
+    PortClosed(MemberId),
     Up(MemberId),
 }
 
@@ -125,7 +125,7 @@ impl Member {
         inbox.wait(Duration::from_millis(2));
         let told = |arrival| match arrival {
             Arrival::Lost(member) => News::Lost(member),
-            Arrival::Refused(member) => News::Refused(member),
+            Arrival::PortClosed(member) => News::PortClosed(member),
             Arrival::Up(member) => News::Up(member),
             Arrival::Frame(received) => match &received.frame {
                 Frame::Report(report) => News::Report(received.from, report.term),

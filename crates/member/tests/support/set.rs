@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use quorum::state::MemberState;
 use quorum::{Configuration, Descriptor, Entry, MemberId, Older, Position};
 use replica::memory::{MemoryJournal, MemoryPromises};
-use replica::{Frame, Journal, Links, MemberReport, Opened, Options, Replica, Result};
+use replica::{Frame, Journal, Links, LoadedLog, MemberReport, Options, Replica, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ impl Queue {
     }
 
     pub(crate) fn refused(&self, member: MemberId) {
-        self.put(Arrival::Refused(member));
+        self.put(Arrival::PortClosed(member));
     }
 
     /// A frame of `says` over the link of `link`.
@@ -98,14 +98,14 @@ impl Links for Wires {
 struct Shared(Arc<Mutex<MemoryJournal>>);
 
 impl Journal for Shared {
-    fn open(&mut self) -> Result<Opened> {
-        self.0.lock().open()
+    fn load(&mut self) -> Result<LoadedLog> {
+        self.0.lock().load()
     }
-    fn gather(&mut self, most: u64) -> Option<Descriptor> {
-        self.0.lock().gather(most)
+    fn describe_open(&mut self, most: u64) -> Option<Descriptor> {
+        self.0.lock().describe_open(most)
     }
-    fn ungather(&mut self) {
-        self.0.lock().ungather();
+    fn reset_description(&mut self) {
+        self.0.lock().reset_description();
     }
     fn open_bytes(&self) -> u64 {
         self.0.lock().open_bytes()
@@ -113,8 +113,8 @@ impl Journal for Shared {
     fn lead(&mut self) -> Result<()> {
         self.0.lock().lead()
     }
-    fn close(&mut self, entry: &Entry, commit: u64) -> Result<()> {
-        self.0.lock().close(entry, commit)
+    fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+        self.0.lock().write_entry(entry, commit)
     }
     fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
         self.0.lock().append(entry, payload, commit)

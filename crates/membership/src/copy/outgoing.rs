@@ -1,6 +1,7 @@
 //! The data of this member as another one copies it.
 
 use super::{PART_BYTES, Part, checksum};
+use crypt::Fingerprint;
 use engine::{Backup, CopiedFile, Engine, FileParts, Result, SyncedFile};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -23,6 +24,7 @@ pub struct LogFile {
 pub struct Outgoing {
     backup: Backup,
     parts: FileParts,
+    master: Option<Fingerprint>,
     /// The log's files, once they were asked for.
     log: Mutex<Vec<SyncedFile>>,
     /// One part is read at a time, so that those who ask for many hold the memory of one.
@@ -35,12 +37,31 @@ impl Outgoing {
         let backup = engine.backup()?;
         let mut parts = backup.data_parts()?;
         parts.taken = joined(parts.taken, MOST_PARTS);
-        Ok(Self { backup, parts, log: Mutex::default(), reading: Mutex::default() })
+        let master = engine.encryption().map(|keys| keys.master);
+        Ok(Self { backup, parts, master, log: Mutex::default(), reading: Mutex::default() })
     }
 
     /// What of the data file is to be copied.
     pub fn parts(&self) -> &FileParts {
         &self.parts
+    }
+
+    /// The fingerprint of the master key that the files are encrypted with, if they are.
+    pub fn master(&self) -> Option<String> {
+        self.master.map(|master| master.to_string())
+    }
+
+    /// `fern.keys`, which belongs to encrypted files.
+    pub fn keys(&self) -> Result<Option<Vec<u8>>> {
+        self.backup.keys_file()
+    }
+
+    /// The data keys of encrypted files, for a member that has another master key and has made this public key.
+    pub fn data_keys_for(
+        &self,
+        receiver: &[u8; crypt::PUBLIC_KEY_BYTES],
+    ) -> Result<Option<Vec<u8>>> {
+        self.backup.data_keys_for(receiver)
     }
 
     /// What of the log is to be copied now.

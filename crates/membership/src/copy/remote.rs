@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! {_fernCopyBegin: 1, source: long, receiver: long, founder: long}
-//!                                                                {copy: long, fileBytes: long, superblocks: bin, taken: bin}
+//!                                                                {copy: long, fileBytes: long, superblocks: bin, taken: bin, master: "fingerprint"?}
 //! {_fernCopyRead: 1, copy, log: "name"?, offset, length, known: bin?}   {bytes: bin, checksum: bin} or {known: true}
-//! {_fernCopyLog: 1, copy}                                        {files: [{name, bytes, length}], document: bin}
+//! {_fernCopyLog: 1, copy, keysFor: bin?}                         {files: [{name, bytes, length}], document: bin, keys: bin?}
 //! {_fernCopyEnd: 1, copy}                                        {}
 //! ```
 //!
 //! Checksums are 16 bytes, `taken` pairs of 8 bytes (from, to), all little-endian; without `log` it is the data file.
 
-use super::{LogFile, LogPlan, PART_BYTES, Part, Source};
+use super::{Beginning, LogFile, LogPlan, PART_BYTES, Part, PublicKey, Request, Source};
 use bson::raw::{CStr, cstr};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -92,21 +92,34 @@ impl<'a> Remote<'a> {
         command
     }
 
-    fn ask(&mut self, mut command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
+    fn ask(&mut self, command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
+        self.send(command)?;
+        self.receive()
+    }
+
+    fn send(&mut self, mut command: RawDocumentBuf) -> Result<(), String> {
         command.append(cstr!("$db"), "admin");
-        let most = PART_BYTES + MORE_BYTES;
         let mut connection = match self.connection.take() {
             Some(open) => open,
             None => Connection::open(&self.dialer, &self.to, CONNECTS, self.ended)?,
         };
-        let answer = connection.ask(&command, ANSWERS, most, self.ended)?;
+        connection.send(&command, ANSWERS, self.ended)?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<RawDocumentBuf, String> {
+        let Some(mut connection) = self.connection.take() else {
+            return Err("the connection is lost".to_owned());
+        };
+        let answer = connection.receive(ANSWERS, PART_BYTES + MORE_BYTES, self.ended)?;
         self.connection = Some(connection);
         Ok(answer)
     }
 }
 
 impl Source for Remote<'_> {
-    fn begin(&mut self) -> Result<FileParts, String> {
+    fn begin(&mut self) -> Result<Beginning, String> {
         self.copy = None;
         let mut command = self.command(cstr!("_fernCopyBegin"));
         let Between { source, receiver, founder } = self.between;
@@ -132,16 +145,12 @@ impl Source for Remote<'_> {
         if !rest.is_empty() || !in_order || end > file_bytes {
             return Err(wrong("taken"));
         }
-        Ok(FileParts { superblocks, taken, file_bytes })
+        let master = answer.get_str("master").ok().map(str::to_owned);
+        Ok(Beginning { parts: FileParts { superblocks, taken, file_bytes }, master })
     }
 
-    fn read(
-        &mut self,
-        file: &CopiedFile,
-        offset: u64,
-        length: usize,
-        known: Option<u128>,
-    ) -> Result<Part, String> {
+    fn ask_part(&mut self, file: &CopiedFile, request: Request) -> Result<(), String> {
+        let Request { offset, length, known } = request;
         let mut command = self.command(cstr!("_fernCopyRead"));
         if let CopiedFile::Log(name) = file {
             command.append(cstr!("log"), name.as_str());
@@ -152,7 +161,11 @@ impl Source for Remote<'_> {
         if let Some(known) = &known {
             command.append(cstr!("known"), bytes_of(known));
         }
-        let answer = self.ask(command)?;
+        self.send(command)
+    }
+
+    fn next_part(&mut self) -> Result<Part, String> {
+        let answer = self.receive()?;
         if answer.get_bool("known").unwrap_or(false) {
             return Ok(Part::Known);
         }
@@ -161,8 +174,12 @@ impl Source for Remote<'_> {
         Ok(Part::Bytes(binary(&answer, "bytes")?.to_vec(), sum))
     }
 
-    fn log(&mut self) -> Result<LogPlan, String> {
-        let answer = self.ask(self.command(cstr!("_fernCopyLog")))?;
+    fn log(&mut self, keys_for: Option<&PublicKey>) -> Result<LogPlan, String> {
+        let mut command = self.command(cstr!("_fernCopyLog"));
+        if let Some(public) = keys_for {
+            command.append(cstr!("keysFor"), bytes_of(public));
+        }
+        let answer = self.ask(command)?;
         let document = binary(&answer, "document")?.to_vec();
         let mut files = Vec::new();
         for file in answer.get_array("files").map_err(|_| wrong("files"))? {
@@ -174,7 +191,9 @@ impl Source for Remote<'_> {
             }
             files.push(LogFile { name, bytes, length });
         }
-        Ok(LogPlan { files, document })
+        let has_keys = answer.get("keys").is_ok_and(|keys| keys.is_some());
+        let keys = has_keys.then(|| binary(&answer, "keys")).transpose()?.map(<[u8]>::to_vec);
+        Ok(LogPlan { files, document, keys })
     }
 
     fn end(&mut self) {

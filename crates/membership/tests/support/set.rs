@@ -172,8 +172,9 @@ impl Set {
             };
             if let Some(primary) = (0..self.nodes.len()).find(takes) {
                 let leader = self.nodes[primary].get().membership.own();
-                let follows =
-                    |at: &usize| self.nodes[*at].get().membership.view().now.leader == Some(leader);
+                let follows = |at: &usize| {
+                    self.nodes[*at].get().membership.view().role_state.leader == Some(leader)
+                };
                 if (0..self.nodes.len()).filter(others).filter(follows).count() == all {
                     return primary;
                 }

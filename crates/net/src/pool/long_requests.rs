@@ -16,7 +16,7 @@ const WAITING_CHECK_PERIOD: Duration = Duration::from_millis(20);
 const BACKGROUND_AFTER: Duration = Duration::from_millis(5);
 
 /// What the listening thread knows of a worker from its last look.
-struct Seen {
+struct WorkerSample {
     worker: Arc<Worker>,
     turns: u64,
     /// What it had used when this turn was first seen.
@@ -64,7 +64,7 @@ fn judge(look: Look) -> Verdict {
 /// permit, and works in the background once it has used [`BACKGROUND_AFTER`] of a processor.
 #[derive(Default)]
 pub(crate) struct LongRequests {
-    seen: Vec<Seen>,
+    seen: Vec<WorkerSample>,
     /// The next look is soon: nobody need ask for one.
     is_soon: bool,
 }
@@ -80,7 +80,7 @@ impl LongRequests {
     pub(crate) fn check(&mut self, pool: &WorkerPool) -> (Vec<Need>, Option<Duration>) {
         // Whoever goes to work after this asks for a new look.
         pool.checked_soon.store(false, Ordering::SeqCst);
-        let before: BTreeMap<usize, Seen> =
+        let before: BTreeMap<usize, WorkerSample> =
             self.seen.drain(..).map(|seen| (address(&seen.worker), seen)).collect();
         let (mut late, mut long) = (Vec::new(), Vec::new());
         let mut next = None;
@@ -105,7 +105,7 @@ impl LongRequests {
                 long.push((Arc::clone(&worker), turns));
             }
             next = next.into_iter().chain(verdict.again).min();
-            self.seen.push(Seen { worker, turns, used_before, used });
+            self.seen.push(WorkerSample { worker, turns, used_before, used });
         }
         drop(state);
         let needs = late.iter().map(|worker| pool.release_permit(worker));

@@ -3,11 +3,13 @@
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use dispatch::{ConnectionInfo, HandedOver, OpKind, Reply, Request, TakeOver, Wake};
+use limits::{Arrivals, BeforeLogin};
 use net::Service;
 use net::{Endpoint, Listener, NetOptions, NetStats, Server};
 use os::Os;
 use os::sync::Mutex;
 use parking_lot::Condvar;
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +40,11 @@ pub(crate) struct Commands {
     pub(crate) news: AtomicBool,
     /// Connections that left.
     pub(crate) handed_over: Arc<Mutex<Vec<HandedOver>>>,
+    /// Clients have to log in, by `login`.
+    pub(crate) asks_for_logins: AtomicBool,
+    pub(crate) before_login: BeforeLogin,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) logged_in: Mutex<BTreeSet<u64>>,
     /// No compressor was agreed.
     pub(crate) plain_only: AtomicBool,
 }
@@ -54,6 +61,15 @@ impl Service for Commands {
         connection.0
     }
 
+    fn before_login(&self, (number, _): &(u64, ConnectionInfo)) -> Option<&BeforeLogin> {
+        let asks = self.asks_for_logins.load(Ordering::Relaxed);
+        (asks && !self.logged_in.lock().contains(number)).then_some(&self.before_login)
+    }
+
+    fn arrivals(&self) -> Option<&Arrivals> {
+        Some(&self.arrivals)
+    }
+
     fn run(&self, (number, peer): &(u64, ConnectionInfo), request: &Request<'_>) -> Reply {
         self.ran.fetch_add(1, Ordering::Relaxed);
         let (name, value) = request.body.iter().next().unwrap().unwrap();
@@ -65,6 +81,10 @@ impl Service for Commands {
             }
             .into(),
             "panic" => panic!("asked for"),
+            "login" => {
+                self.logged_in.lock().insert(*number);
+                rawdoc! { "ok": 1.0 }.into()
+            }
             "hang_up" => Reply { hang_up: true, ..rawdoc! {}.into() },
             // The connection is another's from then on.
             "link" => {

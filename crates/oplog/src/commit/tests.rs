@@ -1,7 +1,7 @@
 //! A commit is read back: its operations, entries and events.
 
 use super::*;
-use crate::event::{self, Beside, Target};
+use crate::event::{self, AttachedDocument, Target};
 use crate::notes::{Command, Notes};
 use crate::{entry, event::Kind};
 use bson::{Document, doc};
@@ -116,7 +116,9 @@ fn events_are_those_of_the_target() {
         let operations = all(&commit, &|name| target.wants(name));
         let events: Vec<_> = operations
             .iter()
-            .filter_map(|operation| event::of(&commit, operation, &target, false).unwrap())
+            .filter_map(|operation| {
+                event::change_event(&commit, operation, &target, false).unwrap()
+            })
             .collect();
         assert_eq!(events.len(), expected, "{target:?}");
         if let Some(last) = events.last() {
@@ -135,9 +137,10 @@ fn an_event_has_mongodbs_fields() {
     let commit = commit(true);
     let target = Target::Database("db".into());
     let operations = all(&commit, &|_| true);
-    let event = event::of(&commit, &operations[2], &target, false).unwrap().unwrap();
-    let full = Beside::Document(event.after().unwrap().clone());
-    let shown = Document::try_from(&event.document(&full, &Beside::Null).unwrap()).unwrap();
+    let event = event::change_event(&commit, &operations[2], &target, false).unwrap().unwrap();
+    let full = AttachedDocument::Document(event.after().unwrap().clone());
+    let shown =
+        Document::try_from(&event.document(&full, &AttachedDocument::Null).unwrap()).unwrap();
     let names: Vec<&str> = shown.keys().map(String::as_str).collect();
     let expected = [
         "_id",

@@ -37,7 +37,7 @@ fn a_token_is_written_as_mongodb_writes_it() {
 
 #[test]
 fn a_mark_is_written_as_mongodb_writes_it() {
-    let mark = Token::mark(Time(0x63B0_F3B3_0000_0001));
+    let mark = Token::high_water_mark(Time(0x63B0_F3B3_0000_0001));
     assert_eq!(mark.to_text(), MARK_TEXT);
     assert_eq!(Token::from_text(MARK_TEXT).unwrap(), mark);
 }
@@ -49,12 +49,12 @@ fn tokens_sort_as_their_events() {
         Token::event(time, operation, Some([9; 16]), Some(&raw(&doc! {"_id": 1}))).unwrap()
     };
     let ordered = [
-        Token::mark(early),
+        Token::high_water_mark(early),
         event(early, 0),
         event(early, 0).invalidate(),
         event(early, 1),
         event(early, 300),
-        Token::mark(late),
+        Token::high_water_mark(late),
         event(late, 0),
     ];
     for pair in ordered.windows(2) {

@@ -3,15 +3,15 @@
 /// Rates of random faults, in cases per million calls, and the size of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Bytes the disk holds; a change that would need more answers `StorageFull`.
+    /// Bytes the disk holds; a change that would need more returns `StorageFull`.
     pub capacity_bytes: u64,
-    /// A read answers EIO.
+    /// A read returns EIO.
     pub read_error_ppm: u32,
-    /// A write answers EIO and changes nothing.
+    /// A write returns EIO and changes nothing.
     pub write_error_ppm: u32,
-    /// A write stores a part and then answers EIO.
+    /// A write stores a part and then returns EIO.
     pub short_write_ppm: u32,
-    /// A sync answers EIO; what it should have synced is then a random subset, for good.
+    /// A sync returns EIO; what it should have synced is then a random subset, for good.
     pub sync_error_ppm: u32,
     /// A read's result has one bit flipped; the platter is right.
     pub read_flip_ppm: u32,
@@ -19,11 +19,11 @@ pub struct Faults {
     pub write_flip_ppm: u32,
     /// A write lands 4 KiB further, silently.
     pub misdirected_write_ppm: u32,
-    /// A read answers what is 4 KiB further.
+    /// A read returns what is 4 KiB further.
     pub misdirected_read_ppm: u32,
-    /// A write answers well and stores nothing.
+    /// A write succeeds and stores nothing.
     pub dropped_write_ppm: u32,
-    /// A sync, of a file or a directory, answers well and does nothing: a disk that lies, or a
+    /// A sync, of a file or a directory, succeeds and does nothing: a disk that lies, or a
     /// program that forgot. No acknowledgement can be kept on it; a test of tests.
     pub dropped_sync_ppm: u32,
 }
@@ -50,17 +50,17 @@ impl Default for Faults {
 /// write) becomes an I/O error of that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call answers `StorageFull` and changes nothing.
+    /// The call returns `StorageFull` and changes nothing.
     NoSpace,
-    /// The call answers EIO and changes nothing (a sync then loses a random subset).
+    /// The call returns EIO and changes nothing (a sync then loses a random subset).
     Io,
-    /// A write stores a part, then answers EIO.
+    /// A write stores a part, then returns EIO.
     ShortWrite,
-    /// A write stores one bit wrong and answers well.
+    /// A write stores one bit wrong and succeeds.
     WriteFlip,
-    /// A write lands 4 KiB further and answers well.
+    /// A write lands 4 KiB further and succeeds.
     Misdirected,
-    /// A write or sync answers well and does nothing.
+    /// A write or sync succeeds and does nothing.
     Dropped,
 }
 

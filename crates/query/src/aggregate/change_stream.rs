@@ -148,9 +148,9 @@ fn start_of(history: &History, stream: &ChangeStream) -> Result<(Time, Token)> {
     let token = match &stream.start {
         None => {
             let newest = Time(history.newest().1);
-            return Ok((newest, Token::mark(Time(newest.0.saturating_add(1)))));
+            return Ok((newest, Token::high_water_mark(Time(newest.0.saturating_add(1)))));
         }
-        Some(Start::AtTime(time)) => Token::mark(Time::from(*time)),
+        Some(Start::AtTime(time)) => Token::high_water_mark(Time::from(*time)),
         Some(Start::StartAfter(token)) => Token::from_document(token)?,
         Some(Start::ResumeAfter(token)) => {
             let token = Token::from_document(token)?;
@@ -291,12 +291,12 @@ fn look_up(
     if collection.is_view() || uuid.is_some_and(|uuid| collection.uuid().bytes() != uuid) {
         return Ok(None);
     }
-    let key = collection.id_key(id)?;
     let snapshot = catalog.snapshot();
-    let found = match snapshot.get(collection.primary(), &key) {
-        // Dropped a moment ago.
-        Err(engine::Error::NoSuchDictionary(_)) => return Ok(None),
-        found => found.map_err(catalog::from_engine)?,
-    };
+    let found =
+        crate::point::look_up(&collection, id, |from, key| match snapshot.get(from, key) {
+            // Dropped a moment ago.
+            Err(engine::Error::NoSuchDictionary(_)) => Ok(None),
+            found => found.map_err(catalog::from_engine),
+        })?;
     found.map(|bytes| Ok(RawDocument::from_bytes(&bytes[..])?.to_owned())).transpose()
 }

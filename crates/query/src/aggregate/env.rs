@@ -6,12 +6,13 @@ use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
 use crate::exec::temporary_file;
+use crate::permit::{KeptPermit, Opening, Permit, names_of};
 use crate::plan_cache::plan_cache_stats;
 use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
-use catalog::{Catalog, Collection, Names, Namespace};
+use catalog::{Catalog, Collection, Names, Namespace, View};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
@@ -41,6 +42,8 @@ pub(crate) struct QueryEnv {
     namespace: Option<Namespace>,
     /// How many pipelines this one runs inside of, those of views included.
     depth: usize,
+    /// What the operation may open.
+    permit: Option<Arc<dyn KeptPermit>>,
 }
 
 impl QueryEnv {
@@ -67,6 +70,7 @@ impl QueryEnv {
             options,
             namespace,
             depth: 0,
+            permit: ctx.permit.map(Permit::keep),
         }
     }
 
@@ -97,7 +101,20 @@ impl QueryEnv {
         ctx.snapshot.clone_from(&self.state);
         ctx.own.clone_from(&self.own);
         ctx.cluster_time = self.cluster_time;
+        ctx.permit = self.permit.as_deref().map(|permit| permit as &dyn Permit);
         ctx
+    }
+
+    /// Refuses a namespace that was not judged.
+    pub(crate) fn check_permit(&self, ns: &Namespace, opening: Opening) -> Result<()> {
+        self.permit.as_ref().map_or(Ok(()), |permit| permit.check(ns, opening))
+    }
+
+    /// What a view is made of was judged when it was made.
+    pub(crate) fn opens_view(&self, database: &str, view: &View) {
+        if let Some(permit) = &self.permit {
+            permit.add_reads(names_of(database, view));
+        }
     }
 
     /// Whether empty timestamps are stored as they come.
@@ -105,7 +122,7 @@ impl QueryEnv {
         self.keep_empty_timestamps
     }
 
-    /// The context of a write made by a stage.
+    /// The context of a write made by a stage, whose target was checked when the writer was made.
     pub(crate) fn context(&self) -> OpContext<'_> {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
         ctx.bypass_validation = self.bypass_validation;
@@ -169,7 +186,7 @@ impl Env for QueryEnv {
             .and_then(|ns| self.collection(&ns).ok().flatten());
         let leads = |collection: &Collection| {
             field == "_id" && collection.collation() == under
-                || collection.indexes().iter().any(|index| {
+                || collection.primary_index().into_iter().chain(collection.indexes()).any(|index| {
                     let spec = index.spec();
                     spec.parts[0].path == field
                         && spec.collation.as_ref() == under
@@ -192,16 +209,22 @@ impl Env for QueryEnv {
 
     fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>> {
         let target = Namespace::new(&out.target.database, &out.target.collection)?;
+        self.check_permit(&target, Opening::Write)?;
         let series = out.time_series.as_deref();
         Ok(Box::new(CollectionWriter::create(self.clone(), target, series)?))
     }
 
     fn merge(&self, spec: &MergeSpec, variables: &Arc<Variables>) -> Result<Box<dyn OutWriter>> {
+        let target = Namespace::new(&spec.into.database, &spec.into.collection)?;
+        self.check_permit(&target, Opening::Write)?;
         Ok(Box::new(MergeWriter::create(self.clone(), spec.clone(), Arc::clone(variables))?))
     }
 
     fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>> {
         let ns = self.namespace.as_ref();
+        if let Some(ns) = ns {
+            self.check_permit(ns, Opening::Metadata)?;
+        }
         let documents = match (request.name(), ns) {
             ("$collStats", Some(ns)) if self.catalog.is_oplog(ns) => {
                 vec![super::oplog_collection::stats(&self.catalog, ns, request)?]
@@ -287,6 +310,16 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
             "spec": spec,
         }
     };
+    let shown = |index: &catalog::Index| {
+        let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
+        entry(&index.spec().name, spec, index.used().queries)
+    };
+    if let Some(primary) = collection.primary_index() {
+        return std::iter::once(primary)
+            .chain(collection.shown_indexes())
+            .map(|index| shown(index))
+            .collect();
+    }
     let id_name = collection.options().id_index_name();
     let mut id = doc! { "v": 2, "key": { "_id": 1 }, "name": id_name };
     if collection.options().clustered.is_some() {
@@ -298,9 +331,6 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
         id.insert("collation", shown);
     }
     let mut out = vec![entry(id_name, id, 0)];
-    for index in collection.shown_indexes() {
-        let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
-        out.push(entry(&index.spec().name, spec, index.used().queries));
-    }
+    out.extend(collection.shown_indexes().map(|index| shown(index)));
     out
 }

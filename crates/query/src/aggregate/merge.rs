@@ -79,9 +79,7 @@ impl MergeWriter {
                 ));
             };
             let existing = match (&row, &filter) {
-                (Some(row), Some(filter)) => {
-                    lock(txn, &collection, filter, row)?.map(|found| (&row.id_key, found))
-                }
+                (Some(row), Some(filter)) => lock(txn, &collection, filter, row)?,
                 _ => None,
             };
             if matches!(self.spec.when_matched, WhenMatched::Fail) {
@@ -89,13 +87,13 @@ impl MergeWriter {
                 let action = self.spec.resolve(None, document, &self.variables)?;
                 return self.write(txn, &collection, None, action);
             }
-            let Some((key, found)) = existing else {
+            let Some(locked) = existing else {
                 let action = self.spec.resolve(None, document, &self.variables)?;
                 return self.write(txn, &collection, None, action);
             };
-            let old = RawDocument::from_bytes(&found[..])?;
+            let old = locked.document()?;
             let action = self.spec.resolve(Some(old), document, &self.variables)?;
-            self.write(txn, &collection, Some((key, old)), action)
+            self.write(txn, &collection, Some((&locked.record_key, old)), action)
         })
     }
 
@@ -132,7 +130,7 @@ impl MergeWriter {
         &self,
         txn: &mut Txn,
         collection: &Arc<Collection>,
-        existing: Option<(&Vec<u8>, &RawDocument)>,
+        existing: Option<(&[u8], &RawDocument)>,
         action: MergeAction,
     ) -> Result<()> {
         match (action, existing) {
@@ -145,8 +143,10 @@ impl MergeWriter {
             (MergeAction::Replace(document), Some((key, old))) => {
                 let replaces = matches!(self.spec.when_matched, WhenMatched::Replace);
                 let fitted = self.as_stored(&document, replaces)?;
-                let id = fitted.get("_id")?.map(|id| collection.id_key(id)).transpose()?;
-                if id.as_ref() != Some(key) {
+                let id_of = |document: &RawDocument| {
+                    document.get("_id")?.map(|id| collection.id_key(id)).transpose()
+                };
+                if id_of(&fitted)? != id_of(old)? {
                     return Err(Error::new(
                         Code::IMMUTABLE_FIELD,
                         "$merge failed to update the matching document, did you attempt to modify \
@@ -191,7 +191,7 @@ fn identifies(collection: &Collection, on: &[String], under: Option<&Collation>)
     if matches!(on, [only] if only == "_id") {
         return collection.collation() == under;
     }
-    collection.indexes().iter().any(|index| {
+    collection.primary_index().into_iter().chain(collection.indexes()).any(|index| {
         let spec = index.spec();
         spec.unique
             && spec.collation.as_ref() == under

@@ -13,6 +13,7 @@ use super::{QueryEnv, to_pipeline};
 use crate::canonical::{collation_of, parse_context};
 use crate::context::OpContext;
 use crate::cursor::{QueryCursor, Rows};
+use crate::permit::Opening;
 use crate::request::{AggregateTarget, CountRequest, FindRequest};
 use backward::Backward;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -154,6 +155,7 @@ fn run(
     request: &FindRequest<'_>,
     wanted: &Wanted<'_>,
 ) -> Result<QueryCursor> {
+    ctx.check_permit(ns, Opening::Read)?;
     let target = AggregateTarget::Collection(ns.clone());
     let env = QueryEnv::of(ctx, &target, request.allow_disk_use);
     let collation = collation_of(request.collation, None)?;

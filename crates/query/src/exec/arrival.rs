@@ -88,16 +88,16 @@ impl PlanStage for ArrivalStage {
             Some(cursor) => cursor,
             None => self.open(exec)?,
         };
-        while let Some((key, id_key)) = cursor.next().map_err(catalog::from_engine)? {
+        while let Some((key, record_key)) = cursor.next().map_err(catalog::from_engine)? {
             self.last = arrival_of(key).or(self.last);
             self.counters.works += 1;
             self.counters.documents += 1;
             exec.tick(self.counters.works)?;
-            let Some(document) = exec.get(self.collection.primary(), id_key)? else { continue };
+            let Some(document) = exec.get_record(&self.collection, record_key)? else { continue };
             if !passes(self.filter.as_ref(), &document)? {
                 continue;
             }
-            self.row.set(id_key, &document);
+            self.row.set(record_key, &document);
             self.counters.advanced += 1;
             self.cursor = Some(cursor);
             return Ok(true);

@@ -24,7 +24,7 @@ pub(crate) fn build_access(
     note_access(&access.path);
     Ok(match &access.path {
         AccessPath::Nothing => Box::new(EmptyStage::default()),
-        AccessPath::Id(id) => Box::new(IdStage::new(collection, id.clone(), residual)?),
+        AccessPath::Id(id) => Box::new(IdStage::new(collection, id.clone(), residual)),
         AccessPath::Collection { backward } => match collection.order() {
             Some(order) => Box::new(ArrivalStage::new(collection, order, *backward, residual)),
             None => Box::new(CollectionStage::new(collection, *backward, residual)),

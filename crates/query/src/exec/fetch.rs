@@ -1,4 +1,4 @@
-//! From id keys to documents, and the filter that needs them.
+//! From record keys to documents, and the filter that needs them.
 
 use super::budget::{COST_BYTES, FETCH_COST};
 use super::stats::Report;
@@ -42,7 +42,7 @@ pub(super) fn document_of(
     if !row.document.is_empty() {
         return Ok(Some(row.document.clone()));
     }
-    Ok(exec.get_to_copy(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
+    Ok(exec.get_to_copy(collection, &row.record_key)?.map(|document| document.to_vec()))
 }
 
 impl PlanStage for FetchStage {
@@ -51,14 +51,14 @@ impl PlanStage for FetchStage {
             self.counters.works += 1;
             let input = self.input.row();
             if input.document.is_empty() {
-                let found = exec.get_to_copy(self.collection.primary(), &input.id_key)?;
+                let found = exec.get_to_copy(&self.collection, &input.record_key)?;
                 let Some(document) = found else {
                     continue;
                 };
                 exec.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
-                self.row.set(&input.id_key, &document);
+                self.row.set(&input.record_key, &document);
             } else {
-                self.row.set(&input.id_key, &input.document);
+                self.row.set(&input.record_key, &input.document);
             }
             self.counters.documents += 1;
             if !passes(self.filter.as_ref(), &self.row.document)? {

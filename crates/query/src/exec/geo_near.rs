@@ -44,7 +44,7 @@ struct Found {
     distance: f64,
     /// Equal distances keep the order in which they were met.
     sequence: u64,
-    id_key: Vec<u8>,
+    record_key: Vec<u8>,
     /// Empty where it is to be fetched again: too much was held.
     document: Vec<u8>,
 }
@@ -156,7 +156,7 @@ impl NearStage {
         let multikey = scan.planned_multikey & 1 << self.target.part != 0;
         let held = (self.target.kind(), multikey);
         let bounds = ring_bounds(held, &grid_of(&self.target), &self.target.near, self.ring);
-        limits::check_stopped()?;
+        limits::take_stop_error()?;
         self.entries.rescan(self.target.part, bounds)?;
         self.state = State::Scanning;
         Ok(())
@@ -167,10 +167,10 @@ impl NearStage {
         while self.entries.advance(exec)? {
             self.counters.works += 1;
             let entry = self.entries.row();
-            if self.seen.contains(&entry.id_key) {
+            if self.seen.contains(&entry.record_key) {
                 continue;
             }
-            self.seen.insert(&entry.id_key)?;
+            self.seen.insert(&entry.record_key)?;
             let Some(document) = document_of(exec, &self.collection, entry)? else { continue };
             self.counters.documents += 1;
             let NearScan { near, path, .. } = &self.target;
@@ -182,12 +182,12 @@ impl NearStage {
                 continue;
             }
             self.met_in_ring += 1;
-            let id_key = entry.id_key.clone();
+            let record_key = entry.record_key.clone();
             let fits = self.found_bytes + document.len() <= MEMORY_LIMIT_BYTES;
             let document = if fits { document } else { Vec::new() };
             self.found_bytes += document.len();
             let sequence = self.counters.works;
-            self.found.push(Reverse(Found { distance, sequence, id_key, document }));
+            self.found.push(Reverse(Found { distance, sequence, record_key, document }));
         }
         if self.rings.len() < SHOWN_RINGS {
             let (low, high) = self.ring;
@@ -223,10 +223,10 @@ impl PlanStage for NearStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             if let Some(found) = self.nearest() {
-                self.row.id_key = found.id_key;
+                self.row.record_key = found.record_key;
                 self.row.document = found.document;
                 if self.row.document.is_empty() {
-                    let stored = exec.get(self.collection.primary(), &self.row.id_key)?;
+                    let stored = exec.get_record(&self.collection, &self.row.record_key)?;
                     let Some(stored) = stored else { continue };
                     self.row.document.extend_from_slice(&stored);
                 }

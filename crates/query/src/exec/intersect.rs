@@ -1,6 +1,6 @@
 //! Documents that two scans of indexes both find.
 //!
-//! The first scan is read to its end and its id keys are kept; the second is read as rows are asked
+//! The first scan is read to its end and its record keys are kept; the second is read as rows are asked
 //! for.
 //!
 //! Always true: every row that both scans find is handed up. Where the first scan finds more than
@@ -11,7 +11,7 @@ use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row};
 use errors::Result;
 
-/// What the id keys of the first scan may take in memory.
+/// What the record keys of the first scan may take in memory.
 const MEMORY_BYTES: usize = 64 << 20;
 
 pub(super) struct IntersectStage {
@@ -33,7 +33,7 @@ impl IntersectStage {
         let mut found = IdSet::default();
         while self.first.advance(exec)? {
             self.counters.works += 1;
-            let key = &self.first.row().id_key;
+            let key = &self.first.row().record_key;
             self.bytes += key.len() + KEY_BYTES;
             if self.bytes > MEMORY_BYTES {
                 return Ok(());
@@ -56,7 +56,8 @@ impl PlanStage for IntersectStage {
         }
         while self.second.advance(exec)? {
             self.counters.works += 1;
-            if self.found.as_ref().is_none_or(|found| found.contains(&self.second.row().id_key)) {
+            if self.found.as_ref().is_none_or(|found| found.contains(&self.second.row().record_key))
+            {
                 self.counters.advanced += 1;
                 return Ok(true);
             }

@@ -1,8 +1,8 @@
 //! A scan of a part of an index.
 //!
-//! A secondary index yields id keys, or where it covers the query documents put together from its
-//! entries; a clustering one yields the documents that its entries hold. The index on `_id` is the
-//! collection itself: it yields documents.
+//! A secondary index yields record keys, or where it covers the query documents put together from its
+//! entries; a clustering one yields the documents that its entries hold, which those of the primary key
+//! are. Where that is `_id` alone it has no index of its own: the collection itself is read.
 //!
 //! Always true: a document with several keys in the range is yielded once, at the first of them.
 
@@ -10,24 +10,31 @@ use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
-use super::{Counters, ExecContext, PlanStage, Row, passes};
+use super::{Counters, ExecContext, PlanStage, Row, partitions, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
 use bounds::Intervals;
 use bson::raw::RawBson;
 use bson::{Bson, Document, RawDocumentBuf};
-use catalog::Collection;
-use engine::{Cursor, DictionaryId, Direction};
+use catalog::{Collection, IndexCursor};
+use engine::{DictionaryId, Direction, KeyRange};
 use errors::Result;
 use indexkeys::PartKind;
 use matcher::Filter;
+use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(super) struct IndexStage {
     scan: IndexScan,
     collection: Arc<Collection>,
     ranges: Ranges,
-    cursor: Option<Cursor>,
+    /// The range that is open or to be opened, in so many stores yet.
+    range: KeyRange,
+    left: Range<usize>,
+    /// The places of the stores whose parts of a secondary index are merged.
+    merged: SmallVec<[usize; 1]>,
+    cursor: Option<IndexCursor>,
     seen: Option<IdSet>,
     /// Asked of documents that the entries or the collection give.
     filter: Option<Filter>,
@@ -49,11 +56,15 @@ impl IndexStage {
         filter: Option<Filter>,
     ) -> Result<Self> {
         let ranges = ranges(collection, &scan)?;
+        let merged = partitions::merged(collection, &scan)?;
         let seen = (scan.multikey() != 0).then(IdSet::default);
         Ok(Self {
             scan,
             collection: Arc::clone(collection),
             ranges,
+            range: KeyRange::all(),
+            left: 0..0,
+            merged,
             cursor: None,
             seen,
             filter,
@@ -80,17 +91,18 @@ impl IndexStage {
     pub(super) fn rescan(&mut self, part: usize, bounds: Intervals) -> Result<()> {
         self.scan.bounds[part] = bounds;
         self.ranges = ranges(&self.collection, &self.scan)?;
+        self.left = 0..0;
         self.cursor = None;
         Ok(())
     }
 
-    fn dictionary(&self) -> DictionaryId {
-        self.scan.index.as_ref().map_or(self.collection.primary(), |index| index.dictionary())
-    }
-
-    /// Opens the next range; false where there is none.
+    /// Opens the next range, or the one that is open in the next store; false where there is none.
     fn open(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
-        let Some(range) = self.ranges.next() else { return Ok(false) };
+        while self.left.is_empty() {
+            let Some(range) = self.ranges.next() else { return Ok(false) };
+            self.left = partitions::stores_of(&self.collection, &self.scan, &range);
+            self.range = range;
+        }
         if let (Some(index), 0) = (&self.scan.index, self.seeks) {
             if !exec.is_trial() {
                 index.note_use();
@@ -99,14 +111,28 @@ impl IndexStage {
         }
         exec.spend(SEEK_COST)?;
         let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
-        self.cursor = Some(exec.cursor(self.dictionary(), range, direction)?);
-        self.seeks += 1;
+        let place = if self.scan.backward { self.left.next_back() } else { self.left.next() };
+        let dictionaries: SmallVec<[DictionaryId; 1]> = match &self.scan.index {
+            Some(index) if !index.is_primary() => {
+                let places = self.merged.iter();
+                places.map(|place| self.collection.index_at(index, *place)).collect()
+            }
+            _ => place.map(|place| self.collection.primary_at(place)).into_iter().collect(),
+        };
+        let range = if self.left.is_empty() {
+            std::mem::replace(&mut self.range, KeyRange::all())
+        } else {
+            self.range.clone()
+        };
+        let open = |dictionary, range| exec.cursor(dictionary, range, direction);
+        self.cursor = Some(IndexCursor::open(&dictionaries, range, direction, open)?);
+        self.seeks += dictionaries.len() as u64;
         Ok(true)
     }
 }
 
 /// The bounds of a scan as ranges of key bytes.
-fn ranges(collection: &Collection, scan: &IndexScan) -> Result<Ranges> {
+pub(super) fn ranges(collection: &Collection, scan: &IndexScan) -> Result<Ranges> {
     let ascending = [keystring::Direction::Ascending];
     let directions = scan.index.as_ref().map_or(&ascending[..], |index| index.keys().directions());
     let collation =
@@ -140,11 +166,11 @@ impl IndexStage {
     /// Looks at the next entry of the open range.
     fn step(&mut self, exec: &ExecContext<'_>) -> Result<Step> {
         let Some(cursor) = &mut self.cursor else { return Ok(Step::RangeEnd) };
-        let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? else {
+        let Some((key, value)) = cursor.next()? else {
             return Ok(Step::RangeEnd);
         };
         if let Check::SeekTo(target) = self.ranges.check(key)? {
-            cursor.seek(&target).map_err(catalog::from_engine)?;
+            cursor.seek(&target)?;
             self.seeks += 1;
             exec.spend(SEEK_COST)?;
             return Ok(Step::Skipped);
@@ -162,14 +188,14 @@ impl IndexStage {
         if self.counts_only && self.seen.is_none() {
             return Ok(Step::Entry);
         }
-        let id_key = index.keys().id_of(key, value)?;
+        let record_key = index.keys().record_key_of(key, value)?;
         if let Some(seen) = &mut self.seen
-            && !seen.insert(id_key)?
+            && !seen.insert(record_key)?
         {
             return Ok(Step::Skipped);
         }
         if let Some(document) = index.keys().document_of(value)? {
-            self.row.set(id_key, document);
+            self.row.set(record_key, document);
             if !passes(self.filter.as_ref(), document)? {
                 return Ok(Step::Skipped);
             }
@@ -180,21 +206,21 @@ impl IndexStage {
             self.score = values.get(at).and_then(Bson::as_f64).unwrap_or_default();
         }
         if !self.scan.covered {
-            self.row.set(id_key, &[]);
+            self.row.set(record_key, &[]);
             return Ok(Step::Entry);
         }
-        let id_key = id_key.to_vec();
+        let record_key = record_key.to_vec();
         let values = index.keys().values(key, value)?;
         // A null in the entry may be a missing field: only the document knows.
         if values.iter().any(|value| matches!(value, Bson::Null | Bson::Undefined)) {
-            let Some(document) = exec.get(self.collection.primary(), &id_key)? else {
+            let Some(document) = exec.get_record(&self.collection, &record_key)? else {
                 return Ok(Step::Skipped);
             };
             self.counters.documents += 1;
-            self.row.set(&id_key, &document);
+            self.row.set(&record_key, &document);
         } else {
             let document = put_together(&self.scan, values)?;
-            self.row.set(&id_key, document.as_bytes());
+            self.row.set(&record_key, document.as_bytes());
         }
         if !passes(self.filter.as_ref(), &self.row.document)? {
             return Ok(Step::Skipped);
@@ -308,7 +334,9 @@ impl PlanStage for IndexStage {
         {
             report = report.with("collation", shown);
         }
+        let places = partitions::scanned(&self.collection, scan).unwrap_or_default();
         report
+            .in_partitions(&self.collection, places)
             .with("isMultiKey", multikey != 0 || is_text)
             .with("multiKeyPaths", multikey_paths)
             .with("isUnique", spec.is_none_or(|spec| spec.unique))

@@ -76,7 +76,7 @@ impl PlanStage for MergeStage {
             };
             self.current = Some(input);
             if let Some(seen) = &mut self.seen
-                && !seen.insert(&self.inputs[input].row().id_key)?
+                && !seen.insert(&self.inputs[input].row().record_key)?
             {
                 self.dropped += 1;
                 continue;

@@ -9,14 +9,17 @@ use catalog::Collection;
 use engine::{Cursor, Direction, KeyRange};
 use errors::Result;
 use matcher::Filter;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Every document in the order of `_id`.
+/// Every document in the order of the primary key.
 pub(super) struct CollectionStage {
     collection: Arc<Collection>,
     backward: bool,
     filter: Option<Filter>,
     cursor: Option<Cursor>,
+    /// The places of the stores that are still to be read.
+    left: Range<usize>,
     row: Row,
     counters: Tally,
 }
@@ -32,9 +35,22 @@ impl CollectionStage {
             backward,
             filter,
             cursor: None,
+            left: 0..collection.stores().len(),
             row: Row::default(),
             counters: Tally::of_scan(),
         }
+    }
+}
+
+impl CollectionStage {
+    /// Opens the next store; false where there is none.
+    fn open(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        let place = if self.backward { self.left.next_back() } else { self.left.next() };
+        let Some(place) = place else { return Ok(false) };
+        let direction = if self.backward { Direction::Backward } else { Direction::Forward };
+        let primary = self.collection.primary_at(place);
+        self.cursor = Some(exec.cursor(primary, KeyRange::all(), direction)?);
+        Ok(true)
     }
 }
 
@@ -48,35 +64,33 @@ impl Drop for CollectionStage {
 
 impl PlanStage for CollectionStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
-        if self.cursor.is_none() {
-            let direction = if self.backward { Direction::Backward } else { Direction::Forward };
-            self.cursor =
-                Some(exec.cursor(self.collection.primary(), KeyRange::all(), direction)?);
-        }
-        let Some(cursor) = &mut self.cursor else { return Ok(false) };
         if self.counters.finished {
             return Ok(false);
         }
-        while let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? {
-            self.counters.works += 1;
-            self.counters.documents += 1;
-            exec.tick(self.counters.works)?;
-            exec.spend(value.len() as u64 / COST_BYTES)?;
-            if !passes(self.filter.as_ref(), value)? {
-                continue;
+        while self.cursor.is_some() || self.open(exec)? {
+            let Some(cursor) = &mut self.cursor else { break };
+            while let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? {
+                self.counters.works += 1;
+                self.counters.documents += 1;
+                exec.tick(self.counters.works)?;
+                exec.spend(value.len() as u64 / COST_BYTES)?;
+                if !passes(self.filter.as_ref(), value)? {
+                    continue;
+                }
+                let needed = copied_bytes(value.len());
+                if limits::must_wait_for(needed) {
+                    let key = key.to_vec();
+                    cursor.park();
+                    limits::admit(needed)?;
+                    let Some(value) = exec.get_record(&self.collection, &key)? else { continue };
+                    self.row.set(&key, &value);
+                } else {
+                    self.row.set(key, value);
+                }
+                self.counters.advanced += 1;
+                return Ok(true);
             }
-            let needed = copied_bytes(value.len());
-            if limits::must_wait_for(needed) {
-                let key = key.to_vec();
-                cursor.park();
-                limits::admit(needed)?;
-                let Some(value) = exec.get(self.collection.primary(), &key)? else { continue };
-                self.row.set(&key, &value);
-            } else {
-                self.row.set(key, value);
-            }
-            self.counters.advanced += 1;
-            return Ok(true);
+            self.cursor = None;
         }
         self.counters.finished = true;
         Ok(false)
@@ -99,40 +113,35 @@ impl PlanStage for CollectionStage {
 
     fn report(&self) -> Report {
         Report::collection_scan(*self.counters, self.filter.as_ref(), self.backward)
+            .in_partitions(&self.collection, 0..self.collection.stores().len())
     }
 }
 
-/// One document by its id key.
+/// One document by its `_id`.
 pub(super) struct IdStage {
     collection: Arc<Collection>,
     id: RawBson,
-    id_key: Vec<u8>,
     filter: Option<Filter>,
     row: Row,
     counters: Tally,
 }
 
 impl IdStage {
-    pub(super) fn new(
-        collection: &Arc<Collection>,
-        id: RawBson,
-        filter: Option<Filter>,
-    ) -> Result<Self> {
-        Ok(Self {
+    pub(super) fn new(collection: &Arc<Collection>, id: RawBson, filter: Option<Filter>) -> Self {
+        Self {
             collection: Arc::clone(collection),
-            id_key: collection.id_key(id.as_raw_bson_ref())?,
             id,
             filter,
             row: Row::default(),
             counters: Tally::default(),
-        })
+        }
     }
 }
 
 impl Drop for IdStage {
     fn drop(&mut self) {
         if self.counters.works > 0 {
-            self.collection.note_scanned(self.counters.documents);
+            self.collection.note_id_lookup(self.counters.documents > 0);
         }
     }
 }
@@ -143,7 +152,11 @@ impl PlanStage for IdStage {
             return Ok(false);
         }
         self.counters.works += 1;
-        let Some(document) = exec.get_to_copy(self.collection.primary(), &self.id_key)? else {
+        let id = self.id.as_raw_bson_ref();
+        let record_key =
+            self.collection.find_record_key(id, |index, id_key| exec.get(index, id_key))?;
+        let Some(record_key) = record_key else { return Ok(false) };
+        let Some(document) = exec.get_to_copy(&self.collection, &record_key)? else {
             return Ok(false);
         };
         self.counters.keys += 1;
@@ -151,7 +164,7 @@ impl PlanStage for IdStage {
         if !passes(self.filter.as_ref(), &document)? {
             return Ok(false);
         }
-        self.row.set(&self.id_key, &document);
+        self.row.set(&record_key, &document);
         self.counters.advanced += 1;
         Ok(true)
     }
@@ -178,7 +191,10 @@ impl PlanStage for IdStage {
             let ends = (&self.id, &self.id);
             return Report::clustered_scan(counters, self.filter.as_ref(), false, ends);
         }
+        let id_key = self.collection.id_key(self.id.as_raw_bson_ref());
+        let place = id_key.ok().map(|key| self.collection.store_at(&key));
         Report::new("IDHACK", *self.counters)
+            .in_partitions(&self.collection, place)
             .filtering(self.filter.as_ref())
             .counting("keysExamined", self.counters.keys)
             .counting("docsExamined", self.counters.documents)

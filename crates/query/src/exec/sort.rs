@@ -25,13 +25,13 @@ const ROW_BYTES: usize = 96;
 struct Entry {
     key: Vec<u8>,
     sequence: u64,
-    id_key: Vec<u8>,
+    record_key: Vec<u8>,
     document: Vec<u8>,
 }
 
 impl Entry {
     fn size(&self) -> usize {
-        self.key.len() + self.id_key.len() + self.document.len() + ROW_BYTES
+        self.key.len() + self.record_key.len() + self.document.len() + ROW_BYTES
     }
 }
 
@@ -104,7 +104,7 @@ impl SortStage {
             let entry = Entry {
                 key: self.pattern.key(row.document()?, self.under.as_ref())?,
                 sequence: self.counters.works,
-                id_key: row.id_key.clone(),
+                record_key: row.record_key.clone(),
                 document: row.document.clone(),
             };
             self.sorted_bytes += entry.size() as u64;
@@ -187,7 +187,7 @@ impl SortStage {
             limits::poll_work(1 + entry.size() / limits::BYTES_PER_UNIT)?;
             spill.write(&entry.sequence.to_le_bytes())?;
             spill.write_framed(&entry.key)?;
-            spill.write_framed(&entry.id_key)?;
+            spill.write_framed(&entry.record_key)?;
             spill.write_framed(&entry.document)?;
         }
         self.bytes = 0;
@@ -229,7 +229,7 @@ impl SortStage {
 fn read_entry(reader: &mut SpillReader) -> Result<Option<Entry>> {
     let Some(sequence) = reader.read_u64()? else { return Ok(None) };
     let mut part = || reader.read_framed().map(Option::unwrap_or_default);
-    Ok(Some(Entry { sequence, key: part()?, id_key: part()?, document: part()? }))
+    Ok(Some(Entry { sequence, key: part()?, record_key: part()?, document: part()? }))
 }
 
 impl PlanStage for SortStage {
@@ -243,7 +243,7 @@ impl PlanStage for SortStage {
             self.counters.finished = true;
             return Ok(false);
         };
-        self.row.id_key = entry.id_key;
+        self.row.record_key = entry.record_key;
         self.row.document = entry.document;
         self.handed += 1;
         self.counters.works += 1;

@@ -3,7 +3,7 @@
 use catalog::Catalog;
 use errors::{Code, Error, Result};
 use pipeline::SpillStorage;
-use pipeline::spill::FileSpill;
+use pipeline::spill::{EncryptedSpill, FileSpill};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ impl TempFiles {
     }
 }
 
-/// A fresh temporary file.
+/// A fresh temporary file, encrypted where the data is.
 pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let os = catalog.os();
@@ -36,7 +36,12 @@ pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>>
         .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
-    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
+    let file = FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?;
+    Ok(if catalog.engine().encryption().is_some() {
+        Box::new(EncryptedSpill::new(Box::new(file), &*os.entropy))
+    } else {
+        Box::new(file)
+    })
 }
 
 /// A temporary file.

@@ -2,6 +2,7 @@
 
 use bson::raw::RawBson;
 use bson::{Bson, Document};
+use catalog::Collection;
 use matcher::Filter;
 
 /// What every stage counts.
@@ -52,6 +53,22 @@ impl Report {
     pub(crate) fn over(mut self, input: Report) -> Self {
         self.inputs.push(input);
         self
+    }
+
+    /// The partitions that are read, by their places.
+    #[must_use]
+    pub(crate) fn in_partitions(
+        self,
+        collection: &Collection,
+        places: impl IntoIterator<Item = usize>,
+    ) -> Self {
+        if !collection.is_partitioned() {
+            return self;
+        }
+        let partitions = collection.partitions();
+        let ids = places.into_iter().filter_map(|place| partitions.get(place));
+        let ids: Vec<Bson> = ids.map(|partition| Bson::Int64(partition.id as i64)).collect();
+        self.with("numPartitions", number(partitions.len() as u64)).with("partitionsScanned", ids)
     }
 
     /// What every scan of the documents tells, in whichever order it takes them.

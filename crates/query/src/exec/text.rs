@@ -96,12 +96,12 @@ impl TextOrStage {
             scan.read_score(self.score_at);
             while scan.advance(exec)? {
                 self.counters.works += 1;
-                let (id_key, score) = (&scan.row().id_key, scan.score());
-                if let Some(place) = places.get(id_key) {
+                let (record_key, score) = (&scan.row().record_key, scan.score());
+                if let Some(place) = places.get(record_key) {
                     found[*place].1 += score;
                     continue;
                 }
-                bytes += 2 * id_key.len() + FOUND_BYTES;
+                bytes += 2 * record_key.len() + FOUND_BYTES;
                 if bytes > MEMORY_LIMIT_BYTES {
                     return Err(Error::new(
                         Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
@@ -111,8 +111,8 @@ impl TextOrStage {
                         ),
                     ));
                 }
-                places.insert(id_key.clone(), found.len());
-                found.push((id_key.clone(), score));
+                places.insert(record_key.clone(), found.len());
+                found.push((record_key.clone(), score));
             }
             scan.park();
         }
@@ -126,16 +126,18 @@ impl PlanStage for TextOrStage {
             Some(found) => found,
             None => self.load(exec)?.into_iter(),
         };
-        while let Some((id_key, score)) = found.next() {
+        while let Some((record_key, score)) = found.next() {
             self.counters.works += 1;
             exec.tick(self.counters.works)?;
-            let Some(document) = exec.get(self.collection.primary(), &id_key)? else { continue };
+            let Some(document) = exec.get_record(&self.collection, &record_key)? else {
+                continue;
+            };
             self.counters.documents += 1;
             if !passes(self.filter.as_ref(), &document)? {
                 continue;
             }
             let scored = text_score::with(RawDocument::from_bytes(&document[..])?, score);
-            self.row.set(&id_key, scored.as_bytes());
+            self.row.set(&record_key, scored.as_bytes());
             self.counters.advanced += 1;
             self.found = Some(found);
             return Ok(true);

@@ -26,8 +26,8 @@ impl PlanStage for UnionStage {
                 continue;
             }
             self.counters.works += 1;
-            let id_key = &input.row().id_key;
-            if self.seen.insert(id_key)? {
+            let record_key = &input.row().record_key;
+            if self.seen.insert(record_key)? {
                 self.counters.advanced += 1;
                 return Ok(true);
             }

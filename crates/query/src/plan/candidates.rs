@@ -59,7 +59,7 @@ impl PlannerInput<'_> {
         self.filter.variables().collation()
     }
 
-    /// The collation in an index; `None` is the one on `_id`.
+    /// The collation in an index; `None` is the collection itself.
     pub(super) fn collation_of<'a>(
         &'a self,
         index: Option<&'a Arc<Index>>,
@@ -130,8 +130,12 @@ pub(super) fn candidates(
                 || geo::serves(index, predicates.of(index.spec().collation.as_ref())))
             && holds_all(index, predicates)
     };
-    let id = input.allowed.is_none_or(IndexFilter::holds_id).then_some(None);
-    id.into_iter()
+    let primary = match input.collection.primary_index() {
+        None => input.allowed.is_none_or(IndexFilter::holds_id).then_some(None),
+        Some(index) => usable(&index).then_some(Some(index)),
+    };
+    primary
+        .into_iter()
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
         .filter(|index| may_offer(input, *index, conjuncts, predicates))
         .flat_map(|index| of_index(input, index, conjuncts, predicates))
@@ -156,6 +160,9 @@ fn may_offer(
         return true;
     }
     index.is_some_and(|index| {
+        if index.is_primary() {
+            return false;
+        }
         let residual = (!conjuncts.is_empty()).then_some(input.filter);
         let spec = index.spec();
         spec.wildcard.is_some() || spec.clustering || covers(input, parts, residual, true)
@@ -189,6 +196,7 @@ pub(super) fn index_candidate(
     predicates: &Predicates<'_>,
 ) -> Candidate {
     let collation = input.collation_of(index);
+    let record_bounds = record_bounds(input, index, predicates);
     let predicates = predicates.of(collation);
     let expanded = index.zip(path).map(|(index, (_, path))| wildcard::parts(index.spec(), path));
     let parts = match (&expanded, index) {
@@ -242,7 +250,10 @@ pub(super) fn index_candidate(
             break;
         }
     }
-    let unique = index.map_or(input.collection.has_unique_ids(), |index| index.spec().unique);
+    let has_unique_ids = input.collection.has_unique_ids();
+    let unique = index.map_or(has_unique_ids, |index| {
+        index.spec().unique && (has_unique_ids || !index.spec().is_id())
+    });
     let single = unique && bounds.iter().all(Intervals::is_point);
     if single {
         score += BOUNDED;
@@ -257,7 +268,9 @@ pub(super) fn index_candidate(
         // An index on the path itself is smaller.
         score = score.saturating_sub(1);
     }
-    if index.is_none() && score < BOUNDED && !(order.is_some() && sorted) {
+    // A walk over all documents, which needs no index.
+    let is_primary = index.is_none_or(|index| index.is_primary());
+    if is_primary && score < BOUNDED && !(order.is_some() && sorted) {
         score = 0;
     }
     let several_keys = merged.as_ref().is_some_and(|merged| multikey & merged.parts() != 0);
@@ -270,6 +283,7 @@ pub(super) fn index_candidate(
             key_limits: (None, None),
             covered,
             planned_multikey: multikey,
+            record_bounds: record_bounds.clone(),
         })
     };
     let access = match merged.zip(input.sort) {
@@ -286,6 +300,24 @@ pub(super) fn index_candidate(
         }
     };
     Candidate { access, score, settled, single }
+}
+
+/// Where the fields of the primary key must lie, that an index of a partitioned collection need not be
+/// searched in every partition. They never hold arrays.
+pub(super) fn record_bounds(
+    input: &PlannerInput<'_>,
+    index: Option<&Arc<Index>>,
+    predicates: &Predicates<'_>,
+) -> Vec<Intervals> {
+    let collection = input.collection;
+    if !collection.is_partitioned() || index.is_none_or(|index| index.is_primary()) {
+        return Vec::new();
+    }
+    let collation = collection.collation();
+    let parts = primary_parts(collection);
+    // An `_id` may be a document, never an array.
+    let (bounds, _) = part_bounds(parts, 0, predicates.of(collation), collation, &Grid::default());
+    bounds
 }
 
 pub(super) fn rank(intervals: &Intervals) -> u32 {
@@ -423,18 +455,32 @@ fn provided_order(
         }
         wanted.next();
     }
-    // Entries with equal parts stand in the order of `_id`.
-    if let (Some((path, direction)), Some(index)) = (wanted.peek(), index)
-        && !index.spec().unique
-        && path.as_str() == "_id"
-        && input.collection.collation() == input.collation()
-    {
-        let against = *direction == Direction::Descending;
-        if *backward.get_or_insert(against) == against {
+    if let Some(index) = index.filter(|index| !index.spec().unique) {
+        let given = |path: &str| {
+            multikey == 0
+                && index.spec().collation.as_ref() == input.collection.collation()
+                && parts.iter().any(|part| part.path == path && part.kind == PartKind::Value)
+        };
+        // Entries with equal parts stand in the order of the primary key. What a part has tells them
+        // apart no more.
+        for part in primary_parts(input.collection).iter().filter(|part| !given(&part.path)) {
+            let Some((path, direction)) = wanted.peek() else { break };
+            let against = part.descending != (*direction == Direction::Descending);
+            if path.as_str() != part.path
+                || input.collection.collation() != input.collation()
+                || *backward.get_or_insert(against) != against
+            {
+                break;
+            }
             wanted.next();
         }
     }
     wanted.peek().is_none().then(|| backward.unwrap_or(false))
+}
+
+/// The fields of record keys.
+fn primary_parts(collection: &Collection) -> &[KeyPart] {
+    collection.primary_index().map_or(id_parts(), |index| &index.spec().parts)
 }
 
 /// Whether the entries of a part that has met arrays come in the order of their documents: by the

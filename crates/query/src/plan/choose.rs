@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
     let decision = decide(input)?;
     // Bounds of a geometry whose covering was stopped are no bounds.
-    limits::check_stopped()?;
+    limits::take_stop_error()?;
     Ok(decision)
 }
 
@@ -92,8 +92,8 @@ fn best(candidates: &[Candidate]) -> Option<usize> {
     (0..candidates.len()).max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
 }
 
-/// What an index must offer to be taken. A capped collection is read in its own order unless an
-/// index narrows the search or gives the order asked for.
+/// The least score at which an index is taken. A capped collection is read in its own order unless
+/// an index narrows the search or gives the order asked for.
 fn worth(input: &PlannerInput<'_>) -> u32 {
     if input.collection.order().is_some() && input.sort.is_none() { BOUNDED } else { 1 }
 }
@@ -143,7 +143,8 @@ pub(super) fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Opti
         Some(plans) => (plans, false),
         None => return Ok(None),
     };
-    // What a search finds carries its score: it must not be found before without.
+    // Text branches first: a document must be found by the branch that gives its text score, not by
+    // another one that gives none.
     inputs.sort_by_key(|access| !matches!(access.path, AccessPath::Text(_)));
     let residual = (conjuncts.len() > 1).then(|| {
         let others = conjuncts

@@ -15,9 +15,9 @@ pub(crate) enum Hint {
         /// From the end.
         backward: bool,
     },
-    /// The index on `_id`.
+    /// The index on `_id` where that is the collection itself.
     Id,
-    /// A secondary index.
+    /// Any other index.
     Index(Arc<Index>),
 }
 
@@ -36,17 +36,17 @@ pub(crate) fn parse(
 }
 
 fn by_name(collection: Option<&Collection>, name: &str) -> Result<Hint> {
-    match name {
-        "$natural" => return Ok(Hint::Natural { backward: false }),
-        "_id_" => return Ok(Hint::Id),
-        _ => {}
+    if name == "$natural" {
+        return Ok(Hint::Natural { backward: false });
     }
     let Some(collection) = collection else { return Ok(Hint::Id) };
-    if name == collection.options().id_index_name() {
+    let is_id = name == "_id_" || name == collection.options().id_index_name();
+    if is_id && collection.primary_index().is_none() {
         return Ok(Hint::Id);
     }
-    collection
-        .index(name)
+    let primary = collection.primary_index().filter(|index| index.spec().name == name);
+    primary
+        .or_else(|| collection.index(name))
         .filter(|index| !index.spec().hidden)
         .map(|index| Hint::Index(Arc::clone(index)))
         .ok_or_else(missing)
@@ -62,17 +62,19 @@ fn by_key(collection: Option<&Collection>, key: &RawDocument) -> Result<Hint> {
         };
         return Ok(Hint::Natural { backward });
     }
+    let Some(collection) = collection else { return Ok(Hint::Id) };
     let mut fields = key.iter().flatten();
     if let (Some((name, value)), None) = (fields.next(), fields.next())
         && name.as_str() == id_parts()[0].path
         && value.as_str().is_none()
     {
-        return Ok(Hint::Id);
+        let index = collection.id_index().map(|index| Hint::Index(Arc::clone(index)));
+        return Ok(index.unwrap_or(Hint::Id));
     }
-    let Some(collection) = collection else { return Ok(Hint::Id) };
     let found: Vec<&Arc<Index>> = collection
-        .indexes()
-        .iter()
+        .primary_index()
+        .into_iter()
+        .chain(collection.indexes())
         .filter(|index| !index.spec().hidden && same_pattern(&index.spec().key, key))
         .collect();
     match found[..] {

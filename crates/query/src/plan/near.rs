@@ -1,6 +1,6 @@
 //! Plans that go outward from a point, and what geospatial indexes may be asked.
 
-use super::candidates::{PlannerInput, Predicates, part_bounds, rank, without};
+use super::candidates::{PlannerInput, Predicates, part_bounds, rank, record_bounds, without};
 use super::hint::Hint;
 use super::implied::holds_all;
 use super::{Access, AccessPath, IndexScan, NearScan, geo};
@@ -51,6 +51,7 @@ pub(crate) fn near_scan(input: &PlannerInput<'_>) -> Option<Access> {
             key_limits: (None, None),
             covered: false,
             planned_multikey: multikey,
+            record_bounds: record_bounds(input, Some(index), &predicates),
         };
         let (path, near) = (path.clone(), Arc::clone(near));
         let target = NearScan { scan, part, path, near, output: None };

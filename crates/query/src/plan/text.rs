@@ -132,5 +132,6 @@ fn scan(index: &Arc<Index>, prefix: &[RawBson], term: &str) -> IndexScan {
         key_limits: (None, None),
         covered: false,
         planned_multikey: index.multikey_parts(),
+        record_bounds: Vec::new(),
     }
 }

@@ -165,7 +165,7 @@ fn shape_of(
     ns: &Namespace,
     query: &FindRequest<'_>,
 ) -> Result<Option<(Arc<Collection>, Shape)>> {
-    let query = Canonical::of_find(ctx, ns, query, Purpose::Read)?;
+    let query = Canonical::of_find(ctx, ns, query, Purpose::Plan)?;
     let fields = query.fields();
     let shape = query.query_shape(fields.as_ref());
     Ok(query.collection.map(|collection| (collection, shape)))

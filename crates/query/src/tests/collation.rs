@@ -1,10 +1,9 @@
 //! Collations: whatever the collations of collection, indexes and query are, plans give what a
 //! walk over the collection gives, and an index serves strings only in its own order.
 
-use super::model::{INDEXES, document, filter, ids, sort};
+use super::model::{INDEXES, document, filter, ids, primary_key, sort};
 use super::*;
 use bsonval::SortPattern;
-use catalog::CollectionOptions;
 
 /// What a client may say about strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +38,12 @@ impl Order {
 }
 
 fn room_of(order: Order) -> Room {
-    let room = Room::new();
-    let mut options = Document::new();
+    room_under(order, Document::new())
+}
+
+fn room_under(order: Order, mut options: Document) -> Room {
     options.extend(order.document().map(|c| ("collation".to_owned(), Bson::Document(c))));
-    let options = CollectionOptions::parse(&raw(&options)).unwrap();
-    room.catalog.create_collection(&room.ns, &options, &|| Ok(())).unwrap();
-    room
+    Room::of(&options)
 }
 
 fn index_of(room: &Room, key: &Document, order: Order, more: Document) {
@@ -92,10 +91,11 @@ proptest! {
         documents in prop::collection::vec(document(), 1..12),
         chosen in prop::collection::vec((0..INDEXES.len(), Order::any(), any::<bool>()), 0..4),
         (of_collection, of_query) in (Order::any(), Order::any()),
+        primary_key in primary_key(),
         filter in filter(),
         sort in sort(),
     ) {
-        let room = room_of(of_collection);
+        let room = room_under(of_collection, primary_key);
         for (id, document) in documents.iter().enumerate() {
             let mut whole = doc! { "_id": id as i32 };
             whole.extend(document.clone());

@@ -14,7 +14,14 @@ fn numbers() -> Room {
     room
 }
 
-fn check(room: &Room, filter: Document, sort: Document, expected: &[&str], keys: i32, docs: i32) {
+pub(super) fn check(
+    room: &Room,
+    filter: Document,
+    sort: Document,
+    expected: &[&str],
+    keys: i32,
+    docs: i32,
+) {
     let explained = room.explain(filter.clone(), sort);
     assert_eq!(stages(&explained), expected, "{filter}: {explained}");
     let stats = explained.get_document("executionStats").unwrap();

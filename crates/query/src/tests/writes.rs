@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn delete_all(room: &Room, filter: Document, only_one: bool) -> u64 {
+pub(super) fn delete_all(room: &Room, filter: Document, only_one: bool) -> u64 {
     let filter = raw(&filter);
     let statement = DeleteStatement { filter: &filter, only_one, hint: None, collation: None };
     let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
@@ -68,14 +68,14 @@ fn system_collections_are_refused() {
     assert_eq!(error.code(), Code::INVALID_NAMESPACE);
 }
 
-struct Ask {
+pub(super) struct Ask {
     filter: Document,
     update: Bson,
     multi: bool,
     upsert: bool,
 }
 
-fn ask(filter: Document, update: Document) -> Ask {
+pub(super) fn ask(filter: Document, update: Document) -> Ask {
     Ask { filter, update: Bson::Document(update), multi: false, upsert: false }
 }
 
@@ -96,17 +96,17 @@ fn plain<'a>(filter: &'a bson::RawDocument, update: RawBsonRef<'a>) -> UpdateSta
 }
 
 impl Ask {
-    fn multi(mut self) -> Self {
+    pub(super) fn multi(mut self) -> Self {
         self.multi = true;
         self
     }
 
-    fn upsert(mut self) -> Self {
+    pub(super) fn upsert(mut self) -> Self {
         self.upsert = true;
         self
     }
 
-    fn run(self, room: &Room) -> UpdateResult {
+    pub(super) fn run(self, room: &Room) -> UpdateResult {
         let filter = raw(&self.filter);
         let update = bson::RawBson::try_from(self.update).unwrap();
         let statement = UpdateStatement {
@@ -282,7 +282,7 @@ fn an_update_of_an_element_reaches_indexes_that_pass_through_its_array() {
     room.check_valid();
 }
 
-fn some_update() -> impl Strategy<Value = Document> {
+pub(super) fn some_update() -> impl Strategy<Value = Document> {
     let value = || {
         prop_oneof![
             (0..4).prop_map(Bson::Int32),

@@ -5,6 +5,7 @@ use super::targets::{Targets, lock};
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{Atomicity, OpContext, StatementOutcome};
+use crate::permit::Opening;
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Namespace, Txn};
@@ -55,7 +56,7 @@ fn run(
     let_variables: Option<&RawDocument>,
     n: &mut u64,
 ) -> Result<()> {
-    let collection = ctx.collection(ns)?;
+    let collection = ctx.collection_for(ns, Opening::Write)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let plain = (statement.hint, statement.collation, let_variables) == (None, None, None);
     let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
@@ -99,7 +100,7 @@ fn delete_matching(
         }
     };
     loop {
-        let collection = ctx.collection(ns)?;
+        let collection = ctx.collection_for(ns, Opening::Write)?;
         let query =
             Canonical::of_filter(ctx, collection, filter.clone(), statement.hint, Purpose::Write)?;
         let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };
@@ -113,9 +114,9 @@ fn delete_matching(
                 let Some(collection) = targets.open(txn, ns)? else { return Ok(0) };
                 let mut deleted = 0;
                 for row in &rows {
-                    if let Some(newest) = lock(txn, &collection, targets.filter(), row)? {
-                        let document = RawDocument::from_bytes(&newest[..])?;
-                        txn.delete_document(&collection, &row.id_key, document)?;
+                    if let Some(locked) = lock(txn, &collection, targets.filter(), row)? {
+                        let document = locked.document()?;
+                        txn.delete_document(&collection, &locked.record_key, document)?;
                         deleted += 1;
                     }
                 }

@@ -9,9 +9,10 @@ use super::{check_target, remembered};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context};
 use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
+use crate::permit::Opening;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocumentBuf};
 use bsonval::text_score;
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
@@ -48,7 +49,7 @@ fn run(
         let_variables: request.let_variables,
         ..FindRequest::default()
     };
-    let collection = ctx.collection(ns)?;
+    let collection = ctx.collection_for(ns, Opening::Write)?;
     check_find_and_modify(collection.as_deref(), request.remove)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
     let parse = parse_context(&[request.let_variables], collation, ctx)?;
@@ -186,9 +187,9 @@ impl Task<'_> {
         row: &Row,
     ) -> Result<Option<BeforeAfter>> {
         let Some(collection) = targets.open(txn, ns)? else { return Ok(None) };
-        let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
-        let document = RawDocument::from_bytes(&newest[..])?;
-        let found = Found { collection: &collection, key: &row.id_key, document };
+        let Some(locked) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
+        let (key, document) = (&locked.record_key[..], locked.document()?);
+        let found = Found { collection: &collection, key, document };
         self.change_one(txn, found, Some(targets.filter())).map(Some)
     }
 

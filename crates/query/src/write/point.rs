@@ -27,7 +27,7 @@ enum Attempt<T> {
     /// Nothing when it was looked up, or nothing any more when it was locked.
     Nothing,
     /// The collection is another one by now.
-    Moved,
+    OtherCollection,
     Done(T),
 }
 
@@ -56,7 +56,7 @@ pub(super) fn write<T>(
     let mut note = |collection: &Collection, found: bool| {
         if !std::mem::replace(&mut noted, true) {
             note_id_lookup(found);
-            collection.note_scanned(u64::from(found));
+            collection.note_id_lookup(found);
         }
     };
     loop {
@@ -66,30 +66,40 @@ pub(super) fn write<T>(
                 // It was another one a moment ago.
                 return Err(snapshot_unavailable());
             }
-            let key = collection.id_key(id)?;
-            let length = txn.get_to_change(collection.primary(), &key)?.map(|value| value.len());
+            let key = collection.find_record_key(id, |index, id_key| txn.get(index, id_key))?;
+            let length = match &key {
+                Some(key) => {
+                    let value = txn.get_to_change(collection.primary_of(key), key)?;
+                    value.map(|value| value.len())
+                }
+                None => None,
+            };
             note(&collection, length.is_some());
-            let Some(length) = length else { return Ok(Attempt::Nothing) };
+            let (Some(key), Some(length)) = (key, length) else { return Ok(Attempt::Nothing) };
             limits::admit(copied_bytes(length))?;
             let current = txn.open_for_write(ns)?;
             let Some(current) = current.filter(|current| current.uuid() == collection.uuid())
             else {
-                return Ok(Attempt::Moved);
+                return Ok(Attempt::OtherCollection);
             };
-            let Some(newest) = txn.get_for_update(&current, &key)? else {
-                return Ok(Attempt::Nothing);
+            let (key, newest) = match txn.get_for_update(&current, &key)? {
+                Some(newest) => (key, newest),
+                None => match txn.get_moved_for_update(&current, id)? {
+                    Some(moved) => moved,
+                    None => return Ok(Attempt::Nothing),
+                },
             };
             let document = RawDocument::from_bytes(&newest[..])?;
             change(txn, Found { collection: &current, key: &key, document }).map(Attempt::Done)
         };
         let outcomes = |met: &Attempt<T>| match met {
             Attempt::Done(done) => describe(done),
-            Attempt::Nothing | Attempt::Moved => Vec::new(),
+            Attempt::Nothing | Attempt::OtherCollection => Vec::new(),
         };
         match remembered(ctx, step, outcomes)? {
             Attempt::Done(done) => return Ok(Some(done)),
             Attempt::Nothing => return Ok(None),
-            Attempt::Moved => ctx.look_again()?,
+            Attempt::OtherCollection => ctx.look_again()?,
         }
     }
 }

@@ -9,10 +9,12 @@ use crate::canonical::Canonical;
 use crate::context::OpContext;
 use crate::exec::{ExecContext, PlanStage, Row};
 use bson::raw::RawDocument;
+use bsonval::raw;
 use catalog::{Collection, Namespace, Txn};
 use engine::{Snapshot, Value};
 use errors::Result;
 use matcher::Filter;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Candidates of one statement, over one snapshot.
@@ -80,16 +82,45 @@ impl Targets {
     }
 }
 
-/// Locks a candidate and gives its newest version if that still matches. May wait.
-pub(crate) fn lock(
+/// A candidate that is locked.
+pub(crate) struct Locked<'r> {
+    /// The key it stands under now.
+    pub(crate) record_key: Cow<'r, [u8]>,
+    /// Its newest version.
+    pub(crate) newest: Value,
+}
+
+impl Locked<'_> {
+    /// Its newest version.
+    pub(crate) fn document(&self) -> Result<&RawDocument> {
+        Ok(RawDocument::from_bytes(&self.newest[..])?)
+    }
+}
+
+/// Locks a candidate and gives its newest version if that still matches: also where another writer has
+/// changed its primary key, so that it stands elsewhere than it was found. May wait.
+pub(crate) fn lock<'r>(
     txn: &mut Txn,
     collection: &Collection,
     filter: &Filter,
-    row: &Row,
-) -> Result<Option<Value>> {
-    let Some(newest) = txn.get_for_update(collection, &row.id_key)? else { return Ok(None) };
+    row: &'r Row,
+) -> Result<Option<Locked<'r>>> {
+    let found = match txn.get_for_update(collection, &row.record_key)? {
+        Some(newest) => Some((Cow::Borrowed(&row.record_key[..]), newest)),
+        None => moved(txn, collection, row)?.map(|(key, newest)| (Cow::Owned(key), newest)),
+    };
+    let Some((record_key, newest)) = found else { return Ok(None) };
     if newest[..] != row.document[..] && !filter.matches(RawDocument::from_bytes(&newest[..])?)? {
         return Ok(None);
     }
-    Ok(Some(newest))
+    Ok(Some(Locked { record_key, newest }))
+}
+
+/// Where the document of a row stands that is not any more where it was found.
+fn moved(txn: &mut Txn, collection: &Collection, row: &Row) -> Result<Option<(Vec<u8>, Value)>> {
+    if collection.id_index().is_none() {
+        return Ok(None);
+    }
+    let Some(id) = raw::field(row.document()?, "_id")? else { return Ok(None) };
+    txn.get_moved_for_update(collection, id)
 }

@@ -8,6 +8,7 @@ use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as 
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
 use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
+use crate::permit::Opening;
 use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Namespace, Txn};
@@ -67,7 +68,7 @@ fn run(
     statement: &UpdateStatement<'_>,
     let_variables: Option<&RawDocument>,
 ) -> Result<Done> {
-    let collection = ctx.collection(ns)?;
+    let collection = ctx.collection_for(ns, Opening::Write)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx)?;
     let parse_filter = || Filter::parse_query(statement.filter, &parse);
@@ -108,7 +109,7 @@ fn run(
             }
             (None, None) => return Ok((done, false)),
         };
-        let collection = ctx.collection(ns)?;
+        let collection = ctx.collection_for(ns, Opening::Write)?;
         let mut query =
             Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Write)?;
         query.sort.clone_from(&sort);
@@ -181,9 +182,9 @@ fn change_rows(
     let mut part = Done::default();
     let Some(collection) = targets.open(txn, ns)? else { return Ok(part) };
     for row in rows {
-        let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { continue };
-        let document = RawDocument::from_bytes(&newest[..])?;
-        let found = Found { collection: &collection, key: &row.id_key, document };
+        let Some(locked) = lock(txn, &collection, targets.filter(), row)? else { continue };
+        let (key, document) = (&locked.record_key[..], locked.document()?);
+        let found = Found { collection: &collection, key, document };
         let one = change_one(txn, found, change, Some(targets.filter()))?;
         part.matched += one.matched;
         part.modified += one.modified;

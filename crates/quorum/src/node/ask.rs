@@ -15,7 +15,7 @@ use crate::translate::{change_in, configuration_out, content_bytes, read_in, sna
 const MAX_READS: usize = 1024;
 
 impl Node {
-    /// Proposes records that the member's own log holds already. Answers the entry's place; it is
+    /// Proposes records that the member's own log holds already. Returns the entry's position; it is
     /// decided when [`Ready::committed`] has it in this term, and void when another term's entry comes
     /// in its place.
     pub fn propose(&mut self, records: Descriptor) -> Result<Position> {
@@ -99,7 +99,7 @@ impl Node {
     pub fn read_index(&mut self) -> Result<ReadId> {
         if self.leads() {
             self.may_read()?;
-        } else if self.now().leader.is_none() {
+        } else if self.role_state().leader.is_none() {
             return Err(Error::NotNow("nobody leads"));
         }
         self.reads += 1;
@@ -153,9 +153,9 @@ impl Node {
 
     /// The port of that member is closed: its process is gone. Where it led, this member gives its
     /// lease up and campaigns within a few ticks.
-    pub fn link_refused(&mut self, member: MemberId) {
+    pub fn port_closed(&mut self, member: MemberId) {
         self.unreachable(member);
-        if !self.leads() && self.now().leader == Some(member) {
+        if !self.leads() && self.role_state().leader == Some(member) {
             self.haste = Some(Haste { gone: member, term: self.raft.raft.term, attempts: 0 });
             self.settle(true);
         }

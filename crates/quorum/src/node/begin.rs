@@ -27,7 +27,7 @@ pub(super) fn verify_start(settings: &Settings, start: &Start) -> Result<()> {
         content(&entry.content).map_err(Error::Start)?;
         before = entry.position();
     }
-    ensure(before.term < MAX_COUNT && before.index < MAX_COUNT, "its numbers cannot be")?;
+    ensure(before.term < MAX_COUNT && before.index < MAX_COUNT, "a counter is out of range")?;
     let applied = (base.index..=before.index).contains(applied);
     ensure(applied, "what was applied is not in its log")?;
     if configuration == &Configuration::default() {

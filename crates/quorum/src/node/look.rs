@@ -4,12 +4,12 @@ use raft::{ProgressState, StateRole};
 
 use super::Node;
 use crate::entry::{Configuration, Entry, MemberId, Position};
-use crate::outcome::{Peer, PeerPhase, Role, RoleNow, Status};
+use crate::outcome::{Peer, PeerPhase, Role, RoleState, Status};
 use crate::translate::{configuration_out, entry_out};
 
 impl Node {
     /// Term, role, leader.
-    pub fn now(&self) -> RoleNow {
+    pub fn role_state(&self) -> RoleState {
         let raft = &self.raft.raft;
         let role = match raft.state {
             StateRole::Follower => Role::Follower,
@@ -18,7 +18,7 @@ impl Node {
             StateRole::Leader => Role::Leader,
         };
         let leader = Some(MemberId(raft.leader_id)).filter(|leader| *leader != MemberId(0));
-        RoleNow { term: raft.term, role, leader }
+        RoleState { term: raft.term, role, leader }
     }
 
     /// Whether this member leads.
@@ -73,12 +73,12 @@ impl Node {
         }
         Status {
             id: self.settings.id,
-            now: self.now(),
-            commit: raft.raft_log.committed,
-            applied: self.applied(),
+            role_state: self.role_state(),
+            commit_index: raft.raft_log.committed,
+            applied_index: self.applied(),
             first: self.raft.store().base().index + 1,
             last: self.last(),
-            synced: raft.raft_log.persisted,
+            synced_index: raft.raft_log.persisted,
             configuration: self.configuration(),
             peers,
             uncommitted_bytes: self.uncommitted_bytes,

@@ -11,8 +11,8 @@ use crate::translate::{change_in, entry_out, message_out, read_out, snapshot_out
 impl Node {
     /// What is to be done now, if anything.
     pub fn ready(&mut self) -> Option<Ready> {
-        let now = self.now();
-        if !self.raft.has_ready() && now == self.now {
+        let now = self.role_state();
+        if !self.raft.has_ready() && now == self.role_state {
             return None;
         }
         let mut raw = self.raft.ready();
@@ -62,17 +62,18 @@ impl Node {
         };
         ready.reads = reads.into_iter().filter_map(point).collect();
         self.settle(false);
-        let now = self.now();
-        if now != self.now {
-            self.now = now;
+        let now = self.role_state();
+        if now != self.role_state {
+            self.role_state = now;
             ready.role = Some(now);
         }
         Some(ready)
     }
 
-    /// Keeps back what must not go before a write is synced, and answers what may go. What a leader
-    /// says promises nothing of its log but stands on its own vote; so does the answer to a heartbeat,
-    /// which must not wait for a slow disk, or the leader would take this member for gone.
+    /// Holds messages until what they promise is on disk, and returns those that may be sent now. A
+    /// leader's messages depend on its term and vote only, not on its log. The same holds for the
+    /// answer to a heartbeat: it must not wait for a slow disk, or the leader would take this
+    /// member for dead.
     fn hold(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let leads = self.leads();
         let of_term =
@@ -124,7 +125,7 @@ impl Node {
         }
     }
 
-    /// All that was to be written up to this ready is synced. Answers what may be sent now.
+    /// All that was to be written up to this ready is synced. Returns what may be sent now.
     pub fn persisted(&mut self, number: u64) -> Vec<Message> {
         assert!(number <= self.written, "only what was asked for is synced");
         self.synced = self.synced.max(number);

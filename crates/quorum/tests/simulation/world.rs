@@ -367,7 +367,7 @@ impl World {
     fn apply(&mut self, at: usize, ready: &Ready) -> Check {
         let member = &mut self.members[at];
         let Some(node) = &member.node else { return Ok(()) };
-        let term = node.now().term;
+        let term = node.role_state().term;
         for entry in &ready.committed {
             let index = entry.index;
             ensure(index == member.applied + 1, || format!("{index} is applied out of order"))?;
@@ -462,7 +462,7 @@ impl World {
             if self.random.one_in(2)
                 && let Some(node) = &mut self.members[other].node
             {
-                node.link_refused(id);
+                node.port_closed(id);
             }
         }
     }
@@ -568,7 +568,7 @@ impl World {
                 continue;
             }
             // What an earlier leader proposed may be void.
-            if goal.is_none_or(|goal: Position| goal.term < node.now().term) {
+            if goal.is_none_or(|goal: Position| goal.term < node.role_state().term) {
                 goal = node.propose(Descriptor::default()).ok();
             }
             let all: BTreeSet<MemberId> = configuration.members();
@@ -584,8 +584,9 @@ impl World {
 
     fn leads_newest(&self, at: usize) -> bool {
         let newest = self.members.iter().filter_map(|member| member.node.as_ref());
-        let newest = newest.map(|node| node.now().term).max();
-        self.leads(at) && self.members[at].node.as_ref().map(|node| node.now().term) == newest
+        let newest = newest.map(|node| node.role_state().term).max();
+        self.leads(at)
+            && self.members[at].node.as_ref().map(|node| node.role_state().term) == newest
     }
 
     fn describe(&self) -> String {

@@ -50,9 +50,9 @@ impl Syncs {
     pub(super) fn start(engine: &Engine, mode: SyncMode) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = match &mode {
-            SyncMode::Thread(spawner, told) => {
+            SyncMode::Thread(spawner, on_synced) => {
                 let (engine, shared, told) =
-                    (engine.clone(), Arc::clone(&shared), Arc::clone(told));
+                    (engine.clone(), Arc::clone(&shared), Arc::clone(on_synced));
                 let job = Box::new(move || run(&engine, &shared, &*told));
                 let thread = spawner.spawn("fern-raft-sync", job);
                 let refused = |error| Error::Journal(format!("no thread for syncs: {error}"));
@@ -114,7 +114,7 @@ impl Drop for Syncs {
 }
 
 /// What the thread does.
-fn run(engine: &Engine, shared: &Shared, told: &dyn Fn()) {
+fn run(engine: &Engine, shared: &Shared, on_synced: &dyn Fn()) {
     loop {
         let asked = {
             let mut state = shared.state.lock();
@@ -135,7 +135,7 @@ fn run(engine: &Engine, shared: &Shared, told: &dyn Fn()) {
             }
             state.failed.is_some()
         };
-        told();
+        on_synced();
         if failed {
             return;
         }

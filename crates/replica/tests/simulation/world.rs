@@ -293,10 +293,10 @@ impl<M: Machine> World<M> {
         // Who answers, and needs what is no longer in the leader's memory.
         let late = |peer: &&quorum::Peer| peer.active && peer.matched + 1 < status.first;
         for peer in status.peers.iter().filter(late) {
-            self.late.insert((peer.member, status.now.term), peer.matched);
+            self.late.insert((peer.member, status.role_state.term), peer.matched);
         }
         for peer in status.peers.iter().filter(|peer| peer.matched + 1 >= status.first) {
-            let came = self.late.remove(&(peer.member, status.now.term));
+            let came = self.late.remove(&(peer.member, status.role_state.term));
             self.came_back += u64::from(came.is_some());
         }
         let frames = std::mem::take(&mut replica.links().0);
@@ -337,7 +337,7 @@ impl<M: Machine> World<M> {
     fn check_leader(&mut self, at: usize) -> Check {
         let Member { running, machine, .. } = &mut self.members[at];
         let Some(replica) = running else { return Ok(()) };
-        let term = replica.status().now.term;
+        let term = replica.status().role_state.term;
         let has = machine.operations(replica.journal());
         let lost = self.acknowledged.iter().find(|(op, of)| **of < term && !has.contains(op));
         ensure(lost.is_none(), || format!("the leader of term {term} lacks {lost:?}"))
@@ -358,7 +358,7 @@ impl<M: Machine> World<M> {
     fn answer(&mut self, at: usize) {
         let member = &mut self.members[at];
         let Some(replica) = &mut member.running else { return };
-        let now = replica.status().now;
+        let now = replica.status().role_state;
         let early = self.planted == Planted::AnsweredBeforeCommitted;
         let Member { machine, waiting, .. } = member;
         waiting.retain(|(term, op, ticket)| {
@@ -430,7 +430,7 @@ impl<M: Machine> World<M> {
             // More than one may think that it leads; each has its clients.
             for _ in 0..=self.random.below(3) {
                 self.operations += 1;
-                let (term, op) = (replica.status().now.term, self.operations);
+                let (term, op) = (replica.status().role_state.term, self.operations);
                 let (journal, random) = (replica.journal(), &mut self.random);
                 if let Some(ticket) = member.machine.commit(journal, op, random) {
                     member.waiting.push((term, op, ticket));
@@ -473,7 +473,7 @@ impl<M: Machine> World<M> {
             if self.random.one_in(2)
                 && let Some(replica) = &mut self.members[other].running
             {
-                let _done = replica.link_refused(id);
+                let _done = replica.port_closed(id);
             }
         }
     }
@@ -500,7 +500,8 @@ impl<M: Machine> World<M> {
         let Some(leader) = &mut self.members[at].running else { return false };
         let configuration = leader.configuration();
         let last = leader.status().last;
-        let settled = leader.status().commit == last.index && leader.journal().open_bytes() == 0;
+        let settled =
+            leader.status().commit_index == last.index && leader.journal().open_bytes() == 0;
         let shown = self.members[at].shown;
         if shown == 0 {
             self.write();
@@ -512,7 +513,7 @@ impl<M: Machine> World<M> {
             let Member { running, machine, shown: of, .. } = &mut self.members[place(id)];
             let Some(replica) = running else { return false };
             replica.status().last == last
-                && replica.status().commit == last.index
+                && replica.status().commit_index == last.index
                 && *of == shown
                 && machine.is_settled(replica.journal())
         })

@@ -9,9 +9,11 @@
 
 use crate::config::ConfigError;
 use crate::config::audit::AuditSettings;
+use crate::config::encryption::EncryptionSettings;
 use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
 use crate::config::tls::{TlsSettings, hide_secrets};
+use auth::ClusterAuth;
 use bson::Document;
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -120,6 +122,11 @@ options! {
     dbpath: PathBuf = |given| Ok(given.path("dbpath").unwrap_or_else(|| DEFAULT_DBPATH.into())),
     [
         opt("dbpath", "storage.dbPath", Text, "data directory (default: ./fern-data, made if missing)"),
+    ];
+    /// Backups are written below it.
+    backup_root: Option<PathBuf> = |given| Ok(given.path("backupRoot")),
+    [
+        opt("backupRoot", "storage.fern.backupRoot", Text, "backupStart writes into directories below this one; without it, nowhere"),
     ];
     /// Nobody named the data directory.
     dbpath_is_default: bool = |given| Ok(given.path("dbpath").is_none()),
@@ -275,7 +282,11 @@ options! {
     key_file: Option<PathBuf> = GivenOptions::key_file,
     [
         opt("keyFile", "security.keyFile", Text, "the key that the members of the replica set share, in a file; implies --auth"),
-        opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile"),
+    ];
+    /// How they log in.
+    cluster_auth: ClusterAuth = GivenOptions::cluster_auth,
+    [
+        opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile, sendKeyFile, sendX509 or x509"),
     ];
     /// Whether clients are asked who they are.
     auth: AuthMode = |given| Ok(given.auth()),
@@ -292,6 +303,14 @@ options! {
         opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named"),
         opt("auditFilter", "auditLog.filter", Text, "tell only what this query matches"),
     ];
+    /// The data directory is encrypted.
+    encryption: Option<EncryptionSettings> = GivenOptions::encryption,
+    [
+        opt("enableEncryption", "security.enableEncryption", Switch, "encrypt what is stored, from an empty data directory on"),
+        opt("encryptionKeyFile", "security.encryptionKeyFile", Text, "the master key: the base64 of 32 bytes, in a file"),
+        opt("encryptionCipherMode", "security.encryptionCipherMode", Text, "AES256-GCM, which is the default and the only one"),
+        opt("relaxPermChecks", "security.relaxPermChecks", Switch, "the group of a key file that belongs to root may read it"),
+    ];
     // TLS
     /// What the server shows and asks for, and of whom.
     tls: TlsSettings = GivenOptions::tls,
@@ -299,16 +318,22 @@ options! {
         opt("tlsMode", "net.tls.mode", Text, "who speaks TLS: disabled, allowTLS, preferTLS or requireTLS (default: disabled)"),
         opt("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Text, "the server's certificate and its key, in one PEM file"),
         opt("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Text, "what the key is encrypted with"),
-        opt("tlsCAFile", "net.tls.CAFile", Text, "certificates that those of clients have to come from; clients have to show one"),
+        opt("tlsClusterFile", "net.tls.clusterFile", Text, "what is shown to other members, if not that of tlsCertificateKeyFile: a certificate and its key"),
+        opt("tlsClusterPassword", "net.tls.clusterPassword", Text, "what that key is encrypted with"),
+        opt("tlsCAFile", "net.tls.CAFile", Text, "certificates that those of clients and members have to come from; clients have to show one"),
+        opt("tlsClusterCAFile", "net.tls.clusterCAFile", Text, "certificates that those of clients have to come from, if not those of tlsCAFile"),
         opt("tlsCRLFile", "net.tls.CRLFile", Text, "revoked certificates, as PEM"),
         opt("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch, "let in clients that show no certificate, too"),
-        opt("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Switch, "let in clients whose certificate is not good, as nobody"),
-        opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "taken for mongod's files; no connection is made by TLS from here"),
+        opt("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Switch, "let in clients whose certificate is not good, as nobody, and take any of a member"),
+        opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "take a member's certificate that is of another host"),
         opt("tlsDisabledProtocols", "net.tls.disabledProtocols", Text, "versions that are not spoken, with commas: TLS1_2 or TLS1_3"),
         opt("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", Switch, "the same as tlsMode=requireTLS"),
         opt("sslMode", "net.ssl.mode", Text, "the old name of tlsMode"),
         opt("sslPEMKeyFile", "net.ssl.PEMKeyFile", Text, "the old name of tlsCertificateKeyFile"),
         opt("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", Text, "the old name of tlsCertificateKeyFilePassword"),
+        opt("sslClusterFile", "net.ssl.clusterFile", Text, "the old name of tlsClusterFile"),
+        opt("sslClusterPassword", "net.ssl.clusterPassword", Text, "the old name of tlsClusterPassword"),
+        opt("sslClusterCAFile", "net.ssl.clusterCAFile", Text, "the old name of tlsClusterCAFile"),
         opt("sslCAFile", "net.ssl.CAFile", Text, "the old name of tlsCAFile"),
         opt("sslCRLFile", "net.ssl.CRLFile", Text, "the old name of tlsCRLFile"),
         opt("sslAllowConnectionsWithoutCertificates", "net.ssl.allowConnectionsWithoutCertificates", Switch, "the old name of tlsAllowConnectionsWithoutCertificates"),
@@ -321,6 +346,7 @@ options! {
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),
     [
         opt("noscripting", "security.javascriptEnabled", Switch, "run no JavaScript of clients"),
+        opt("redactClientLogData", "security.redactClientLogData", Switch, "show ### in the log in place of what clients' documents hold"),
         opt("setParameter", "setParameter", Repeated, "name=value; a server parameter at start"),
     ];
     // the replica set

@@ -5,6 +5,8 @@ use crate::config::options::{Kind, Opt, Settings};
 use crate::config::parse::Given;
 use crate::config::size::{parse_size, parse_switch};
 use crate::config::tls;
+use ::tls::Mode;
+use auth::ClusterAuth;
 use bson::{Bson, Document};
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -41,7 +43,8 @@ impl Settings {
         if self.auth_is_contradicted {
             return Err(ConfigError::new("--auth and --noauth contradict each other"));
         }
-        if self.auth != AuthMode::Off && self.replica_set.is_some() && self.key_file.is_none() {
+        let knows_members = self.key_file.is_some() || !self.cluster_auth.uses_key();
+        if self.auth != AuthMode::Off && self.replica_set.is_some() && !knows_members {
             return Err(ConfigError::new(
                 "security.keyFile is required when authorization is enabled with replica sets: make a \
                  key with openssl rand -base64 756, give each member a copy that only its user can \
@@ -61,7 +64,7 @@ impl GivenOptions {
     }
 
     pub(super) fn auth(&self) -> AuthMode {
-        let is_asked_for = self.switch("auth", false) || self.text("keyFile").is_some();
+        let is_asked_for = self.switch("auth", false) || self.names_members_login();
         match (is_asked_for, self.switch("transitionToAuth", false)) {
             (_, true) => AuthMode::Transition,
             (true, false) => AuthMode::On,
@@ -69,9 +72,14 @@ impl GivenOptions {
         }
     }
 
+    /// Whether it is said how members log in: then clients do so, too.
+    fn names_members_login(&self) -> bool {
+        self.text("keyFile").is_some() || self.text("clusterAuthMode").is_some()
+    }
+
     /// Whether clients are to be asked and not to be asked. A key file asks for it.
     pub(super) fn contradicts_auth(&self) -> bool {
-        let with_key = self.text("keyFile").is_some();
+        let with_key = self.names_members_login();
         let is_asked_for = self.switch("auth", false) || with_key;
         let is_disabled = self.text("auth").is_some() && !self.switch("auth", false) && with_key;
         is_asked_for && self.switch("noauth", false) || is_disabled
@@ -79,23 +87,44 @@ impl GivenOptions {
 
     pub(super) fn key_file(&self) -> Result<Option<PathBuf>, ConfigError> {
         let key_file = self.path("keyFile");
-        match self.text("clusterAuthMode") {
-            None | Some("keyFile") => {}
-            Some(mode @ ("sendKeyFile" | "sendX509" | "x509")) => {
-                return Err(ConfigError::new(format!(
-                    "option clusterAuthMode: {mode} is not supported: members log in to each other by keyFile"
-                )));
-            }
-            Some(other) => {
-                return Err(ConfigError::new(format!(
-                    "option clusterAuthMode: unsupported value '{other}'"
-                )));
-            }
+        let mode = self.cluster_auth()?;
+        if key_file.is_none() && self.text("clusterAuthMode").is_some() && mode.uses_key() {
+            let mode = mode.name();
+            return Err(ConfigError::new(format!(
+                "option clusterAuthMode: {mode} needs --keyFile"
+            )));
         }
-        if key_file.is_none() && self.text("clusterAuthMode").is_some() {
-            return Err(ConfigError::new("option clusterAuthMode: keyFile needs --keyFile"));
+        Ok(key_file.filter(|_| mode.uses_key()))
+    }
+
+    /// How members log in to each other, with what that needs of TLS.
+    pub(super) fn cluster_auth(&self) -> Result<ClusterAuth, ConfigError> {
+        let Some(text) = self.text("clusterAuthMode") else { return Ok(ClusterAuth::default()) };
+        let refused =
+            |text: String| Err(ConfigError::new(format!("option clusterAuthMode: {text}")));
+        let Some(mode) = ClusterAuth::parse(text) else {
+            return refused(format!("unsupported value '{text}'"));
+        };
+        let tls = self.tls()?;
+        if mode.sends_certificate() && !tls.mode.links_speak_tls() {
+            return refused(format!(
+                "{text} needs TLS between members: tlsMode has to be preferTLS or requireTLS"
+            ));
         }
-        Ok(key_file)
+        if mode.takes_certificates()
+            && (tls.mode == Mode::Disabled || tls.authorities_file.is_none())
+        {
+            return refused(format!(
+                "{text} lets members in by their certificates: it needs tlsMode, and the authority that they come \
+                 from with tlsCAFile"
+            ));
+        }
+        if mode.sends_certificate() && tls.options.allow_invalid_certificates {
+            return refused(format!(
+                "{text} and tlsAllowInvalidCertificates do not go together: whoever is on the way could be a member"
+            ));
+        }
+        Ok(mode)
     }
 
     pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {
@@ -194,6 +223,9 @@ impl GivenOptions {
             .collect();
         if self.switch("noscripting", false) {
             parameters.insert("javascriptEnabled".to_owned(), "false".to_owned());
+        }
+        if self.switch("redactClientLogData", false) {
+            parameters.insert("redactClientLogData".to_owned(), "true".to_owned());
         }
         parameters
     }

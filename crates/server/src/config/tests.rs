@@ -138,7 +138,32 @@ fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
 fn what_cannot_be_honoured_is_refused_by_name() {
     for (arguments, word) in [
         (&["--keyFile", "/k", "--noauth"][..], "contradict"),
-        (&["--clusterAuthMode", "x509", "--keyFile", "/k"], "clusterAuthMode"),
+        (&["--clusterAuthMode", "x509"], "tlsMode"),
+        (&["--clusterAuthMode", "sendX509", "--keyFile", "/k"], "tlsMode"),
+        (&["--clusterAuthMode", "sendKeyFile", "--keyFile", "/k"], "tlsCAFile"),
+        (&["--clusterAuthMode", "password"], "unsupported value"),
+        (
+            &[
+                "--clusterAuthMode=x509",
+                "--tlsMode=requireTLS",
+                "--tlsCertificateKeyFile=/c",
+                "--tlsCAFile=/ca",
+                "--tlsAllowInvalidCertificates",
+            ],
+            "do not go together",
+        ),
+        (
+            &["--clusterAuthMode=x509", "--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c"],
+            "tlsCAFile",
+        ),
+        (
+            &["--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c", "--tlsClusterCAFile=/ca"],
+            "tlsCAFile",
+        ),
+        (
+            &["--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c", "--tlsClusterPassword=p"],
+            "tlsClusterFile",
+        ),
         (&["--clusterAuthMode", "keyFile"], "keyFile"),
         (&["--auth", "--replSet", "s"], "security.keyFile is required"),
         (&["--transitionToAuth", "--replSet", "s"], "security.keyFile is required"),
@@ -157,7 +182,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         (&["--tlsMode=allowTLS", "--tlsDisabledProtocols", "none"], "not supported"),
         (&["--tlsMode=allowTLS", "--tlsDisabledProtocols", "TLS1_3,TLS1_2"], "has to stay"),
         (&["--tlsMode=allowTLS", "--tlsDisabledProtocols", "SSL3"], "none of"),
-        (&["--tlsClusterFile", "/c"], "tlsClusterFile"),
+        (&["--tlsClusterFile", "/c"], "tlsMode"),
         (&["--noSuchOption", "1"], "noSuchOption"),
         (&["--port", "70000"], "port"),
         (&["--port", "x"], "port"),
@@ -189,6 +214,16 @@ fn users_are_asked_for_where_that_is_said_and_nowhere_else() {
         (&["--keyFile", "/k"], AuthMode::On),
         (&["--keyFile", "/k", "--replSet", "s", "--clusterAuthMode", "keyFile"], AuthMode::On),
         (&["--keyFile", "/k", "--transitionToAuth"], AuthMode::Transition),
+        (
+            &[
+                "--replSet=s",
+                "--clusterAuthMode=x509",
+                "--tlsMode=requireTLS",
+                "--tlsCertificateKeyFile=/c",
+                "--tlsCAFile=/ca",
+            ],
+            AuthMode::On,
+        ),
     ] {
         assert_eq!(settings(arguments).auth, mode, "{arguments:?}");
     }
@@ -208,10 +243,9 @@ fn users_are_asked_for_where_that_is_said_and_nowhere_else() {
 fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
     use super::foreign::REFUSED;
     let of_security = |flag: &str| {
-        ["tls", "ssl", "ldap", "sasl", "kmip", "encryption", "audit", "cluster"]
+        ["tls", "ssl", "ldap", "sasl", "kmip", "audit", "cluster"]
             .iter()
             .any(|prefix| flag.starts_with(prefix))
-            || ["enableEncryption"].contains(&flag)
     };
     let mut seen = 0;
     for (flag, place, takes_value) in REFUSED.iter().filter(|(flag, ..)| of_security(flag)) {
@@ -235,6 +269,40 @@ fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
 }
 
 #[test]
+fn encryption_is_asked_for_as_a_whole_and_with_the_one_cipher() {
+    let on = ["--enableEncryption", "--encryptionKeyFile", "/k"];
+    let asked = settings(&on).encryption.unwrap();
+    assert_eq!((asked.key_file, asked.permissions), ("/k".into(), crypt::Permissions::OwnerAlone));
+    let more = [&on[..], &["--encryptionCipherMode", "AES256-GCM", "--relaxPermChecks"]].concat();
+    let asked = settings(&more).encryption.unwrap();
+    assert_eq!(asked.permissions, crypt::Permissions::GroupOfRoot);
+    let yaml = "security: {enableEncryption: true, encryptionKeyFile: /k, encryptionCipherMode: AES256-GCM}\n";
+    let Ok(CommandLine::Start(settings)) = with_file(yaml, &[]) else { panic!("{yaml}") };
+    assert!(settings.encryption.is_some());
+    let off = "security: {enableEncryption: false}\n";
+    let Ok(CommandLine::Start(settings)) = with_file(off, &[]) else { panic!("{off}") };
+    assert_eq!(settings.encryption, None);
+    for (arguments, line) in [
+        (&["--enableEncryption"][..], "enableEncryption needs --encryptionKeyFile"),
+        (&["--encryptionKeyFile", "/k"], "encryptionKeyFile needs --enableEncryption"),
+        (&["--encryptionCipherMode", "AES256-GCM"], "needs --enableEncryption"),
+        (
+            &[
+                "--enableEncryption",
+                "--encryptionKeyFile",
+                "/k",
+                "--encryptionCipherMode",
+                "AES256-CBC",
+            ],
+            "'AES256-CBC' is not supported, only AES256-GCM",
+        ),
+    ] {
+        let refused = refusal(arguments);
+        assert!(refused.contains(line), "{refused}");
+    }
+}
+
+#[test]
 fn tls_is_asked_for_under_new_names_and_old_ones() {
     use tls::{Mode, Options};
     let new = settings(&[
@@ -250,17 +318,22 @@ fn tls_is_asked_for_under_new_names_and_old_ones() {
         "--tlsAllowInvalidHostnames",
         "--tlsDisabledProtocols",
         "TLS1_0,TLS1_2",
+        "--tlsClusterFile=/m",
+        "--tlsClusterPassword=pencil",
+        "--tlsClusterCAFile=/mca",
     ]);
     assert!(new.warnings.is_empty());
     let yaml = "net: {ssl: {mode: requireSSL, PEMKeyFile: /c, PEMKeyPassword: pencil, CAFile: /ca, CRLFile: /r, \
+                clusterFile: /m, clusterPassword: pencil, clusterCAFile: /mca, allowInvalidHostnames: true, \
                 allowConnectionsWithoutCertificates: true, disabledProtocols: \"TLS1_0,TLS1_2\"}}\n";
     let Ok(CommandLine::Start(old)) = with_file(yaml, &[]) else { panic!("refused") };
     assert_eq!(new.tls, old.tls);
-    assert_eq!(old.warnings.len(), 7, "{:?}", old.warnings);
+    assert_eq!(old.warnings.len(), 11, "{:?}", old.warnings);
     assert!(old.warnings.iter().all(|line| line.contains("deprecated")));
     assert_eq!(new.tls.mode, Mode::Require);
     let options = Options {
         allow_connections_without_certificates: true,
+        allow_invalid_hostnames: true,
         without_tls12: true,
         ..Options::default()
     };

@@ -4,6 +4,7 @@
 
 use crate::config::ConfigError;
 use crate::config::settings::GivenOptions;
+use auth::ClusterAuth;
 use std::fmt;
 use std::path::PathBuf;
 use tls::{Mode, Options};
@@ -14,7 +15,10 @@ pub(super) const OLD_NAMES: &[(&str, &str)] = &[
     ("tlsOnNormalPorts", "sslOnNormalPorts"),
     ("tlsCertificateKeyFile", "sslPEMKeyFile"),
     ("tlsCertificateKeyFilePassword", "sslPEMKeyPassword"),
+    ("tlsClusterFile", "sslClusterFile"),
+    ("tlsClusterPassword", "sslClusterPassword"),
     ("tlsCAFile", "sslCAFile"),
+    ("tlsClusterCAFile", "sslClusterCAFile"),
     ("tlsCRLFile", "sslCRLFile"),
     ("tlsAllowConnectionsWithoutCertificates", "sslAllowConnectionsWithoutCertificates"),
     ("tlsAllowInvalidCertificates", "sslAllowInvalidCertificates"),
@@ -23,7 +27,12 @@ pub(super) const OLD_NAMES: &[(&str, &str)] = &[
 ];
 
 /// The options whose values nobody is shown.
-pub(super) const SECRET: &[&str] = &["tlsCertificateKeyFilePassword", "sslPEMKeyPassword"];
+pub(super) const SECRET: &[&str] = &[
+    "tlsCertificateKeyFilePassword",
+    "sslPEMKeyPassword",
+    "tlsClusterPassword",
+    "sslClusterPassword",
+];
 /// What is shown in their place.
 pub(super) const HIDDEN: &str = "<password>";
 
@@ -46,7 +55,13 @@ pub struct TlsSettings {
     pub certificate_key_file: Option<PathBuf>,
     /// What the key is encrypted with.
     pub password: Option<KeyPassword>,
-    /// The certificates that clients' have to come from.
+    /// What the server shows to other members, where that is another certificate.
+    pub cluster_file: Option<PathBuf>,
+    /// What its key is encrypted with.
+    pub cluster_password: Option<KeyPassword>,
+    /// The certificates that clients' have to come from, where those are others.
+    pub cluster_authorities_file: Option<PathBuf>,
+    /// The certificates that clients' and members' have to come from.
     pub authorities_file: Option<PathBuf>,
     /// The revoked ones.
     pub revoked_file: Option<PathBuf>,
@@ -99,22 +114,31 @@ impl GivenOptions {
     pub(super) fn tls(&self) -> Result<TlsSettings, ConfigError> {
         let mode = self.tls_mode()?;
         let path = |flag| Ok(self.tls_text(flag)?.map(PathBuf::from));
-        let password = self.tls_text("tlsCertificateKeyFilePassword")?;
+        let password = |flag| -> Result<Option<KeyPassword>, ConfigError> {
+            Ok(self.tls_text(flag)?.map(|password| KeyPassword(password.to_owned())))
+        };
+        // Without TLS it is refused for what it needs.
+        let login = self.text("clusterAuthMode").filter(|_| mode != Mode::Disabled);
+        let login = login.and_then(ClusterAuth::parse).unwrap_or_default();
         let mut options = Options {
             allow_connections_without_certificates: self
                 .tls_switch("tlsAllowConnectionsWithoutCertificates")?,
             allow_invalid_certificates: self.tls_switch("tlsAllowInvalidCertificates")?,
+            allow_invalid_hostnames: self.tls_switch("tlsAllowInvalidHostnames")?,
+            takes_members: login.takes_certificates(),
+            shows_itself: login.sends_certificate(),
             ..Options::default()
         };
-        // No connection is made by TLS, so that there is no host's name to be looked at.
-        self.tls_switch("tlsAllowInvalidHostnames")?;
         if let Some(text) = self.tls_text("tlsDisabledProtocols")? {
             disable(text, &mut options)?;
         }
         let settings = TlsSettings {
             mode,
             certificate_key_file: path("tlsCertificateKeyFile")?,
-            password: password.map(|password| KeyPassword(password.to_owned())),
+            password: password("tlsCertificateKeyFilePassword")?,
+            cluster_file: path("tlsClusterFile")?,
+            cluster_password: password("tlsClusterPassword")?,
+            cluster_authorities_file: path("tlsClusterCAFile")?,
             authorities_file: path("tlsCAFile")?,
             revoked_file: path("tlsCRLFile")?,
             options,
@@ -162,10 +186,27 @@ impl TlsSettings {
                     self.mode.name()
                 )));
             }
-            if self.revoked_file.is_some() && self.authorities_file.is_none() {
-                return Err(ConfigError::new(
+            for (is_given, needs_other, text) in [
+                (
+                    self.revoked_file.is_some(),
+                    self.authorities_file.is_none(),
                     "tlsCRLFile needs the authority that it is of: name that with tlsCAFile",
-                ));
+                ),
+                (
+                    self.cluster_authorities_file.is_some(),
+                    self.authorities_file.is_none(),
+                    "tlsClusterCAFile says who clients' certificates are of alone: name the authority of the servers' \
+                     with tlsCAFile",
+                ),
+                (
+                    self.cluster_password.is_some(),
+                    self.cluster_file.is_none(),
+                    "tlsClusterPassword is of the key in tlsClusterFile, which is not given",
+                ),
+            ] {
+                if is_given && needs_other {
+                    return Err(ConfigError::new(text));
+                }
             }
             return Ok(());
         }

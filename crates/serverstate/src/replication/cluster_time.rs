@@ -12,7 +12,7 @@
 //! 1. It never goes back, also not over a crash. Times of commits are in the log and in checkpoints. A
 //!    start begins above the wall clock's second, so above what was told of commits that are lost. A time
 //!    that a client brought, and that is ahead of the wall clock, is stored before it is told: the
-//!    *lease*; a start begins above it.
+//!    *persisted bound*; a start begins above it.
 //! 2. The same stored document holds the term, which only grows.
 //! 3. The state of a time is the state at the newest commit seen when the clock moved to it. The
 //!    states of a short window, a few seconds, can all be read again; beyond it those that are
@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds by which a lease runs ahead of the time that it is for, so that it is stored seldom.
-const LEASE_SECONDS: u64 = 20;
+/// Seconds by which the persisted bound runs ahead of the time that it is for, so that it is stored seldom.
+const BOUND_AHEAD_SECONDS: u64 = 20;
 /// How often the newest state is looked for, where commits come faster than it is read.
 const TRIES: usize = 100;
 /// How far ahead of us a client's time may be before we refuse to follow. MongoDB says a year, but
@@ -73,9 +73,9 @@ pub struct ClusterClock {
     seen: AtomicU64,
     /// Milliseconds for which every state is kept.
     window_ms: AtomicU64,
-    /// Seconds that clients brought are told up to here only. Changed in the turn of `storing`.
-    lease: AtomicU64,
-    /// One at a time stores the lease and the term. Taken before `inner`; held over the disk.
+    /// Seconds that clients brought are told up to here only. Written only while `storing` is held.
+    persisted_bound: AtomicU64,
+    /// Held by whoever stores the persisted bound and the term. Taken before `inner`; held over the disk.
     storing: Mutex<()>,
     /// Guards moving and the history. Never held over a wait for the disk.
     inner: Mutex<Inner>,
@@ -123,7 +123,7 @@ impl ClusterClock {
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             window_ms: AtomicU64::new(Self::WINDOW.as_millis() as u64),
-            lease: AtomicU64::new(0),
+            persisted_bound: AtomicU64::new(0),
             storing: Mutex::default(),
             inner: Mutex::default(),
         }
@@ -131,16 +131,16 @@ impl ClusterClock {
 
     /// Goes on above everything handed out before this start. Reads the disk.
     pub fn start(&self) -> Result<()> {
-        let mut lease = 0;
+        let mut persisted_bound = 0;
         if let Some(stored) = self.catalog.system_document(&namespace()?)? {
             self.inner.lock().term = stored.get_i64("term").unwrap_or(0);
-            lease = u64::try_from(stored.get_i64("lease").unwrap_or(0)).unwrap_or(0);
+            persisted_bound = u64::try_from(stored.get_i64("lease").unwrap_or(0)).unwrap_or(0);
         }
         let Some(history) = &self.history else {
             return Err(Error::new(Code::INTERNAL_ERROR, "a member of a set keeps a history"));
         };
-        self.lease.store(lease, Ordering::Release);
-        let second = self.wall_seconds().max(lease).min(u64::from(u32::MAX) - 1) + 1;
+        self.persisted_bound.store(persisted_bound, Ordering::Release);
+        let second = self.wall_seconds().max(persisted_bound).min(u64::from(u32::MAX) - 1) + 1;
         history.raise(second << 32);
         self.begin(history);
         Ok(())
@@ -159,7 +159,7 @@ impl ClusterClock {
     fn begin(&self, history: &History) {
         let mut inner = self.inner.lock();
         let (commit, time) = history.newest();
-        self.catalog.engine().keep_history((!self.window().is_zero()).then_some(commit));
+        self.catalog.engine().retain_states_since((!self.window().is_zero()).then_some(commit));
         self.newest.store(time, Ordering::Release);
         self.seen.store(commit.0, Ordering::Release);
         self.note(&mut inner);
@@ -184,9 +184,9 @@ impl ClusterClock {
         } else if window.is_zero() {
             let old = inner.ticks.len() - 1;
             inner.ticks.drain(..old);
-            engine.keep_history(None);
+            engine.retain_states_since(None);
         } else {
-            engine.keep_history(Some(CommitTime(0)));
+            engine.retain_states_since(Some(CommitTime(0)));
             self.trim(&mut inner);
         }
     }
@@ -219,7 +219,7 @@ impl ClusterClock {
         if let Some(oldest) = inner.ticks.front()
             && !window.is_zero()
         {
-            self.catalog.engine().keep_history(Some(CommitTime(oldest.commit)));
+            self.catalog.engine().retain_states_since(Some(CommitTime(oldest.commit)));
         }
     }
 
@@ -227,7 +227,7 @@ impl ClusterClock {
     pub fn next_term(&self) -> Result<i64> {
         let _turn = self.storing.lock();
         let term = self.inner.lock().term + 1;
-        self.store(term, self.lease.load(Ordering::Acquire))?;
+        self.store(term, self.persisted_bound.load(Ordering::Acquire))?;
         self.inner.lock().term = term;
         Ok(term)
     }
@@ -285,7 +285,7 @@ impl ClusterClock {
         let Some(history) = &self.history else { return Ok(()) };
         // A start begins above the wall clock; what is ahead of it has to be on disk first.
         if seen >> 32 >= self.wall_seconds() {
-            self.renew(seen >> 32)?;
+            self.extend_bound(seen >> 32)?;
         }
         // From here on every commit is later, and those before it are visible.
         let newest = history.raise(seen);
@@ -321,22 +321,23 @@ impl ClusterClock {
     }
 
     /// Makes seconds up to `second` and some more safe to tell. Waits for the disk.
-    fn renew(&self, second: u64) -> Result<()> {
+    fn extend_bound(&self, second: u64) -> Result<()> {
         let _turn = self.storing.lock();
-        if second <= self.lease.load(Ordering::Acquire) {
+        if second <= self.persisted_bound.load(Ordering::Acquire) {
             return Ok(());
         }
-        let lease = second.saturating_add(LEASE_SECONDS);
+        let persisted_bound = second.saturating_add(BOUND_AHEAD_SECONDS);
         let term = self.inner.lock().term;
-        self.store(term, lease)?;
-        self.lease.fetch_max(lease, Ordering::AcqRel);
+        self.store(term, persisted_bound)?;
+        self.persisted_bound.fetch_max(persisted_bound, Ordering::AcqRel);
         Ok(())
     }
 
-    fn store(&self, term: i64, lease: u64) -> Result<()> {
-        let document = doc! { "_id": "self", "term": term, "lease": lease as i64 };
+    fn store(&self, term: i64, persisted_bound: u64) -> Result<()> {
+        // The field's name is older than the variable's.
+        let document = doc! { "_id": "self", "term": term, "lease": persisted_bound as i64 };
         let document = RawDocumentBuf::try_from(&document)?;
-        engine::besides_the_task(|| self.catalog.put_system_document(&namespace()?, &document))?;
+        engine::outside_request(|| self.catalog.put_system_document(&namespace()?, &document))?;
         self.catalog.sync()
     }
 
@@ -439,7 +440,7 @@ impl ClusterClock {
     /// Waits until the visible state is of that time or later; not for what no clock of a member can have said.
     fn wait_for(&self, time: Timestamp) -> Result<Timestamp> {
         let began = self.os.clock.monotonic();
-        let mut commits = true;
+        let mut may_write_no_op = true;
         loop {
             let now = self.now();
             let is_ahead = pack(time) >> 32 > self.wall_seconds() + AHEAD_SECONDS;
@@ -448,16 +449,21 @@ impl ClusterClock {
             }
             limits::check_wait()?;
             let waited = self.os.clock.monotonic().saturating_sub(began);
-            // A commit of now is later than a second that is over, and than no other.
+            // A commit that is made now has a later time than a second that is over.
             let is_past = u64::from(time.time) < self.wall_seconds();
-            if commits && is_past && waited > BEFORE_NO_OP {
-                // It was told by somebody who saw a commit that this member has not, or it is of another set. Who
-                // does not lead cannot make one.
-                commits = self.store(0, 0).is_ok();
+            if may_write_no_op && is_past && waited > BEFORE_NO_OP {
+                // The time came from somebody who saw a commit that this member has not, or from another set.
+                may_write_no_op = self.write_no_op().is_ok();
             }
             let [first, later] = LOOKS;
             self.os.clock.sleep(if waited < BEFORE_NO_OP { first } else { later });
         }
+    }
+
+    /// Makes a commit that changes nothing, so that the visible time advances. Only a primary can. What the
+    /// document says is read at a start alone, and by no member of a set of several.
+    fn write_no_op(&self) -> Result<()> {
+        self.store(0, 0)
     }
 
     fn wall_seconds(&self) -> u64 {
@@ -529,7 +535,7 @@ mod tests {
         let stored = clock.catalog.system_document(&namespace().unwrap()).unwrap();
         let stored = stored.unwrap().get_i64("lease").unwrap();
         assert!(stored >= i64::from(ahead.time), "a start begins above it");
-        assert!(clock.lease.load(Ordering::Acquire) >= u64::from(ahead.time));
+        assert!(clock.persisted_bound.load(Ordering::Acquire) >= u64::from(ahead.time));
         let far = Timestamp { time: u32::MAX, increment: u32::MAX };
         assert!(clock.advance(far).is_err(), "nobody's clock is so far ahead");
     }

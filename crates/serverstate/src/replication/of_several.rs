@@ -57,13 +57,13 @@ impl Replication {
         os: &Os,
     ) -> Followed {
         let own = document.id_of(view.id);
-        let leader = view.now.leader.and_then(|leader| document.id_of(leader));
-        let term = view.now.term.cast_signed();
+        let leader = view.role_state.leader.and_then(|leader| document.id_of(leader));
+        let term = view.role_state.term.cast_signed();
         let role = match (own, takes_writes) {
             (None, _) => Role::Uninitiated,
             (Some(_), true) => Role::Primary,
             // Of one that has got nothing yet nobody knows whether it needs a copy.
-            (Some(_), false) if view.needs_copy.is_some() || view.applied <= BASE.index => {
+            (Some(_), false) if view.needs_copy.is_some() || view.applied_index <= BASE.index => {
                 Role::Recovering
             }
             (Some(_), false) => Role::Secondary,
@@ -152,9 +152,9 @@ mod tests {
     }
 
     fn view(member: u64, leader: Option<u64>, term: u64) -> View {
-        let mut view = View { id: MemberId(member), applied: 2, ..View::default() };
-        view.now.term = term;
-        view.now.leader = leader.map(MemberId);
+        let mut view = View { id: MemberId(member), applied_index: 2, ..View::default() };
+        view.role_state.term = term;
+        view.role_state.leader = leader.map(MemberId);
         view
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let set = ReplicaSetOptions { name: "rs".to_owned(), ..ReplicaSetOptions::default() };
         let replication = Replication::new(Some(set), &catalog, &os);
         let set = document(3);
-        let view_of_nothing = View { applied: 1, ..view(2, None, 1) };
+        let view_of_nothing = View { applied_index: 1, ..view(2, None, 1) };
         let log_begins = Position { term: 3, index: 9 };
         let needed = NeedsCopy { leader: MemberId(3), log_begins };
         let needs_copy = View { needs_copy: Some(needed), ..view(2, Some(3), 5) };
@@ -210,7 +210,7 @@ mod tests {
                 _ => replication.primary(&config, role, 0).map(|member| member.id),
             };
             assert_eq!(found.map(host), primary.map(host), "step {n}");
-            assert_eq!(replication.term.load(Ordering::Acquire) as u64, view.now.term);
+            assert_eq!(replication.term.load(Ordering::Acquire) as u64, view.role_state.term);
         }
         // The configuration has it no more.
         let followed = replication.follow(&view(9, Some(1), 6), false, &set, &os);

@@ -38,16 +38,16 @@ struct Arguments {
     member: bool,
     /// A planted bug: so many of a million syncs do nothing.
     #[arg(long, default_value_t = 0)]
-    lies_ppm: u32,
+    lying_syncs_ppm: u32,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let plan = Plan {
         steps: arguments.steps,
-        lies_ppm: arguments.lies_ppm,
+        lying_syncs_ppm: arguments.lying_syncs_ppm,
         only_member: arguments.member,
-        loud: arguments.trace,
+        is_verbose: arguments.trace,
         ..Plan::default()
     };
     // A panic is a failure of its seed and is reported with it.
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
                 held += 1;
                 total.add(&summary.tally);
                 if arguments.twice > 0 && seed.abs_diff(first).is_multiple_of(arguments.twice) {
-                    let again = run(seed, &Plan { loud: false, ..plan });
+                    let again = run(seed, &Plan { is_verbose: false, ..plan });
                     if !again.is_ok_and(|again| again == summary) {
                         println!("seed {seed} does not run the same way twice");
                         failed += 1;

@@ -16,9 +16,10 @@
 //!    crash before leaves markers, and the next start drops what they name.
 
 use crate::catalog::Catalog;
-use crate::data::documents::{difference, duplicate_key};
+use crate::data::documents::{difference, duplicate_key, stores_sharing};
+use crate::ddl::partitions::parts_of;
 use crate::failure::from_engine;
-use crate::metadata::collection::{ChangeLog, Collection, Index};
+use crate::metadata::collection::{ChangeLog, Collection, Index, clone_index, with_indexes};
 use crate::metadata::records;
 use crate::metadata::records::drop_unfinished;
 use bson::raw::RawDocument;
@@ -46,6 +47,9 @@ pub(super) struct Build {
     engine: Engine,
     pub(super) collection: Arc<Collection>,
     pub(super) indexes: Vec<Index>,
+    /// The collection with these indexes alone: its stores have the dictionaries that are filled. No
+    /// partition comes or goes during a build.
+    filled: Arc<Collection>,
     changes: Arc<ChangeLog>,
     seen: Snapshot,
 }
@@ -69,26 +73,32 @@ impl Build {
         let mut txn = engine.begin(TxnOptions::default());
         let mut indexes = Vec::new();
         for spec in specs {
-            let options = catalog.shape_of_index(&collection.options, &spec);
-            let dictionary = create(&mut txn, options)?;
-            indexes.push(records::new_index(
-                spec,
-                collection.collation(),
-                dictionary,
-                Timestamp(0),
-            ));
+            let shape = catalog.shape_of_index(&collection.options, &spec);
+            let dictionary = create(&mut txn, shape)?;
+            let mut index = records::new_index(spec, &collection.options, dictionary, Timestamp(0));
+            index.parts = parts_of(collection, &mut || create(&mut txn, shape))?;
+            indexes.push(index);
         }
+        let alone = indexes.iter().map(|index| Arc::new(clone_index(index, Timestamp(0))));
+        let filled = Arc::new(with_indexes(collection, alone.collect()));
         let changes = Arc::new(ChangeLog::new(create(&mut txn, DictionaryOptions::default())?));
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         collection.shared.note_changes(Some(&changes));
         let seen = engine.snapshot();
         let (engine, collection) = (engine.clone(), Arc::clone(collection));
-        Ok(Self { engine, collection, indexes, changes, seen })
+        Ok(Self { engine, collection, indexes, filled, changes, seen })
     }
 
     fn dictionaries(&self) -> Vec<DictionaryId> {
+        let parts = self.indexes.iter().flat_map(|index| index.parts.values().copied());
         let indexes = self.indexes.iter().map(|index| index.dictionary);
-        indexes.chain([self.changes.dictionary()]).collect()
+        indexes.chain(parts).chain([self.changes.dictionary()]).collect()
+    }
+
+    /// The indexes in every store, each with the space in which its entries are sorted.
+    fn parts(&self) -> impl Iterator<Item = (u64, &Arc<Index>)> {
+        let stores = self.filled.stores().iter();
+        (0..).zip(stores.flat_map(|store| &store.indexes))
     }
 
     /// The build failed: as if it had never been. The caller holds the exclusive metadata lock.
@@ -134,8 +144,8 @@ impl Build {
     /// filled in order writes each of them once.
     fn fill(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
         let sorter = self.sort(check)?;
-        for (number, index) in self.indexes.iter().enumerate() {
-            let mut sorted = sorter.sorted(number as u64);
+        for (space, index) in self.parts() {
+            let mut sorted = sorter.sorted(space);
             let mut txn = self.begin_step();
             let (mut bytes, mut entries) = (0, 0);
             while let Some((key, value)) = sorted.next().map_err(from_engine)? {
@@ -154,34 +164,53 @@ impl Build {
         Ok(())
     }
 
-    /// The entries of the first snapshot's documents, a space for each index.
+    /// The entries of the first snapshot's documents, a space for each index in each store.
     fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Sorter> {
-        let mut cursor = self
-            .seen
-            .cursor(self.collection.primary, KeyRange::all(), Direction::Forward)
-            .map_err(from_engine)?;
         let mut sorter = self.engine.sorter();
         let mut documents = 0;
-        while let Some((id, value)) = cursor.next().map_err(from_engine)? {
-            let document = RawDocument::from_bytes(value)?;
-            for (number, index) in self.indexes.iter().enumerate() {
-                let space = number as u64;
-                for entry in keys(index, document, id)? {
-                    if index.spec.unique
-                        && let Some(held) = sorter.get(space, &entry.key).map_err(from_engine)?
-                        && index.keys.id_of(&entry.key, &held)? != id
-                    {
-                        return Err(duplicate_key(&self.collection, index, &entry));
+        for (place, store) in self.filled.stores().iter().enumerate() {
+            let mut cursor = self
+                .seen
+                .cursor(store.primary, KeyRange::all(), Direction::Forward)
+                .map_err(from_engine)?;
+            while let Some((id, value)) = cursor.next().map_err(from_engine)? {
+                let document = RawDocument::from_bytes(value)?;
+                for (number, index) in store.indexes.iter().enumerate() {
+                    let space = |place: usize| (place * self.indexes.len() + number) as u64;
+                    for entry in keys(index, document, id)? {
+                        if index.spec.unique {
+                            for other in stores_sharing(&self.filled, id)? {
+                                self.refuse_held(&mut sorter, space(other), index, id, &entry)?;
+                            }
+                        }
+                        let put = sorter.put(space(place), &entry.key, &entry.value);
+                        put.map_err(from_engine)?;
                     }
-                    sorter.put(space, &entry.key, &entry.value).map_err(from_engine)?;
                 }
-            }
-            documents += 1;
-            if documents % CHUNK_DOCUMENTS == 0 {
-                self.check(check)?;
+                documents += 1;
+                if documents % CHUNK_DOCUMENTS == 0 {
+                    self.check(check)?;
+                }
             }
         }
         Ok(sorter)
+    }
+
+    /// Refuses an entry of a unique index that another document has in a space.
+    fn refuse_held(
+        &self,
+        sorter: &mut Sorter,
+        space: u64,
+        index: &Index,
+        id: &[u8],
+        entry: &IndexKey,
+    ) -> Result<()> {
+        match sorter.get(space, &entry.key).map_err(from_engine)? {
+            Some(held) if index.keys.record_key_of(&entry.key, &held)? != id => {
+                Err(duplicate_key(&self.collection, index, entry))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Brings the indexes from the last snapshot to now; returns how many changes that were.
@@ -196,7 +225,7 @@ impl Build {
             while rows.len() < CHUNK_DOCUMENTS
                 && let Some((row, _)) = noted.next().map_err(from_engine)?
             {
-                ids.insert(ChangeLog::id_of(row).to_vec());
+                ids.insert(ChangeLog::record_key_of(row).to_vec());
                 rows.push(row.to_vec());
             }
             if rows.is_empty() {
@@ -216,9 +245,8 @@ impl Build {
         // Who held those keys may have given them up since.
         let mut txn = self.begin_step();
         for Refused { index, id, entry } in refused {
-            let index = &self.indexes[index];
-            if !add(&mut txn, index, &id, &entry)? {
-                return Err(duplicate_key(&self.collection, index, &entry));
+            if !self.add(&mut txn, index, &id, &entry)? {
+                return Err(duplicate_key(&self.collection, &self.indexes[index], &entry));
             }
         }
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
@@ -235,7 +263,8 @@ impl Build {
         now: &Snapshot,
         refused: &mut Vec<Refused>,
     ) -> Result<()> {
-        let primary = self.collection.primary;
+        let store = self.filled.store_of(id);
+        let primary = store.primary;
         let before = self.seen.get(primary, id).map_err(from_engine)?;
         let after = now.get(primary, id).map_err(from_engine)?;
         if before.as_deref() == after.as_deref() {
@@ -245,7 +274,7 @@ impl Build {
             Some(bytes) => keys(index, RawDocument::from_bytes(bytes)?, id),
             None => Ok(Vec::new()),
         };
-        for (number, index) in self.indexes.iter().enumerate() {
+        for (number, index) in store.indexes.iter().enumerate() {
             let (old, new) =
                 (keys_of(index, before.as_deref())?, keys_of(index, after.as_deref())?);
             let (gone, added) = difference(&old, &new);
@@ -253,13 +282,36 @@ impl Build {
                 remove(txn, index, id, entry)?;
             }
             for (entry, _) in added {
-                if !add(txn, index, id, entry)? {
+                if !self.add(txn, number, id, entry)? {
                     let (id, entry) = (id.to_vec(), entry.clone());
                     refused.push(Refused { index: number, id, entry });
                 }
             }
         }
         Ok(())
+    }
+
+    /// Adds an entry of the index at `number`; false where it is unique and another document holds the key.
+    fn add(
+        &self,
+        txn: &mut engine::EngineTxn,
+        number: usize,
+        id: &[u8],
+        entry: &IndexKey,
+    ) -> Result<bool> {
+        let own = self.filled.store_of(id);
+        if self.indexes[number].spec.unique {
+            for place in stores_sharing(&self.filled, id)? {
+                let other = &self.filled.stores()[place];
+                let theirs = other.indexes[number].dictionary;
+                if other.number != own.number
+                    && txn.get_for_update(theirs, &entry.key).map_err(from_engine)?.is_some()
+                {
+                    return Ok(false);
+                }
+            }
+        }
+        add(txn, &own.indexes[number], id, entry)
     }
 
     fn begin_step(&self) -> engine::EngineTxn {
@@ -331,5 +383,5 @@ fn is_held_by(
     entry: &IndexKey,
 ) -> Result<bool> {
     let held = txn.get_for_update(index.dictionary, &entry.key).map_err(from_engine)?;
-    held.map_or(Ok(false), |value| Ok(index.keys.id_of(&entry.key, &value)? == id))
+    held.map_or(Ok(false), |value| Ok(index.keys.record_key_of(&entry.key, &value)? == id))
 }

@@ -1,13 +1,12 @@
 //! Builds with writers beside them: the writes are done from the build's own questions whether to
 //! go on, so each run is the same.
 
-use crate::{Catalog, CatalogOptions, Namespace, TxnKind};
+use crate::{Catalog, CatalogOptions, CollectionOptions, Namespace, TxnKind};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 use engine::Engine;
 use errors::{Code, Error, Result};
 use indexkeys::IndexSpec;
-use indexkeys::id_key;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -29,7 +28,8 @@ fn spec(spec: &Document) -> IndexSpec {
 fn change(catalog: &Arc<Catalog>, id: i32, new: Option<&Document>) -> bool {
     let mut txn = catalog.begin(TxnKind::Statement);
     let collection = txn.open_for_write(&ns()).unwrap().unwrap();
-    let key = id_key(RawBsonRef::Int32(id), None).unwrap();
+    let key = collection.find_record_key(RawBsonRef::Int32(id), |d, key| txn.get(d, key));
+    let key = key.unwrap().unwrap_or_default();
     let old = txn.get_for_update(&collection, &key).unwrap();
     let old = old.as_ref().map(|old| RawDocument::from_bytes(&old[..]).unwrap());
     let raw = new.map(|new| RawDocumentBuf::try_from(new).unwrap());
@@ -74,9 +74,17 @@ proptest! {
     fn index_built_beside_writers_agrees_with_the_documents(
         steps in prop::collection::vec(step(), 60..200),
         unique in any::<bool>(),
+        has_primary_key in any::<bool>(),
     ) {
         let engine = Engine::temporary();
         let catalog = open(&engine);
+        if has_primary_key {
+            // A change of what is indexed moves the document.
+            let options = doc! { "primaryKey": { "u": -1, "_id": 1 } };
+            let options = RawDocumentBuf::try_from(&options).unwrap();
+            let options = CollectionOptions::parse(&options).unwrap();
+            catalog.create_collection(&ns(), &options, &|| Ok(())).unwrap();
+        }
         catalog.ensure_collection(&ns()).unwrap();
         let (first, beside) = steps.split_at(40);
         for (id, new) in first {

@@ -10,7 +10,7 @@ use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
-use crate::metadata::records::drop_index_records;
+use crate::metadata::records::drop_index;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use engine::{Direction, Durability, KeyRange, Snapshot};
@@ -71,7 +71,7 @@ impl Catalog {
         };
         let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| {
             write_record(txn, &with_new(engine::Timestamp(0))).map_err(from_engine)?;
-            drop_index_records(txn, old.dictionary).map_err(from_engine)?;
+            drop_index(txn, old).map_err(from_engine)?;
             build.finish(txn)
         })?;
         let ddl_guard = self.ddl_lock.take(&mut txn);
@@ -131,7 +131,7 @@ fn look_for_shared_keys(
             sharing.clear();
             values = these.to_vec();
         }
-        let id = index.keys.id_of(key, value)?;
+        let id = index.keys.record_key_of(key, value)?;
         listed += if sharing.is_empty() { 0 } else { id.len() };
         if listed > MOST_LISTED_BYTES {
             return Err(cannot_convert(

@@ -1,7 +1,9 @@
 //! Ways around the gate that a review has found: each was open, and stays shut.
 
 use super::super::Client;
-use super::{PASSWORD, create, find};
+use super::{PASSWORD, binary, create, find};
+use auth::scram;
+use auth::scram::Mechanism::Sha256;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Decimal128, Document, doc};
 
@@ -180,4 +182,44 @@ fn users_with_an_at_sign_in_their_database_are_refused() {
     assert_eq!(root.code("a@b", doc! { "createUser": "x", "pwd": PASSWORD, "roles": [] }), 2);
     let most = doc! { "setParameter": 1, "scramIterationCount": 10_000_001 };
     assert_ne!(root.code("admin", most), 0);
+}
+
+#[test]
+fn who_guesses_passwords_waits_for_the_answer_and_holds_no_thread() {
+    let root = Client::rooted();
+    let guess = |client: &Client| client.log_in_by(Sha256, ("root", "admin"), "wrong");
+    for _ in 0..10 {
+        assert_eq!(guess(&root.another(5)), 18);
+    }
+    let client = root.another(6);
+    let (login, first) = scram::Client::start(Sha256, "root", b"a client's nonce");
+    let begun = client.ok(
+        "admin",
+        doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(first),
+        "options": { "skipEmptyExchange": true } },
+    );
+    let (proof, _) = login.proof(begun.get_binary_generic("payload").unwrap(), PASSWORD).unwrap();
+    let go_on = doc! { "saslContinue": 1, "conversationId": 1, "payload": binary(proof) };
+    let body = bson::RawDocumentBuf::try_from(&go_on).unwrap();
+    let again = |until| {
+        let request = dispatch::Request {
+            database: "admin",
+            body: &body,
+            sequences: &[],
+            op: dispatch::OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: 1,
+            waited_until: until,
+            waker: None,
+        };
+        client.service.run(&client.connection, &request)
+    };
+    let waits = again(None);
+    assert!(waits.wait.is_some(), "the answer is put off");
+    assert!(client.users().is_empty());
+    // Asked again before its time it waits on; then it is answered.
+    let later = waits.wait.map(|until| until + std::time::Duration::from_hours(1));
+    assert_eq!(again(later).wait, later);
+    assert_eq!(again(Some(std::time::Duration::ZERO)).document.get_bool("done").ok(), Some(true));
+    assert_eq!(client.users(), ["root"]);
 }

@@ -160,6 +160,14 @@ fn rows() -> Vec<Row> {
         ),
         row("d", on("dropSearchIndex"), CHANGERS, CHANGERS_ANY),
         row("d", on("emptycapped"), "", ""),
+        row("d", on("addPartition"), CHANGERS, CHANGERS_ANY),
+        row("d", on("dropPartition"), CHANGERS, CHANGERS_ANY),
+        row(
+            "d",
+            on("getPartitionInfo"),
+            "read readWrite dbAdmin dbOwner",
+            "readAnyDatabase readWriteAnyDatabase dbAdminAnyDatabase",
+        ),
         row(
             "d",
             doc! { "createUser": "x", "pwd": "x", "roles": ["read"] },
@@ -241,6 +249,8 @@ fn rows() -> Vec<Row> {
             "",
             "restore",
         ),
+        row("admin", one("authSchemaUpgrade"), "", "userAdminAnyDatabase"),
+        row("admin", doc! { "authSchemaUpgrade": 1, "from": "x" }, "", "userAdminAnyDatabase"),
         row(
             "admin",
             doc! { "listDatabases": 1, "authorizedDatabases": false },
@@ -272,6 +282,9 @@ fn rows() -> Vec<Row> {
     ];
     for name in OF_MEMBERS {
         rows.push(row("admin", one(name), "", ""));
+    }
+    for name in ["backupStart", "backupStatus", "backupThrottle"] {
+        rows.push(row("admin", one(name), "", "backup"));
     }
     for name in [
         "getCmdLineOpts",
@@ -305,7 +318,9 @@ fn rows() -> Vec<Row> {
     for name in [
         "setFeatureCompatibilityVersion",
         "setDefaultRWConcern",
+        "replSetFreeze",
         "replSetInitiate",
+        "replSetMaintenance",
         "replSetReconfig",
         "replSetStepDown",
     ] {
@@ -356,7 +371,7 @@ fn every_command_by_every_role() {
     let listed: BTreeSet<&str> =
         rows.iter().filter_map(|row| row.command.keys().next()).map(String::as_str).collect();
     for command in COMMANDS {
-        let is_free = matches!(command.needs, Needs::Nobody | Needs::Login);
+        let is_free = matches!(command.needs, Needs::NoLogin | Needs::Login);
         assert_eq!(listed.contains(command.name), !is_free, "{} in the matrix", command.name);
     }
     let mut wrong = Vec::new();

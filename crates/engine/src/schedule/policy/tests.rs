@@ -384,7 +384,7 @@ fn effort_rows() -> Vec<Row<bool, Effort>> {
         (
             "nobody has written since the pass before",
             true,
-            Effort::Quiet,
+            Effort::IdleWithoutWrites,
             "light leaves are compressed well where nobody writes any more (ADR 18)",
         ),
         ("somebody has", false, Effort::Idle, "what is in use stays light (ADR 18)"),

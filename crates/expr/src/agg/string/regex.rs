@@ -10,7 +10,7 @@ use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use bsonval::types::name_of;
 use errors::{Error, Result};
 use pcre::read_options;
-use pcre::{Captures, Failure, Invalid, Regex};
+use pcre::{Captures, CompileError, MatchError, Regex};
 
 /// Which result an operator gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,8 @@ impl RegexCall {
             Error::location(51108, format!("{name}: invalid flag in regex options: {bad}"))
         })?;
         Regex::new(pattern, options).map(Some).map_err(|error| match error {
-            Invalid::Operation(error) => error,
-            Invalid::Pattern(reason) => {
+            CompileError::Operation(error) => error,
+            CompileError::Pattern(reason) => {
                 Error::location(51111, format!("Invalid Regex in {name}: {reason}"))
             }
         })
@@ -175,10 +175,10 @@ impl RegexCall {
         }
     }
 
-    fn failed(&self, failure: Failure) -> Error {
+    fn failed(&self, failure: MatchError) -> Error {
         match failure {
-            Failure::Operation(error) => error,
-            Failure::Match(reason) => Error::location(
+            MatchError::Operation(error) => error,
+            MatchError::Match(reason) => Error::location(
                 51156,
                 format!(
                     "Error occurred while executing the regular expression in {}. Result code: \

@@ -14,7 +14,7 @@ use crate::message::{Direction, Place};
 use crate::node::{Child, Node, reads};
 use crate::readers::{Pending, ReadPool};
 use crate::segment::{Ahead, Bounds, Pace, Reading, Segment, SegmentIter};
-use cachetable::Entry;
+use cachetable::Access;
 use std::sync::Arc;
 
 /// When the child is exhausted the next one is opened; the layers' sources go on.
@@ -193,7 +193,7 @@ fn read_together(
     let errands: Vec<_> = missing
         .into_iter()
         .map(|(at, (segment, block))| {
-            (at, readers.start(move || segment.load_page(block, Entry::Wanted)))
+            (at, readers.start(move || segment.load_page(block, Access::Demand)))
         })
         .collect();
     for (at, errand) in errands {

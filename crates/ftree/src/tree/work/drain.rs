@@ -8,10 +8,10 @@ use super::policy::{self, Below};
 use super::runs::{memory, span_bounds, spans};
 use super::{Area, Layer, Unit};
 use crate::error::Result;
-use crate::home::count;
 use crate::memtable::{MemIter, MemTable};
 use crate::message::Place;
 use crate::node::{Child, Node};
+use crate::tree_shared::count;
 use std::sync::Arc;
 
 impl Unit<'_> {
@@ -21,14 +21,14 @@ impl Unit<'_> {
             Layer::Table(table) => Arc::clone(table),
             Layer::Overlay(overlay) => {
                 let hasher = &self.tree.context.hasher;
-                let piece = Arc::new(MemTable::new(&self.tree.home.cache, hasher));
+                let piece = Arc::new(MemTable::new(&self.tree.shared.cache, hasher));
                 let rest = overlay.fill(&piece, self.tree.options().buffer_bytes)?;
                 self.rest = rest.map(Layer::Overlay);
                 piece
             }
         };
         self.drain_into(root, &table)?;
-        count(&self.tree.home.counters.drained_bytes, table.weight());
+        count(&self.tree.shared.counters.drained_bytes, table.weight());
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Unit<'_> {
     /// it.
     fn may_enter(&self, node: &Node, child: usize) -> bool {
         if matches!(node.children[child], Child::Node(_)) {
-            return node.waiting(child) == 0;
+            return node.buffered_for(child) == 0;
         }
         let area = Area { height: node.height, bounds: node.child_bounds(child) };
         // The drain has read its root some time ago: all must still be the same.

@@ -6,7 +6,6 @@ use super::runs::{ids, memory, segment, segments, span_bounds};
 use super::{Area, Edit, Tree, Unit};
 use crate::bytes::common_prefix;
 use crate::error::Result;
-use crate::home::count;
 use crate::memtable::MemTable;
 use crate::merge::MergeSource;
 use crate::message::{Entry, Message};
@@ -14,6 +13,7 @@ use crate::node::{Child, Node};
 use crate::options::TreeOptions;
 use crate::retain::Retain;
 use crate::segment::{Role, Segment, SegmentBuilder};
+use crate::tree_shared::count;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Unit<'_> {
         table: Option<(&Arc<MemTable>, u64)>,
     ) -> Result<()> {
         let options = self.tree.options();
-        let incoming: u64 = children.clone().map(|child| node.waiting(child)).sum::<u64>()
+        let incoming: u64 = children.clone().map(|child| node.buffered_for(child)).sum::<u64>()
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, options, incoming);
         leaves.large_rewrite = self.large_rewrite.take();
@@ -138,7 +138,7 @@ impl<'a> LeafWriter<'a> {
     }
 
     fn keep(&mut self, leaf: &Arc<Segment>) {
-        count(&self.tree.home.counters.leaves_kept, 1);
+        count(&self.tree.shared.counters.leaves_kept, 1);
         self.leaves.push(Arc::clone(leaf));
     }
 
@@ -165,11 +165,11 @@ impl<'a> LeafWriter<'a> {
         }) {
             self.cut()?;
         }
-        let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
+        let (shared, options, displaces) = (&self.tree.shared, &self.options, self.displaces);
         let value;
         let entry = match (entry.message, &mut self.large_rewrite) {
             (Message::Large(reference), Some(large_rewrite)) => {
-                match large_rewrite.take(entry.key, home, reference)? {
+                match large_rewrite.take(entry.key, shared, reference)? {
                     Some(taken) => {
                         value = taken;
                         Entry { message: Message::Put(&value.0), ..entry }
@@ -181,7 +181,7 @@ impl<'a> LeafWriter<'a> {
         };
         let role = self.role;
         self.builder
-            .get_or_insert_with(|| SegmentBuilder::new(home, options, role).displacing(displaces))
+            .get_or_insert_with(|| SegmentBuilder::new(shared, options, role).displacing(displaces))
             .add(entry)
     }
 
@@ -189,7 +189,7 @@ impl<'a> LeafWriter<'a> {
         if let Some(builder) = self.builder.take() {
             self.written += builder.size();
             self.leaves.push(builder.finish()?);
-            count(&self.tree.home.counters.leaves_written, 1);
+            count(&self.tree.shared.counters.leaves_written, 1);
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl<'a> LeafWriter<'a> {
     fn finish(mut self, replaced: Vec<Option<u64>>) -> Result<NewLeaves> {
         self.cut()?;
         if self.leaves.len() > 1 {
-            count(&self.tree.home.counters.leaf_splits, self.leaves.len() as u64 - 1);
+            count(&self.tree.shared.counters.leaf_splits, self.leaves.len() as u64 - 1);
         }
         let pivots = self
             .leaves

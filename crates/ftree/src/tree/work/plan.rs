@@ -28,8 +28,8 @@ pub(super) enum Plan {
     Rewrite { node: Arc<Node>, children: Range<usize> },
     /// Make two small child nodes one.
     Fuse { area: Area },
-    /// Let a node take on options that have changed: it was urgent under those before.
-    Close { area: Area },
+    /// Write the node again with the tree's present options; its score was that of the old ones.
+    ApplyOptions { area: Area },
 }
 
 impl Plan {
@@ -45,7 +45,7 @@ impl Plan {
                 area(node, node.bounds.clone())
             }
             Plan::Rewrite { node, children } => Some(Area::of_child(node, children.start)),
-            Plan::Fuse { area } | Plan::Close { area } => Some(area.clone()),
+            Plan::Fuse { area } | Plan::ApplyOptions { area } => Some(area.clone()),
         }
     }
 
@@ -53,7 +53,7 @@ impl Plan {
     fn flushed_bytes(&self) -> u64 {
         match self {
             Plan::Rewrite { node, children } => {
-                children.clone().map(|child| node.waiting(child)).sum()
+                children.clone().map(|child| node.buffered_for(child)).sum()
             }
             _ => 0,
         }
@@ -80,17 +80,17 @@ impl Tree {
         let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
         let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
         let urgent = state.root.score_below;
-        let reach = policy::reach(effort);
-        let enough = reach.enough;
-        if effort == Effort::Wanted {
+        let limits = policy::work_limits(effort);
+        let min_score = limits.min_score;
+        if effort == Effort::ReadFlush {
             // Asked for again by whoever reads on while we look.
-            self.home.wanted.store(false, Ordering::Relaxed);
-            let plan = wanted(&claims, &state.root);
+            self.shared.has_read_flush.store(false, Ordering::Relaxed);
+            let plan = plan_read_flush(&claims, &state.root);
             let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area)))
             else {
                 return Chosen::None(Progress::Idle);
             };
-            self.home.wanted.store(true, Ordering::Relaxed);
+            self.shared.has_read_flush.store(true, Ordering::Relaxed);
             return Chosen::Unit(plan, self.claims.claim(&mut claims, area));
         }
         let drain_first = policy::drain_comes_first(&DrainLoad {
@@ -105,13 +105,14 @@ impl Tree {
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
             let best = |merges| {
-                let mut search = Search { claims: &claims, options, enough, merges, best: None };
+                let mut search =
+                    Search { claims: &claims, options, min_score, may_merge: merges, best: None };
                 search.visit(&state.root);
                 search.best.map(|(_, plan)| plan)
             };
             plan = best(true);
             if matches!(plan, Some(Plan::Merge { .. })) {
-                permit = self.context.merge_limiter.begin(reach.limits_merges);
+                permit = self.context.merge_limiter.begin(limits.limits_merges);
                 deferred = permit.is_none();
             }
             if deferred {
@@ -126,15 +127,20 @@ impl Tree {
             let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
             return Chosen::Unit(plan, self.claims.claim_drain(&mut claims));
         }
-        if plan.is_none() && reach.garbage {
-            plan = garbage(&claims, &state.root, visibility.oldest());
+        if plan.is_none() && limits.rewrites_garbage {
+            plan = plan_garbage_rewrite(&claims, &state.root, visibility.oldest());
         }
-        if plan.is_none() && reach.light {
-            plan = lightly_compressed(&claims, &state.root);
+        if plan.is_none() && limits.rewrites_lightly_compressed {
+            plan = plan_recompression(&claims, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
             let (sealed, others) = (layer.is_some(), claims.is_busy());
-            let why = NoUnit { deferred, sealed, others, urgent: urgent >= enough };
+            let why = NoUnit {
+                was_deferred: deferred,
+                has_sealed: sealed,
+                has_other_workers: others,
+                is_urgent: urgent >= min_score,
+            };
             return Chosen::None(policy::without_unit(why));
         };
         claims.since_drain += 1;
@@ -148,25 +154,25 @@ impl Tree {
 struct Search<'a> {
     claims: &'a ClaimTable,
     options: &'a TreeOptions,
-    enough: Score,
+    min_score: Score,
     /// Merges, too.
-    merges: bool,
+    may_merge: bool,
     best: Option<(Score, Plan)>,
 }
 
 impl Search<'_> {
     fn visit(&mut self, node: &Arc<Node>) {
         // In idle time reads add to the score, which scores further up do not know of.
-        let idle = self.enough < NEEDED;
+        let idle = self.min_score < NEEDED;
         let better = |score: Score, best: &Option<(Score, Plan)>| {
             best.as_ref().is_none_or(|(best, _)| score > *best)
         };
-        if node.score_below < self.enough || !(idle || better(node.score_below, &self.best)) {
+        if node.score_below < self.min_score || !(idle || better(node.score_below, &self.best)) {
             return;
         }
         let reads = if idle { node.reads.noted() >> 10 } else { 0 };
         let score = Score(node.score.0 + reads);
-        if node.score >= self.enough
+        if node.score >= self.min_score
             && better(score, &self.best)
             && let Some(plan) = self.plan(node)
         {
@@ -183,7 +189,7 @@ impl Search<'_> {
     fn plan(&self, node: &Arc<Node>) -> Option<Plan> {
         let options = self.options;
         let free = |plan: Plan| plan.area().filter(|area| self.claims.is_free(area)).map(|_| plan);
-        let movable = movable(self.claims, node);
+        let movable = claimable_children(self.claims, node);
         let to_fuse = node
             .leaves_to_fuse(options)
             .filter(|left| self.claims.is_readable(node, *left..left + 2));
@@ -192,7 +198,7 @@ impl Search<'_> {
             sound_runs: self.claims.sound_runs(node),
             tier: node.tier(options),
             buffered: node.buffered,
-            moving: node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>(),
+            moved_by_others: node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>(),
             fuses_leaves: to_fuse.is_some(),
             fuses_nodes: nodes_to_fuse.is_some(),
             is_stale: node.own_score(options) < NEEDED,
@@ -202,22 +208,22 @@ impl Search<'_> {
             most_merged: options.most_merged(),
             runs: options.max_runs,
             tier: options.tier,
-            only_needed: self.enough >= NEEDED,
+            only_needed: self.min_score >= NEEDED,
         };
         match policy::node_needs(&load, &budget) {
             NodeNeed::Merge(newest) => {
                 let plan = Plan::Merge { node: Arc::clone(node), newest };
-                if self.merges { free(plan) } else { None }
+                if self.may_merge { free(plan) } else { None }
             }
-            NodeNeed::Flush => heaviest(movable).map(|child| flush(node, child)),
+            NodeNeed::Flush => heaviest(movable).map(|child| plan_push_down(node, child)),
             NodeNeed::FuseLeaves => to_fuse.and_then(|left| {
                 let node = Arc::clone(node);
                 free(Plan::Rewrite { node, children: left..left + 2 })
             }),
-            NodeNeed::FuseNodes => nodes_to_fuse.and_then(|left| free(fuse(node, left))),
-            NodeNeed::Close => {
+            NodeNeed::FuseNodes => nodes_to_fuse.and_then(|left| free(plan_fuse(node, left))),
+            NodeNeed::ApplyOptions => {
                 let area = Area { height: node.height, bounds: node.bounds.clone() };
-                free(Plan::Close { area })
+                free(Plan::ApplyOptions { area })
             }
             NodeNeed::Nothing => None,
         }
@@ -225,8 +231,8 @@ impl Search<'_> {
 }
 
 /// Bytes that wait for children, those that somebody can and nobody does move on yet.
-fn movable(claims: &ClaimTable, node: &Node) -> Vec<(u64, usize)> {
-    let children = (0..node.children.len()).map(|child| (node.waiting(child), child));
+fn claimable_children(claims: &ClaimTable, node: &Node) -> Vec<(u64, usize)> {
+    let children = (0..node.children.len()).map(|child| (node.buffered_for(child), child));
     let waiting = children.filter(|(bytes, _)| *bytes > 0);
     waiting.filter(|(_, child)| claims.is_sound(&Area::of_child(node, *child))).collect()
 }
@@ -237,14 +243,14 @@ fn heaviest(movable: Vec<(u64, usize)>) -> Option<usize> {
 }
 
 /// The flush that reads have paid most for.
-fn wanted(claims: &ClaimTable, root: &Arc<Node>) -> Option<Plan> {
+fn plan_read_flush(claims: &ClaimTable, root: &Arc<Node>) -> Option<Plan> {
     fn visit(claims: &ClaimTable, node: &Arc<Node>, best: &mut Option<(u64, Plan)>) {
         let noted = node.reads.noted();
         if node.reads.is_due()
             && best.as_ref().is_none_or(|(most, _)| noted > *most)
-            && let Some(child) = heaviest(movable(claims, node))
+            && let Some(child) = heaviest(claimable_children(claims, node))
         {
-            *best = Some((noted, flush(node, child)));
+            *best = Some((noted, plan_push_down(node, child)));
         }
         for child in &node.children {
             if let Child::Node(below) = child {
@@ -258,16 +264,16 @@ fn wanted(claims: &ClaimTable, root: &Arc<Node>) -> Option<Plan> {
 }
 
 /// Two child nodes are fused once nothing waits for either of them.
-fn fuse(node: &Arc<Node>, left: usize) -> Plan {
-    if let Some(child) = [left, left + 1].into_iter().find(|child| node.waiting(*child) > 0) {
-        return flush(node, child);
+fn plan_fuse(node: &Arc<Node>, left: usize) -> Plan {
+    if let Some(child) = [left, left + 1].into_iter().find(|child| node.buffered_for(*child) > 0) {
+        return plan_push_down(node, child);
     }
     let lower = node.child_bounds(left).lower;
     let bounds = Bounds { lower, upper: node.child_bounds(left + 1).upper };
     Plan::Fuse { area: Area { height: node.height, bounds } }
 }
 
-fn flush(node: &Arc<Node>, child: usize) -> Plan {
+fn plan_push_down(node: &Arc<Node>, child: usize) -> Plan {
     let node = Arc::clone(node);
     match &node.children[child] {
         Child::Node(below) => {
@@ -279,27 +285,28 @@ fn flush(node: &Arc<Node>, child: usize) -> Plan {
 }
 
 /// A lightly compressed leaf.
-fn lightly_compressed(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
-    let mut light =
+fn plan_recompression(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
+    let mut candidates =
         node.children.iter().enumerate().filter(|(_, child)| child.lightly_compressed_bytes() > 0);
-    light.find_map(|(at, child)| match child {
-        Child::Node(below) => lightly_compressed(claims, below),
-        _ => Some(flush(node, at))
+    candidates.find_map(|(at, child)| match child {
+        Child::Node(below) => plan_recompression(claims, below),
+        _ => Some(plan_push_down(node, at))
             .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
     })
 }
 
 /// A leaf that is worth rewriting for the versions and deletes nobody sees any more.
-fn garbage(claims: &ClaimTable, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
+fn plan_garbage_rewrite(claims: &ClaimTable, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
     if node.garbage_below == 0 {
         return None;
     }
-    let mut dirty = node.children.iter().enumerate().filter(|(_, child)| child.garbage() > 0);
-    dirty.find_map(|(at, child)| match child {
+    let mut with_garbage =
+        node.children.iter().enumerate().filter(|(_, child)| child.garbage() > 0);
+    with_garbage.find_map(|(at, child)| match child {
         // All of it can go: no snapshot is older than the leaf's newest version.
-        Child::Leaf(leaf) if leaf.content().max_ts <= oldest => Some(flush(node, at))
+        Child::Leaf(leaf) if leaf.content().max_ts <= oldest => Some(plan_push_down(node, at))
             .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
-        Child::Node(below) => garbage(claims, below, oldest),
+        Child::Node(below) => plan_garbage_rewrite(claims, below, oldest),
         Child::Leaf(_) | Child::Empty => None,
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! | Question | Function |
 //! |---|---|
-//! | how much a call does | [`reach`] |
+//! | how much a call does | [`work_limits`] |
 //! | whether a memtable is drained before anything else | [`drain_comes_first`] |
 //! | whether a layer may go to disk | [`may_be_drained`] |
 //! | what a node needs most | [`node_needs`] |
@@ -48,25 +48,25 @@ const LEAVES_AT_ONCE: u64 = 8;
 
 /// How far a call of [`Tree::work`](super::Tree::work) goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Reach {
+pub(super) struct WorkLimits {
     /// The least score that is worked on.
-    pub(super) enough: Score,
+    pub(super) min_score: Score,
     /// Only as many merges run as the engine allows.
     pub(super) limits_merges: bool,
-    /// Leaves with versions that nobody sees.
-    pub(super) garbage: bool,
-    /// Lightly compressed leaves.
-    pub(super) light: bool,
+    /// Leaves with versions that nobody sees are rewritten.
+    pub(super) rewrites_garbage: bool,
+    /// Lightly compressed leaves are rewritten.
+    pub(super) rewrites_lightly_compressed: bool,
 }
 
 /// How far a call goes that is willing to do so much.
-pub(super) fn reach(effort: Effort) -> Reach {
+pub(super) fn work_limits(effort: Effort) -> WorkLimits {
     let is_needed = matches!(effort, Effort::Needed | Effort::Paced);
-    Reach {
-        enough: if is_needed { NEEDED } else { Score(1) },
+    WorkLimits {
+        min_score: if is_needed { NEEDED } else { Score(1) },
         limits_merges: effort == Effort::Paced,
-        garbage: matches!(effort, Effort::Idle | Effort::Quiet),
-        light: effort == Effort::Quiet,
+        rewrites_garbage: matches!(effort, Effort::Idle | Effort::IdleWithoutWrites),
+        rewrites_lightly_compressed: effort == Effort::IdleWithoutWrites,
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) struct NodeLoad {
     /// Bytes that wait in its runs.
     pub(super) buffered: u64,
     /// Of those, bytes that others are moving on: as good as gone.
-    pub(super) moving: u64,
+    pub(super) moved_by_others: u64,
     /// Two neighbouring leaves of it are small, and can be read.
     pub(super) fuses_leaves: bool,
     /// Two neighbouring child nodes of it are small.
@@ -154,8 +154,8 @@ pub(super) enum NodeNeed {
     FuseLeaves,
     /// Two small child nodes become one.
     FuseNodes,
-    /// It takes on options that have changed.
-    Close,
+    /// It is written again with the tree's present options.
+    ApplyOptions,
     /// Nothing.
     Nothing,
 }
@@ -163,7 +163,7 @@ pub(super) enum NodeNeed {
 /// What a node needs most: the merge of too many runs, its heaviest child where it is over its
 /// budget, a merge of a tier, a fuse. In idle time whatever is buffered is flushed down.
 pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
-    debug_assert!(node.moving <= node.buffered, "what moves was in the buffers");
+    debug_assert!(node.moved_by_others <= node.buffered, "what moves was in the buffers");
     // Far over its bytes it needs them moved on, which a merge does not do: it would only write
     // them once more.
     let much = node.buffered > budget.most_merged;
@@ -173,7 +173,7 @@ pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
     if node.sound_runs > many {
         return NodeNeed::Merge(tier);
     }
-    if node.buffered - node.moving > budget.bytes {
+    if node.buffered - node.moved_by_others > budget.bytes {
         return NodeNeed::Flush;
     }
     if tier >= budget.tier {
@@ -185,7 +185,7 @@ pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
     } else if !budget.only_needed {
         NodeNeed::Flush
     } else if node.is_stale {
-        NodeNeed::Close
+        NodeNeed::ApplyOptions
     } else {
         NodeNeed::Nothing
     }
@@ -196,20 +196,20 @@ pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct NoUnit {
     /// There was a merge, and as many as may be are under way.
-    pub(super) deferred: bool,
+    pub(super) was_deferred: bool,
     /// There is a sealed memtable.
-    pub(super) sealed: bool,
+    pub(super) has_sealed: bool,
     /// Others are at work.
-    pub(super) others: bool,
+    pub(super) has_other_workers: bool,
     /// Something is urgent enough.
-    pub(super) urgent: bool,
+    pub(super) is_urgent: bool,
 }
 
 /// What is said where no unit was found.
 pub(super) fn without_unit(why: NoUnit) -> Progress {
-    if why.deferred {
+    if why.was_deferred {
         Progress::Deferred
-    } else if why.sealed || (why.others && why.urgent) {
+    } else if why.has_sealed || (why.has_other_workers && why.is_urgent) {
         Progress::Busy
     } else {
         Progress::Idle

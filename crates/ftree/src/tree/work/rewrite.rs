@@ -14,10 +14,10 @@ use super::claims::{Area, Claim, ClaimTable};
 use super::plan::Plan;
 use super::{Tree, Unit};
 use crate::error::Result;
-use crate::home::{Home, count};
 use crate::message::Visibility;
 use crate::node::{Child, Node};
-use cachetable::{Part, Reservation};
+use crate::tree_shared::{TreeShared, count};
+use cachetable::{MemoryKind, Reservation};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Walk {
             }
             Child::Empty | Child::Node(_) => false,
         };
-        droppable || node.waiting(child) > 0
+        droppable || node.buffered_for(child) > 0
     }
 }
 
@@ -92,7 +92,7 @@ impl Tree {
         unit.large_rewrite = walk.all.then(|| LargeRewrite::new(walk.within.clone()));
         unit.carry_out(&plan)?;
         unit.publish(None);
-        count(&self.home.counters.rewrites, 1);
+        count(&self.shared.counters.rewrites, 1);
         let large_rewrite = unit.large_rewrite.take().unwrap_or_default();
         Ok(match next {
             Ok(_) if large_rewrite.is_short => {
@@ -118,7 +118,7 @@ impl Tree {
                 return self.leaves(walk, &mut claims, &node, child, oldest);
             };
             let at_its_edge = node.child_bounds(child).lower.as_deref() == behind;
-            if node.height < walk.pushed && at_its_edge && node.waiting(child) > 0 {
+            if node.height < walk.pushed && at_its_edge && node.buffered_for(child) > 0 {
                 let (height, below) = (node.height, Arc::clone(below));
                 let plan = Plan::Flush { node, child, below };
                 return match self.claim(&mut claims, &plan) {
@@ -194,16 +194,16 @@ impl LargeRewrite {
     pub(super) fn take(
         &mut self,
         key: &[u8],
-        home: &Home,
+        shared: &TreeShared,
         reference: &[u8],
     ) -> Result<Option<(Vec<u8>, Reservation)>> {
         if !self.takes(key) {
             return Ok(None);
         }
-        let at = home.decode_large(reference)?;
+        let at = shared.decode_large(reference)?;
         self.bytes += u64::from(at.block.page.len);
-        let memory = home.cache.reserve(Part::Buffers, u64::from(at.block.raw_len));
-        Ok(Some((home.read_large(at)?, memory)))
+        let memory = shared.cache.reserve(MemoryKind::Buffers, u64::from(at.block.raw_len));
+        Ok(Some((shared.read_large(at)?, memory)))
     }
 
     fn takes(&mut self, key: &[u8]) -> bool {

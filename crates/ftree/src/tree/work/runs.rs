@@ -2,13 +2,13 @@
 
 use super::{Area, Edit, Unit};
 use crate::error::Result;
-use crate::home::count;
 use crate::memtable::{MemIter, MemTable};
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Entry, Place};
 use crate::node::{Attached, Node, Shares};
 use crate::retain::Retain;
 use crate::segment::{Bounds, Reading, Role, Segment, SegmentBuilder, SegmentIter};
+use crate::tree_shared::count;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Unit<'_> {
                 bytes[child] += entry.weight();
                 builder
                     .get_or_insert_with(|| {
-                        SegmentBuilder::new(&tree.home, &tree.options(), Role::Run)
+                        SegmentBuilder::new(&tree.shared, &tree.options(), Role::Run)
                     })
                     .add(entry)
             })?;
@@ -97,13 +97,13 @@ impl Unit<'_> {
             }
             merge.advance()?;
         }
-        count(&self.tree.home.counters.merged_bytes, bytes);
+        count(&self.tree.shared.counters.merged_bytes, bytes);
         Ok(())
     }
 
     pub(super) fn count_dropped(&self, retain: &Retain<'_>) {
-        count(&self.tree.home.counters.dropped_versions, retain.dropped_versions);
-        count(&self.tree.home.counters.dropped_deletes, retain.dropped_deletes);
+        count(&self.tree.shared.counters.dropped_versions, retain.dropped_versions);
+        count(&self.tree.shared.counters.dropped_deletes, retain.dropped_deletes);
     }
 }
 

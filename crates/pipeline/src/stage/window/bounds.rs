@@ -193,14 +193,19 @@ impl From<Zero> for Number {
 
 /// Where a window stands: positions `from..to`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slide {
+pub(super) struct WindowRange {
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-impl Slide {
+impl WindowRange {
     /// Where the window of the document at `at` stands; never before where this one does.
-    pub(super) fn target(self, bounds: &Bounds, at: usize, scene: &mut Scene<'_>) -> Result<Self> {
+    pub(super) fn range_for(
+        self,
+        bounds: &Bounds,
+        at: usize,
+        scene: &mut Scene<'_>,
+    ) -> Result<Self> {
         let len = scene.partition.len();
         match bounds {
             Bounds::Documents(low, high) => {

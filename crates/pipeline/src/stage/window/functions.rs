@@ -1,6 +1,6 @@
 //! The functions over windows, and how each moves from document to document.
 
-use super::bounds::{Bounds, Slide};
+use super::bounds::{Bounds, WindowRange};
 use super::partition::Partition;
 use crate::memory::StageMemory;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
@@ -107,7 +107,7 @@ impl Scene<'_> {
 
 /// The state of one function in one partition.
 pub(super) struct Runner {
-    slide: Slide,
+    slide: WindowRange,
     held: StageMemory,
     state: State,
 }
@@ -168,7 +168,7 @@ impl Runner {
                 State::None
             }
         };
-        Ok(Self { slide: Slide::default(), held: StageMemory::within(usize::MAX), state })
+        Ok(Self { slide: WindowRange::default(), held: StageMemory::within(usize::MAX), state })
     }
 
     /// Roughly the memory held.
@@ -193,7 +193,7 @@ impl Runner {
     ) -> Result<Option<RawBson>> {
         match (function, &mut self.state) {
             (Function::Over(spec, bounds), State::Over(window, last)) => {
-                let target = self.slide.target(bounds, at, scene)?;
+                let target = self.slide.range_for(bounds, at, scene)?;
                 let moved = target.from > self.slide.from || target.to > self.slide.to;
                 while self.slide.to < target.to {
                     let document = scene.partition.get(self.slide.to)?;
@@ -214,7 +214,7 @@ impl Runner {
                 Ok(last.clone())
             }
             (Function::Scale { specs, low, high, bounds }, State::Scale(windows)) => {
-                let target = self.slide.target(bounds, at, scene)?;
+                let target = self.slide.range_for(bounds, at, scene)?;
                 while self.slide.to < target.to {
                     let document = scene.partition.get(self.slide.to)?;
                     scaled_number(specs[0].input(), &document, scene.variables)?;
@@ -240,8 +240,8 @@ impl Runner {
                 Ok(Some(share.mul(high.sub(*low)).add(*low).to_bson()))
             }
             (Function::Edge { input, last, bounds }, _) => {
-                self.slide = self.slide.target(bounds, at, scene)?;
-                let Slide { from, to } = self.slide;
+                self.slide = self.slide.range_for(bounds, at, scene)?;
+                let WindowRange { from, to } = self.slide;
                 if from == to {
                     return Ok(Some(RawBson::Null));
                 }
@@ -249,14 +249,14 @@ impl Runner {
                 Ok(Some(value.unwrap_or(RawBson::Null)))
             }
             (Function::Derivative { input, unit_ms, bounds }, _) => {
-                self.slide = self.slide.target(bounds, at, scene)?;
+                self.slide = self.slide.range_for(bounds, at, scene)?;
                 derivative(input, *unit_ms, self.slide, scene).map(Some)
             }
             (
                 Function::Integral { input, unit_ms, bounds },
                 State::Area { points, parts, sum, seen },
             ) => {
-                let target = self.slide.target(bounds, at, scene)?;
+                let target = self.slide.range_for(bounds, at, scene)?;
                 while self.slide.to < target.to {
                     let point = point(input, *unit_ms, self.slide.to, scene)?;
                     seen.push_back(point.is_some());
@@ -283,7 +283,7 @@ impl Runner {
                 Ok(Some(if empty { RawBson::Null } else { sum.total().to_bson() }))
             }
             (Function::Covariance { pair, sample, bounds }, State::Pairs { queue, pairs }) => {
-                let target = self.slide.target(bounds, at, scene)?;
+                let target = self.slide.range_for(bounds, at, scene)?;
                 while self.slide.to < target.to {
                     let document = scene.partition.get(self.slide.to)?;
                     let found = read_pair(pair, &document, scene.variables)?;
@@ -423,7 +423,7 @@ fn height(
 fn derivative(
     input: &Expression,
     unit_ms: Option<i64>,
-    window: Slide,
+    window: WindowRange,
     scene: &mut Scene<'_>,
 ) -> Result<RawBson> {
     if window.from == window.to {

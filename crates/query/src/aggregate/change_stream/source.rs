@@ -14,7 +14,7 @@ use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
 use oplog::Time;
 use oplog::commit::{Commit, Cursor};
-use oplog::event::{self, Beside, Event, Kind, Target};
+use oplog::event::{self, AttachedDocument, Event, Kind, Target};
 use oplog::token::Token;
 use parking_lot::Mutex;
 use pipeline::DocumentSource;
@@ -60,7 +60,7 @@ impl Progress {
 
     /// A mark at what was looked at.
     pub(super) fn seen(&self) -> Token {
-        Token::mark(self.position)
+        Token::high_water_mark(self.position)
     }
 
     /// Whether nothing is between the source and the cursor.
@@ -167,7 +167,9 @@ impl EventSource {
         let target = &self.target;
         while let Some(operation) = cursor.next(commit, &|name| target.wants(name))? {
             self.interrupt.check()?;
-            let Some(event) = event::of(commit, &operation, target, self.stream.expanded)? else {
+            let Some(event) =
+                event::change_event(commit, &operation, target, self.stream.expanded)?
+            else {
                 continue;
             };
             // A part of an event that was given stands behind the event: the event is made again.
@@ -297,25 +299,25 @@ fn full_document(
     stream: &ChangeStream,
     event: &Event<'_>,
     has_images: bool,
-) -> Result<Beside> {
+) -> Result<AttachedDocument> {
     let kept = || event.after().filter(|_| has_images).cloned();
     match (event.kind, stream.full_document) {
         (Kind::Insert | Kind::Replace, _) => {
-            Ok(event.after().cloned().map_or(Beside::Null, Beside::Document))
+            Ok(event.after().cloned().map_or(AttachedDocument::Null, AttachedDocument::Document))
         }
         (Kind::Update, FullDocument::UpdateLookup) => {
-            let Some(id) = event.id() else { return Ok(Beside::Null) };
+            let Some(id) = event.id() else { return Ok(AttachedDocument::Null) };
             let found = look_up(catalog, event.ns(), event.uuid(), id)?;
-            Ok(found.map_or(Beside::Null, Beside::Document))
+            Ok(found.map_or(AttachedDocument::Null, AttachedDocument::Document))
         }
         (Kind::Update, FullDocument::WhenAvailable) => {
-            Ok(kept().map_or(Beside::Null, Beside::Document))
+            Ok(kept().map_or(AttachedDocument::Null, AttachedDocument::Document))
         }
         (Kind::Update, FullDocument::Required) => match kept() {
-            Some(document) => Ok(Beside::Document(document)),
+            Some(document) => Ok(AttachedDocument::Document(document)),
             None => Err(missing(event, "post-image", "update")),
         },
-        _ => Ok(Beside::Absent),
+        _ => Ok(AttachedDocument::Absent),
     }
 }
 
@@ -323,14 +325,14 @@ fn before_change(
     stream: &ChangeStream,
     event: &Event<'_>,
     image: Option<&RawDocumentBuf>,
-) -> Result<Beside> {
+) -> Result<AttachedDocument> {
     if !matches!(event.kind, Kind::Update | Kind::Replace | Kind::Delete) {
-        return Ok(Beside::Absent);
+        return Ok(AttachedDocument::Absent);
     }
     match (stream.before_change, image) {
-        (BeforeChange::Off, _) => Ok(Beside::Absent),
-        (_, Some(document)) => Ok(Beside::Document(document.clone())),
-        (BeforeChange::WhenAvailable, None) => Ok(Beside::Null),
+        (BeforeChange::Off, _) => Ok(AttachedDocument::Absent),
+        (_, Some(document)) => Ok(AttachedDocument::Document(document.clone())),
+        (BeforeChange::WhenAvailable, None) => Ok(AttachedDocument::Null),
         (BeforeChange::Required, None) => {
             Err(missing(event, "pre-image", "update, delete and replace"))
         }

@@ -5,7 +5,7 @@
 //! hold too much: whoever wants the last entry alone reads little.
 
 use super::Bounds;
-use super::source::Entries;
+use super::source::{Entries, is_lost};
 use crate::context::Interrupt;
 use crate::cursor::InterruptSlot;
 use crate::past::{PastReader, Step};
@@ -50,16 +50,17 @@ impl Backward {
         Ok(Self { history, interrupt, bounds, until, length: 1, entries: Vec::new(), memory })
     }
 
+    /// The log was cut: what went is no longer wanted. Whether it begins later than was known.
+    fn begins_later(&mut self) -> Result<bool> {
+        let oldest = Time(self.history.oldest_time().map_err(catalog::from_engine)?);
+        let is_later = oldest > self.bounds.after;
+        self.bounds.after = self.bounds.after.max(oldest);
+        Ok(is_later)
+    }
+
     /// Reads the stretch before `until`; false where it holds too much.
     fn read(&mut self, from: Time) -> Result<bool> {
-        let mut reader = match PastReader::after(&self.history, from) {
-            Err(error) if error.code() == errors::Code::CHANGE_STREAM_HISTORY_LOST => {
-                // It was let go of meanwhile: this is its end.
-                self.until = self.bounds.after;
-                return Ok(true);
-            }
-            made => made?,
-        };
+        let mut reader = PastReader::after(&self.history, from)?;
         let mut bytes = 0;
         loop {
             let step = reader.next(&*self.interrupt, &|_| true)?;
@@ -105,9 +106,14 @@ impl DocumentSource for Backward {
                 return Ok(None);
             }
             let from = Time(self.until.0.saturating_sub(self.length)).max(self.bounds.after);
-            if !self.read(from)? {
-                self.entries.clear();
-                self.length = (self.length / 4).max(1);
+            match self.read(from) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.entries.clear();
+                    self.length = (self.length / 4).max(1);
+                }
+                Err(error) if is_lost(&error) && self.begins_later()? => self.entries.clear(),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -94,38 +94,56 @@ pub(super) struct OplogSource {
     reader: Option<PastReader>,
     entries: Option<Entries>,
     end: Arc<End>,
+    /// Something was given, or the end was seen: from here on nothing may be left out.
+    has_begun: bool,
 }
 
 impl OplogSource {
     pub(super) fn new(
         history: Arc<History>,
         interrupt: Arc<InterruptSlot>,
-        mut bounds: Bounds,
+        bounds: Bounds,
         end: Arc<End>,
     ) -> Result<Self> {
-        // What is gone already is not missed.
-        let oldest = Time(history.oldest_time().map_err(catalog::from_engine)?);
-        bounds.after = bounds.after.max(oldest);
-        end.state.lock().position = bounds.after;
-        Ok(Self { history, interrupt, bounds, reader: None, entries: None, end })
+        let mut source =
+            Self { history, interrupt, bounds, reader: None, entries: None, end, has_begun: false };
+        source.begin()?;
+        Ok(source)
+    }
+
+    /// Begins with the oldest that is wanted and there: what is gone already is not missed. Whether that
+    /// is later than before.
+    fn begin(&mut self) -> Result<bool> {
+        let oldest = Time(self.history.oldest_time().map_err(catalog::from_engine)?);
+        let is_later = oldest > self.bounds.after;
+        self.bounds.after = self.bounds.after.max(oldest);
+        self.reader = None;
+        self.end.state.lock().position = self.bounds.after;
+        Ok(is_later)
     }
 
     fn reader(&mut self) -> Result<&mut PastReader> {
         let made = match self.reader.take() {
             Some(reader) => reader,
-            None => PastReader::after(&self.history, self.bounds.after).map_err(position_lost)?,
+            None => PastReader::after(&self.history, self.bounds.after)?,
         };
         Ok(self.reader.insert(made))
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let interrupt = Arc::clone(&self.interrupt);
+        self.reader()?.next(&*interrupt, &|_| true)
     }
 
     /// Looks for the next commit; false where the batch is to end.
     fn next_commit(&mut self) -> Result<bool> {
         loop {
-            let interrupt = Arc::clone(&self.interrupt);
-            let until = self.bounds.until;
-            let reader = self.reader()?;
-            let step = reader.next(&*interrupt, &|_| true).map_err(position_lost)?;
-            let position = reader.position();
+            let step = match self.step() {
+                // The log was cut between the look at its beginning and this one.
+                Err(error) if is_lost(&error) && !self.has_begun && self.begin()? => continue,
+                step => step.map_err(position_lost)?,
+            };
+            let (position, until) = (self.reader()?.position(), self.bounds.until);
             if let Step::Commit(commit) = step {
                 self.entries = Some(Entries::of(commit));
                 return Ok(true);
@@ -134,6 +152,7 @@ impl OplogSource {
             let mut state = self.end.state.lock();
             state.position = state.position.max(position);
             state.is_over |= position >= until;
+            self.has_begun |= matches!(step, Step::End);
             if state.is_over || matches!(step, Step::End) {
                 return Ok(false);
             }
@@ -141,9 +160,14 @@ impl OplogSource {
     }
 }
 
-/// What a cursor's place is gone means to its client.
+/// Whether the log no longer holds what was to be read.
+pub(super) fn is_lost(error: &Error) -> bool {
+    error.code() == Code::CHANGE_STREAM_HISTORY_LOST
+}
+
+/// What it means to a client that its cursor's place is gone.
 fn position_lost(error: Error) -> Error {
-    if error.code() != Code::CHANGE_STREAM_HISTORY_LOST {
+    if !is_lost(&error) {
         return error;
     }
     Error::new(
@@ -180,6 +204,7 @@ impl DocumentSource for OplogSource {
                 return Ok(None);
             }
             if time > self.bounds.after {
+                self.has_begun = true;
                 self.bounds.after = time;
                 return Ok(Some(entry));
             }

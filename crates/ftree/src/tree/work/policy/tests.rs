@@ -17,42 +17,46 @@ fn check<S: Debug, D: Debug + PartialEq>(rows: &[Row<S, D>], decide: impl Fn(&S)
 
 #[test]
 fn efforts_reach_differently_far() {
-    let reach_of =
-        |enough, limits_merges, garbage, light| Reach { enough, limits_merges, garbage, light };
+    let limits_of = |min_score, limits_merges, garbage, light| WorkLimits {
+        min_score,
+        limits_merges,
+        rewrites_garbage: garbage,
+        rewrites_lightly_compressed: light,
+    };
     check(
         &[
             (
                 "needed",
                 Effort::Needed,
-                reach_of(NEEDED, false, false, false),
+                limits_of(NEEDED, false, false, false),
                 "what is over its budget; merges side by side at rest (ADR 23)",
             ),
             (
                 "paced",
                 Effort::Paced,
-                reach_of(NEEDED, true, false, false),
+                limits_of(NEEDED, true, false, false),
                 "while half of the flushers merge the others leave merges alone (ADR 23)",
             ),
             (
                 "wanted",
-                Effort::Wanted,
-                reach_of(Score(1), false, false, false),
+                Effort::ReadFlush,
+                limits_of(Score(1), false, false, false),
                 "whatever is buffered, where reads have paid",
             ),
             (
                 "idle",
                 Effort::Idle,
-                reach_of(Score(1), false, true, false),
+                limits_of(Score(1), false, true, false),
                 "the cleaner leaves light what is still written to (ADR 18)",
             ),
             (
                 "quiet",
-                Effort::Quiet,
-                reach_of(Score(1), false, true, true),
+                Effort::IdleWithoutWrites,
+                limits_of(Score(1), false, true, true),
                 "light leaves are compressed well where nobody writes (ADR 18)",
             ),
         ],
-        |effort| reach(*effort),
+        |effort| work_limits(*effort),
     );
 }
 
@@ -156,7 +160,7 @@ fn nodes_get_what_they_need_most() {
             ),
             (
                 "over its bytes, others move them on",
-                NodeLoad { buffered: 900, moving: 100, ..node },
+                NodeLoad { buffered: 900, moved_by_others: 100, ..node },
                 NodeNeed::Nothing,
                 "what moves is as good as gone",
             ),
@@ -182,7 +186,7 @@ fn nodes_get_what_they_need_most() {
             (
                 "options have changed",
                 NodeLoad { is_stale: true, ..node },
-                NodeNeed::Close,
+                NodeNeed::ApplyOptions,
                 "it was urgent under the old ones, and is not under the new",
             ),
         ],
@@ -216,31 +220,36 @@ fn call_without_a_unit_says_why() {
             ("nothing", none, Progress::Idle, "there is nothing to do"),
             (
                 "a merge beside as many as may be",
-                NoUnit { deferred: true, sealed: true, others: true, urgent: true },
+                NoUnit {
+                    was_deferred: true,
+                    has_sealed: true,
+                    has_other_workers: true,
+                    is_urgent: true,
+                },
                 Progress::Deferred,
                 "looked at again when a merge ends (ADR 23)",
             ),
             (
                 "a memtable others drain, or into which an insert ends",
-                NoUnit { sealed: true, ..none },
+                NoUnit { has_sealed: true, ..none },
                 Progress::Busy,
                 "looked at again soon",
             ),
             (
                 "urgent work that others are at",
-                NoUnit { others: true, urgent: true, ..none },
+                NoUnit { has_other_workers: true, is_urgent: true, ..none },
                 Progress::Busy,
                 "looked at again when they are done",
             ),
             (
                 "urgent work that is damaged",
-                NoUnit { urgent: true, ..none },
+                NoUnit { is_urgent: true, ..none },
                 Progress::Idle,
                 "nobody is at it, and nobody can be",
             ),
             (
                 "others at what is not urgent",
-                NoUnit { others: true, ..none },
+                NoUnit { has_other_workers: true, ..none },
                 Progress::Idle,
                 "what they leave is not due",
             ),

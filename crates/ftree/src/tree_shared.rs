@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Shared by a tree and everything of it that outlives it.
-pub(crate) struct Home {
+/// What a tree shares with segments and nodes that outlive it.
+pub(crate) struct TreeShared {
     pub(crate) tree: u64,
     pub(crate) blocks: BlockFile,
     pub(crate) cache: Arc<CacheTable>,
     pub(crate) counters: LazyCounters,
     /// Some node's read debt has reached the price of a flush.
-    pub(crate) wanted: AtomicBool,
+    pub(crate) has_read_flush: AtomicBool,
     pub(crate) large: LargeValues,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
@@ -82,12 +82,12 @@ pub(crate) fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-impl Home {
+impl TreeShared {
     pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         let counters = LazyCounters::default();
         let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
         let large = LargeValues::default();
-        Arc::new(Self { tree, blocks, cache, counters, wanted, large, keep })
+        Arc::new(Self { tree, blocks, cache, counters, has_read_flush: wanted, large, keep })
     }
 
     /// Says whether segments stay on disk when their memory goes: true while a tree is being
@@ -110,12 +110,12 @@ impl Home {
 /// Keeps one large value's segment.
 pub(crate) struct Large {
     id: u64,
-    home: Arc<Home>,
+    shared: Arc<TreeShared>,
 }
 
 impl Large {
-    pub(crate) fn new(id: u64, home: &Arc<Home>) -> Self {
-        Self { id, home: Arc::clone(home) }
+    pub(crate) fn new(id: u64, shared: &Arc<TreeShared>) -> Self {
+        Self { id, shared: Arc::clone(shared) }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -126,12 +126,12 @@ impl Large {
 impl Drop for Large {
     fn drop(&mut self) {
         {
-            let mut large = self.home.large.0.lock();
+            let mut large = self.shared.large.0.lock();
             if large.get(&self.id).is_some_and(|kept| kept.strong_count() == 0) {
                 large.remove(&self.id);
             }
         }
-        self.home.release(self.id, 1);
+        self.shared.release(self.id, 1);
     }
 }
 

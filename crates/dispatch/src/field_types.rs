@@ -7,7 +7,7 @@
 //!    type is (`hint`) or is one of several types (`dropTarget`) sees the null.
 
 use crate::fields::{Field, type_name};
-use Takes::{Any, Bool, Flag, Integer, Object, Objects, Own, Text, Uuid, Variant};
+use Takes::{Any, AnyOrNull, Bool, BoolOrNumber, Integer, Object, Objects, Text, Uuid, Variant};
 use bson::RawBsonRef;
 use errors::Result;
 
@@ -15,13 +15,13 @@ use errors::Result;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     /// Anything, null too; the command has an error of its own for what it does not want.
-    Any,
+    AnyOrNull,
     /// The same, but null is "not given".
-    Own,
+    Any,
     /// A boolean, or a number that stands for one.
-    Bool,
+    BoolOrNumber,
     /// A boolean.
-    Flag,
+    Bool,
     /// A number.
     Integer,
     /// A document.
@@ -38,7 +38,7 @@ pub enum Takes {
 
 /// The fields of one command.
 #[derive(Debug)]
-pub struct Grammar {
+pub struct FieldTypes {
     /// The command's name.
     pub command: &'static str,
     /// Its fields, and what each takes.
@@ -48,32 +48,33 @@ pub struct Grammar {
 /// A field that every command with a collection may carry to be sure which one it is.
 const COLLECTION_UUID: (&str, Takes) = ("collectionUUID", Uuid);
 
-/// The shape of what is stored, as TokuMX names it.
-const SHAPE: [(&str, Takes); 4] =
-    [("compression", Own), ("fanout", Own), ("pageSize", Own), ("readPageSize", Own)];
+/// The storage options, as TokuMX names them.
+const STORAGE_OPTIONS: [(&str, Takes); 4] =
+    [("compression", Any), ("fanout", Any), ("pageSize", Any), ("readPageSize", Any)];
 
 /// Sorted by command.
-pub static GRAMMARS: &[Grammar] = &[
-    Grammar {
+pub static FIELD_TYPES: &[FieldTypes] = &[
+    FieldTypes { command: "addPartition", fields: &[("newMax", Object)] },
+    FieldTypes {
         command: "aggregate",
         fields: &[
-            ("pipeline", Any),
-            ("cursor", Own),
-            ("explain", Bool),
+            ("pipeline", AnyOrNull),
+            ("cursor", Any),
+            ("explain", BoolOrNumber),
             ("let", Object),
-            ("hint", Any),
+            ("hint", AnyOrNull),
             ("collation", Object),
-            ("allowDiskUse", Flag),
-            ("bypassDocumentValidation", Bool),
-            ("bypassEmptyTsReplacement", Bool),
+            ("allowDiskUse", Bool),
+            ("bypassDocumentValidation", BoolOrNumber),
+            ("bypassEmptyTsReplacement", BoolOrNumber),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "cloneCollectionAsCapped",
-        fields: &[("toCollection", Any), ("size", Any), ("temp", Own)],
+        fields: &[("toCollection", AnyOrNull), ("size", AnyOrNull), ("temp", Any)],
     },
-    Grammar {
+    FieldTypes {
         command: "collMod",
         fields: &[
             ("index", Object),
@@ -83,222 +84,228 @@ pub static GRAMMARS: &[Grammar] = &[
             ("viewOn", Text),
             ("pipeline", Objects),
             ("changeStreamPreAndPostImages", Object),
-            ("expireAfterSeconds", Own),
+            ("expireAfterSeconds", Any),
             ("timeseries", Object),
             ("cappedSize", Integer),
             ("cappedMax", Integer),
-            ("dryRun", Bool),
+            ("dryRun", BoolOrNumber),
             COLLECTION_UUID,
-            SHAPE[0],
-            SHAPE[1],
-            SHAPE[2],
-            SHAPE[3],
+            STORAGE_OPTIONS[0],
+            STORAGE_OPTIONS[1],
+            STORAGE_OPTIONS[2],
+            STORAGE_OPTIONS[3],
         ],
     },
-    Grammar { command: "convertToCapped", fields: &[("size", Any)] },
-    Grammar {
+    FieldTypes { command: "convertToCapped", fields: &[("size", AnyOrNull)] },
+    FieldTypes {
         command: "count",
         fields: &[
             ("query", Object),
             ("skip", Integer),
             ("limit", Integer),
-            ("hint", Own),
+            ("hint", Any),
             ("collation", Object),
             ("fields", Object),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "create",
         fields: &[
-            ("autoIndexId", Bool),
-            ("capped", Bool),
+            ("autoIndexId", BoolOrNumber),
+            ("capped", BoolOrNumber),
             ("changeStreamPreAndPostImages", Object),
-            ("clusteredIndex", Any),
+            ("clusteredIndex", AnyOrNull),
             ("collation", Object),
             ("encryptedFields", Object),
             ("expireAfterSeconds", Integer),
             ("idIndex", Object),
             ("indexOptionDefaults", Object),
             ("max", Integer),
-            ("partitioned", Own),
+            ("partitionEvery", Object),
+            ("partitioned", Any),
             ("pipeline", Objects),
-            ("primaryKey", Own),
+            ("primaryKey", Any),
             ("size", Integer),
             ("storageEngine", Object),
-            ("temp", Bool),
+            ("temp", BoolOrNumber),
             ("timeseries", Object),
             ("validationAction", Text),
             ("validationLevel", Text),
             ("validator", Object),
             ("viewOn", Text),
-            SHAPE[0],
-            SHAPE[1],
-            SHAPE[2],
-            SHAPE[3],
+            STORAGE_OPTIONS[0],
+            STORAGE_OPTIONS[1],
+            STORAGE_OPTIONS[2],
+            STORAGE_OPTIONS[3],
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "createIndexes",
         fields: &[
             ("indexes", Objects),
-            ("commitQuorum", Own),
-            ("ignoreUnknownIndexOptions", Bool),
+            ("commitQuorum", Any),
+            ("ignoreUnknownIndexOptions", BoolOrNumber),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "delete",
         fields: &[
             ("deletes", Objects),
-            ("ordered", Bool),
+            ("ordered", BoolOrNumber),
             ("let", Object),
-            ("bypassDocumentValidation", Bool),
-            ("stmtId", Own),
-            ("stmtIds", Own),
+            ("bypassDocumentValidation", BoolOrNumber),
+            ("stmtId", Any),
+            ("stmtIds", Any),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "distinct",
         fields: &[
             ("key", Text),
             ("query", Object),
-            ("hint", Any),
+            ("hint", AnyOrNull),
             ("collation", Object),
             COLLECTION_UUID,
         ],
     },
-    Grammar { command: "drop", fields: &[COLLECTION_UUID] },
-    Grammar { command: "dropDatabase", fields: &[] },
-    Grammar {
+    FieldTypes { command: "drop", fields: &[COLLECTION_UUID] },
+    FieldTypes { command: "dropDatabase", fields: &[] },
+    FieldTypes {
         command: "dropIndexes",
         fields: &[("index", Variant("string, object, array")), COLLECTION_UUID],
     },
-    Grammar { command: "explain", fields: &[("verbosity", Text)] },
-    Grammar {
+    FieldTypes { command: "dropPartition", fields: &[("id", Integer), ("max", Object)] },
+    FieldTypes { command: "explain", fields: &[("verbosity", Text)] },
+    FieldTypes {
         command: "find",
         fields: &[
             ("filter", Object),
             ("projection", Object),
             ("sort", Object),
-            ("hint", Any),
+            ("hint", AnyOrNull),
             ("skip", Integer),
             ("limit", Integer),
             ("batchSize", Integer),
-            ("singleBatch", Bool),
-            ("noCursorTimeout", Bool),
+            ("singleBatch", BoolOrNumber),
+            ("noCursorTimeout", BoolOrNumber),
             ("let", Object),
             ("collation", Object),
             ("min", Object),
             ("max", Object),
-            ("returnKey", Bool),
-            ("showRecordId", Bool),
-            ("allowDiskUse", Bool),
-            ("tailable", Bool),
-            ("awaitData", Bool),
-            ("allowPartialResults", Bool),
-            ("oplogReplay", Bool),
-            ("readOnce", Bool),
-            ("requestResumeToken", Bool),
+            ("returnKey", BoolOrNumber),
+            ("showRecordId", BoolOrNumber),
+            ("allowDiskUse", BoolOrNumber),
+            ("tailable", BoolOrNumber),
+            ("awaitData", BoolOrNumber),
+            ("allowPartialResults", BoolOrNumber),
+            ("oplogReplay", BoolOrNumber),
+            ("readOnce", BoolOrNumber),
+            ("requestResumeToken", BoolOrNumber),
             ("resumeAfter", Object),
             ("startAt", Object),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "findAndModify",
         fields: &[
             ("query", Object),
             ("sort", Object),
             ("fields", Object),
-            ("remove", Bool),
-            ("new", Bool),
-            ("upsert", Bool),
-            ("update", Own),
+            ("remove", BoolOrNumber),
+            ("new", BoolOrNumber),
+            ("upsert", BoolOrNumber),
+            ("update", Any),
             ("arrayFilters", Objects),
-            ("hint", Own),
+            ("hint", Any),
             ("collation", Object),
             ("let", Object),
-            ("bypassDocumentValidation", Bool),
-            ("bypassEmptyTsReplacement", Bool),
-            ("stmtId", Own),
+            ("bypassDocumentValidation", BoolOrNumber),
+            ("bypassEmptyTsReplacement", BoolOrNumber),
+            ("stmtId", Any),
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "getMore",
         fields: &[
             ("collection", Text),
             ("batchSize", Integer),
-            ("term", Own),
-            ("lastKnownCommittedOpTime", Own),
+            ("term", Any),
+            ("lastKnownCommittedOpTime", Any),
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "insert",
         fields: &[
             ("documents", Objects),
-            ("ordered", Bool),
-            ("bypassDocumentValidation", Bool),
-            ("bypassEmptyTsReplacement", Bool),
-            ("stmtId", Own),
-            ("stmtIds", Own),
+            ("ordered", BoolOrNumber),
+            ("bypassDocumentValidation", BoolOrNumber),
+            ("bypassEmptyTsReplacement", BoolOrNumber),
+            ("stmtId", Any),
+            ("stmtIds", Any),
             COLLECTION_UUID,
         ],
     },
-    Grammar { command: "killCursors", fields: &[("cursors", Own)] },
-    Grammar {
+    FieldTypes { command: "killCursors", fields: &[("cursors", Any)] },
+    FieldTypes {
         command: "listCollections",
         fields: &[
             ("filter", Object),
-            ("nameOnly", Flag),
-            ("authorizedCollections", Flag),
+            ("nameOnly", Bool),
+            ("authorizedCollections", Bool),
             ("cursor", Object),
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "listDatabases",
-        fields: &[("filter", Object), ("nameOnly", Bool), ("authorizedDatabases", Bool)],
+        fields: &[
+            ("filter", Object),
+            ("nameOnly", BoolOrNumber),
+            ("authorizedDatabases", BoolOrNumber),
+        ],
     },
-    Grammar {
+    FieldTypes {
         command: "listIndexes",
         fields: &[
             ("cursor", Object),
-            ("includeBuildUUIDs", Bool),
-            ("includeIndexBuildInfo", Bool),
+            ("includeBuildUUIDs", BoolOrNumber),
+            ("includeIndexBuildInfo", BoolOrNumber),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "renameCollection",
         fields: &[
             ("to", Text),
             ("dropTarget", Variant("bool, binData")),
-            ("stayTemp", Flag),
+            ("stayTemp", Bool),
             COLLECTION_UUID,
         ],
     },
-    Grammar {
+    FieldTypes {
         command: "update",
         fields: &[
             ("updates", Objects),
-            ("ordered", Bool),
+            ("ordered", BoolOrNumber),
             ("let", Object),
-            ("bypassDocumentValidation", Bool),
-            ("bypassEmptyTsReplacement", Bool),
-            ("stmtId", Own),
-            ("stmtIds", Own),
+            ("bypassDocumentValidation", BoolOrNumber),
+            ("bypassEmptyTsReplacement", BoolOrNumber),
+            ("stmtId", Any),
+            ("stmtIds", Any),
             COLLECTION_UUID,
         ],
     },
 ];
 
 /// The row of a command, where it has one. Looked for when the command's rules are compiled.
-pub const fn of(command: &str) -> Option<&'static Grammar> {
+pub const fn of_command(command: &str) -> Option<&'static FieldTypes> {
     let mut at = 0;
-    while at < GRAMMARS.len() {
-        if is_same(GRAMMARS[at].command.as_bytes(), command.as_bytes()) {
-            return Some(&GRAMMARS[at]);
+    while at < FIELD_TYPES.len() {
+        if is_same(FIELD_TYPES[at].command.as_bytes(), command.as_bytes()) {
+            return Some(&FIELD_TYPES[at]);
         }
         at += 1;
     }
@@ -316,20 +323,20 @@ const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
     one.is_empty() && other.is_empty()
 }
 
-impl Grammar {
+impl FieldTypes {
     /// Checks a field; says whether it was given at all.
     pub fn admit(&self, field: &Field<'_>) -> Result<bool> {
         let Some((_, takes)) = self.fields.iter().find(|(name, _)| *name == field.name) else {
             return Err(field.unknown());
         };
         let null = matches!(field.value, RawBsonRef::Null | RawBsonRef::Undefined);
-        if null && !matches!(takes, Any | Variant(_)) {
+        if null && !matches!(takes, AnyOrNull | Variant(_)) {
             return Ok(false);
         }
         match takes {
-            Any | Own => {}
-            Bool => drop(field.bool()?),
-            Flag => drop(field.strict_bool()?),
+            AnyOrNull | Any => {}
+            BoolOrNumber => drop(field.bool()?),
+            Bool => drop(field.strict_bool()?),
             Integer => drop(field.i64()?),
             Object => drop(field.document()?),
             // Whether its elements are documents is looked at where they are read.
@@ -352,6 +359,6 @@ mod tests {
 
     #[test]
     fn rows_are_sorted() {
-        assert!(GRAMMARS.windows(2).all(|pair| pair[0].command < pair[1].command));
+        assert!(FIELD_TYPES.windows(2).all(|pair| pair[0].command < pair[1].command));
     }
 }

@@ -1,0 +1,127 @@
+//! `backupStart`: writes everything into an empty directory of this machine while the server goes on, and answers
+//! when it is there.
+//!
+//! Always true: nothing is written outside of `backupRoot`, whatever links lead there; a backup that is stopped or
+//! fails leaves a directory in which no server starts. What it holds is the state at its end, not at its beginning.
+
+use crate::command::Command;
+use crate::context::Context;
+use crate::needs::Needs;
+use auth::Action;
+use bson::doc;
+use dispatch::fields::Field;
+use engine::BackupProgress;
+use engine::format::UNFINISHED_BACKUP;
+use errors::{Code, Error, Result};
+use serverstate::{LogEvent, Severity};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) const BACKUP_START: Command = Command::new(
+    "backupStart",
+    "Copies all data into a directory of the server's machine while it goes on.",
+    Needs::Cluster(&[Action::Backup]),
+    run,
+)
+.admin_only();
+
+/// The longest wait until it is looked whether the operation goes on.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    let service = context.service;
+    let running = service.backups.begin()?;
+    let target = target(context, fields[0].str()?)?;
+    let operation = &context.connection.operation;
+    // Since when, and with how many bytes, it is waited for the throttle: each piece for itself, so that a new rate
+    // holds from the next one on.
+    let (mut since, mut before) = (context.now(), 0);
+    let mut stopped = None;
+    let mut look = |progress: &BackupProgress| {
+        running.tell(progress);
+        operation.set_progress("backup", progress.bytes_done, progress.bytes_total);
+        let piece = progress.bytes_done - before;
+        loop {
+            // The backup's own errors are of the disk: this one is kept beside it.
+            if let Err(error) = context.check_wait() {
+                stopped = Some(error);
+                return Err(engine::Error::InvalidOption("the backup was stopped".to_owned()));
+            }
+            let now = context.now();
+            let left = service.backups.pause_after(piece, now.saturating_sub(since));
+            if left.is_zero() {
+                (since, before) = (now, progress.bytes_done);
+                return Ok(());
+            }
+            service.wait(left.min(LOOK));
+        }
+    };
+    let engine = service.catalog.engine();
+    let backup = engine.backup().map_err(catalog::from_engine)?;
+    let written = backup.write_to(&service.os, &target, &mut look);
+    drop(backup);
+    let done = match (written, stopped) {
+        (Ok(done), _) => done,
+        (Err(_), Some(stopped)) => return Err(stopped),
+        (Err(error), None) => return Err(catalog::from_engine(error)),
+    };
+    service.host.log(&LogEvent {
+        severity: Severity::Info,
+        component: "STORAGE",
+        id: 9_016_775,
+        context: &format!("conn{}", context.connection.id()),
+        message: "A backup was written",
+        attributes: doc! {
+            "target": target.display().to_string(),
+            "bytes": done.bytes_done as i64,
+            "files": done.files_done as i64,
+        },
+    });
+    context.reply.number("bytes", done.bytes_done);
+    context.reply.number("files", done.files_done);
+    Ok(())
+}
+
+/// The directory that is to be written to.
+fn target(context: &Context<'_>, named: &str) -> Result<PathBuf> {
+    let info = &context.service.info;
+    let refused = |text: String| Err(Error::new(Code::BAD_VALUE, text));
+    let Some(root) = &info.backup_root else {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "backupStart writes below the directory that --backupRoot (storage.fern.backupRoot) names, and none is \
+             named",
+        ));
+    };
+    let path = Path::new(named);
+    if !path.is_absolute() {
+        return refused(format!("{named} is no absolute path"));
+    }
+    let real = |path: &Path| {
+        std::fs::canonicalize(path)
+            .map_err(|error| Error::bad_value(format!("{}: {error}", path.display())))
+    };
+    let (root, path) = (real(root)?, real(path)?);
+    if !path.starts_with(&root) {
+        return refused(format!("{named} is not below the server's backupRoot"));
+    }
+    let options = context.service.catalog.engine().options();
+    for own in [&options.dir].into_iter().chain(options.log_dir.as_ref()) {
+        let own = real(own)?;
+        if path.starts_with(&own) || own.starts_with(&path) {
+            return refused(format!(
+                "{named} is the server's own data directory, or one in or above it"
+            ));
+        }
+    }
+    let mut entries =
+        std::fs::read_dir(&path).map_err(|error| Error::bad_value(format!("{named}: {error}")))?;
+    // What a backup has left that was not finished is written over.
+    if entries.next().is_some() && !path.join(UNFINISHED_BACKUP).exists() {
+        return refused(format!("{named} is not empty"));
+    }
+    Ok(path)
+}

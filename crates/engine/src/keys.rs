@@ -1,0 +1,110 @@
+//! The data keys of a data directory: made with a new directory, opened with an encrypted one.
+//!
+//! Always true: a directory is encrypted from its beginning, or never. `fern.keys` is on disk before the first
+//! byte that is encrypted; a start that does not have the right key, or has one that is not wanted, changes
+//! nothing.
+
+use crate::error::Cause;
+use crate::settings::Options;
+use crate::{Error, Result};
+use crypt::{Fingerprint, KeyRing, KeysFile, MasterKey};
+use os::{OpenOptions, Os};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What an encrypted engine says of its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Encryption {
+    /// Of the master key.
+    pub master: Fingerprint,
+    /// The number of the data key for what is written now.
+    pub newest_key: u16,
+    /// How many data keys there are.
+    pub keys: usize,
+}
+
+/// The data keys of the directory; none where it is not encrypted.
+pub(crate) fn open_keys(os: &Os, options: &Options) -> Result<Option<Arc<KeyRing>>> {
+    let dir = &options.dir;
+    let path = dir.join(crypt::FILE_NAME);
+    let has_keys = os.vfs.exists(&path).map_err(|source| {
+        Error::Io(Cause::File { operation: "look for", file: path.clone(), source })
+    })?;
+    let ring = match (&options.master, has_keys) {
+        (None, false) => {
+            return if is_encrypted(os, dir)? == Some(true) { Err(lost(dir)) } else { Ok(None) };
+        }
+        (None, true) => {
+            return Err(Error::Keys(format!(
+                "the data directory {} is encrypted, and no key was given: start with --enableEncryption and \
+                 --encryptionKeyFile",
+                dir.display()
+            )));
+        }
+        (Some(master), true) => {
+            KeysFile::open(os, dir, master).map_err(|error| of_crypt(dir, error))?.into_ring()
+        }
+        (Some(master), false) => match is_encrypted(os, dir)? {
+            Some(true) => return Err(lost(dir)),
+            Some(false) => return Err(plain(dir)),
+            None => make_keys(os, dir, master)?,
+        },
+    };
+    Ok(Some(Arc::new(match &options.nonces {
+        Some(log) => ring.watched_by(log),
+        None => ring,
+    })))
+}
+
+fn make_keys(os: &Os, dir: &Path, master: &MasterKey) -> Result<KeyRing> {
+    let made = KeysFile::create(os, dir, master).map_err(|error| of_crypt(dir, error))?;
+    Ok(made.into_ring())
+}
+
+/// Whether the data file is encrypted; `None` where there is none yet.
+fn is_encrypted(os: &Os, dir: &Path) -> Result<Option<bool>> {
+    Ok(blockfile::is_encrypted(os, &dir.join(blockfile::Options::default().name))?)
+}
+
+fn lost(dir: &Path) -> Error {
+    Error::Keys(format!(
+        "the data directory {} is encrypted, and its {} is missing: bring it back from a backup; nothing can be read \
+         without it",
+        dir.display(),
+        crypt::FILE_NAME
+    ))
+}
+
+fn plain(dir: &Path) -> Error {
+    Error::InvalidOption(format!(
+        "the data directory {} is not encrypted, and a key was given: encryption begins with an empty directory, into \
+         which the data is restored, or copied by another member that is encrypted with the same key",
+        dir.display()
+    ))
+}
+
+fn of_crypt(dir: &Path, error: crypt::Error) -> Error {
+    match error {
+        crypt::Error::Io(source) => {
+            let file = dir.join(crypt::FILE_NAME);
+            let is_full = source.kind() == std::io::ErrorKind::StorageFull;
+            let cause = Cause::File { operation: "use", file, source };
+            if is_full { Error::NoSpace(cause) } else { Error::Io(cause) }
+        }
+        error => Error::Keys(format!("the data directory {}: {error}", dir.display())),
+    }
+}
+
+/// The bytes of `fern.keys`, which go with every copy of the directory's files; none where it is not
+/// encrypted. They are of no use without the master key.
+pub(crate) fn keys_file(os: &Os, dir: &Path) -> Result<Option<Vec<u8>>> {
+    let path = dir.join(crypt::FILE_NAME);
+    let failed = |source| Error::Io(Cause::File { operation: "read", file: path.clone(), source });
+    if !os.vfs.exists(&path).map_err(failed)? {
+        return Ok(None);
+    }
+    let file = os.vfs.open(&path, OpenOptions::read_only()).map_err(failed)?;
+    let mut bytes = vec![0; file.len().map_err(failed)?.min(crypt::FILE_BYTES as u64) as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+    Ok(Some(bytes))
+}
