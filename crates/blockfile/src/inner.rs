@@ -109,14 +109,15 @@ impl Inner {
             return Ok(extent);
         }
         let (offset, len) = (extent.unit * UNIT, extent.units * UNIT);
-        let before = self.free_units(keep_free);
+        let before = self.available(keep_free);
         if let Err(e) = self.file.allocate(offset, len) {
             self.state.lock().space.give_hole_back(hole);
             return Err(self.write_error("allocate", offset, len, e));
         }
-        // What was there already has cost nothing.
+        // What was there already has cost nothing. Others may have taken of what is to stay free
+        // meanwhile, or before: that makes none of it free to take.
         let short = before.is_some_and(|before| {
-            self.free_units(keep_free).is_some_and(|after| after == 0 && after < before)
+            self.available(keep_free).is_some_and(|after| after < keep_free.min(before))
         });
         if short {
             let punched = self.file.punch_hole(offset, len);
@@ -127,12 +128,15 @@ impl Inner {
         Ok(extent)
     }
 
-    /// Units by which the file may grow beside `keep_free` bytes; `None` where none are to stay free,
-    /// or the filesystem does not say.
+    /// Units by which the file may grow beside `keep_free` bytes; `None` as of [`Inner::available`].
     fn free_units(&self, keep_free: u64) -> Option<u64> {
+        Some(self.available(keep_free)?.saturating_sub(keep_free) / UNIT)
+    }
+
+    /// Bytes that the filesystem has free; `None` where none are to stay free, or it does not say.
+    fn available(&self, keep_free: u64) -> Option<u64> {
         let dir = self.path.parent().filter(|_| keep_free > 0)?;
-        let space = self.os.vfs.space(dir).ok()?;
-        Some(space.available.saturating_sub(keep_free) / UNIT)
+        Some(self.os.vfs.space(dir).ok()?.available)
     }
 
     fn grow(&self, from: u64, to: u64) -> Result<u64> {

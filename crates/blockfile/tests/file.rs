@@ -312,13 +312,25 @@ fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     assert!(free() > room / 3, "{} are free", free());
     fill();
     assert!((kept..kept + (256 << 10)).contains(&free()), "{} are free", free());
+    // Others have taken some of it, and there are holes without space: none of them is filled.
+    file.checkpoint(b"root", 3).unwrap();
+    for id in written.iter().skip(1).step_by(2) {
+        file.free(*id).unwrap();
+    }
+    file.checkpoint(b"root", 4).unwrap();
+    while file.shrink(64).unwrap() > 0 {}
+    let before = free();
+    file.keep_free(before + (1 << 20));
+    assert_eq!((fill().len(), free()), (0, before), "below what stays free nothing is taken");
+    file.keep_free(kept);
+    fill();
     // Others have taken what was to stay free.
     let used = sim.os().vfs.space(Path::new(DIR)).unwrap();
     let capacity_bytes = used.total - used.available + (100 << 10);
     sim.set_faults(Faults { capacity_bytes, ..Faults::default() });
     assert!(write_segment(&file, 1, &vec![7; 100_000]).is_err());
-    file.checkpoint(vec![3; 60_000].as_slice(), 3).unwrap();
-    file.checkpoint(vec![4; 60_000].as_slice(), 4).unwrap();
+    file.checkpoint(vec![3; 60_000].as_slice(), 5).unwrap();
+    file.checkpoint(vec![4; 60_000].as_slice(), 6).unwrap();
 }
 
 #[test]

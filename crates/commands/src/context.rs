@@ -2,6 +2,7 @@
 
 use crate::command::{Command, Registry};
 use crate::gate::{Admitted, refusal};
+use crate::judged::Judged;
 use crate::permit::RequestPermit;
 use auth::{Action, ActionSet, Target};
 use bson::spec::BinarySubtype;
@@ -14,7 +15,7 @@ use dispatch::{Request, TakeOver};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
-use query::{Interrupt, OpContext, Permit, StatementLog, Verbosity};
+use query::{Interrupt, OpContext, Opening, Permit, StatementLog, Verbosity};
 use serverstate::profiler::OpFigures;
 use serverstate::{Checked, Connection, RetryableWrite, Running, ServerState};
 use std::borrow::Cow;
@@ -129,10 +130,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// It was let through as this sender's.
-    pub(crate) fn admit(&mut self, admitted: Admitted) {
-        let asked = (self.request, self.command, self.body);
-        self.permit = RequestPermit::of(self.service, self.registry, asked, &admitted);
+    /// It was let through as this sender's, after it was judged where anybody is asked for.
+    pub(crate) fn admit(&mut self, admitted: Admitted, judged: Option<Judged>) {
+        self.permit =
+            judged.map(|judged| RequestPermit::new(self.service, self.command, judged));
         self.arguments.user = admitted.digest();
         self.admitted = admitted;
     }
@@ -224,7 +225,15 @@ impl<'a> Context<'a> {
 
     /// The collection a field names, in the command's database.
     pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
-        Namespace::new(self.request.database, field.collection()?)
+        self.opened(Namespace::new(self.request.database, field.collection()?)?)
+    }
+
+    /// A namespace that the command was given in another way: it must be one that it was judged by.
+    pub(crate) fn opened(&self, namespace: Namespace) -> Result<Namespace> {
+        if let Some(permit) = &self.permit {
+            permit.check(&namespace, Opening::Metadata)?;
+        }
+        Ok(namespace)
     }
 
     /// The same for commands that read, which may name a collection of the database by its UUID. Who sends it must be

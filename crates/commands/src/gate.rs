@@ -4,6 +4,7 @@
 //! changes nothing but that it forgets a user who was dropped. What it cannot read it refuses.
 
 use crate::command::{Command, Registry};
+use crate::judged::Judged;
 use crate::needs::{Asked, Needs, Required, is_unique};
 use auth::{Action, ActionSet, Grants, Privilege, Target, UserName};
 use bson::{RawBsonRef, RawDocument};
@@ -52,7 +53,7 @@ impl Admitted {
     }
 }
 
-/// Lets a request through, or says why not.
+/// Lets a request through, and tells what it was judged by where anybody is asked for; or says why not.
 pub(crate) fn admit(
     state: &ServerState,
     registry: &Registry,
@@ -60,14 +61,14 @@ pub(crate) fn admit(
     request: &Request<'_>,
     command: &'static Command,
     body: &RawDocument,
-) -> Result<Admitted> {
+) -> Result<(Admitted, Option<Judged>)> {
     if connection.origin == Origin::Startup {
-        return Ok(Admitted::default());
+        return Ok((Admitted::default(), None));
     }
     let identity = state.identity(connection)?;
     let mut admitted = Admitted { identity, is_access_control_on: true, ..Admitted::default() };
     if matches!(command.needs, Needs::NoLogin) {
-        return Ok(admitted);
+        return Ok((admitted, Some(Judged::default())));
     }
     let exception = match &admitted.identity {
         Some(_) => None,
@@ -93,33 +94,37 @@ pub(crate) fn admit(
                 raw::field_by_bytes(body, name).is_ok_and(|value| value.is_none())
                     && request.sequences[..at].iter().all(|(other, _)| other != name)
             });
-    let judged = judge(&command.needs, &asked);
+    let mut judged = Judged::default();
+    let verdict = judge(&command.needs, &asked, &mut judged);
     // The localhost exception allows nothing but to create the first user.
-    let needs_nothing = exception.is_some() && judged.is_empty;
-    if !is_plain || needs_nothing || !judged.is_allowed {
+    let needs_nothing = exception.is_some() && verdict.is_empty;
+    if !is_plain || needs_nothing || !verdict.is_allowed {
         return Err(refusal(request.database, command, body));
     }
     admitted.by_localhost_exception = exception.is_some();
-    Ok(admitted)
+    Ok((admitted, Some(judged)))
 }
 
-/// Whether the user may run `body`, which the admitted command has changed since: `applyOps` puts the
-/// collection that an entry's UUID stands for in the place of the one that the entry names.
-pub(crate) fn may_within(
+/// Judges `body`, which the admitted command is going to run: it may have changed what the gate has seen, as `applyOps`
+/// does, which puts the collection that an entry's UUID stands for in the place of the one that the entry names.
+pub(crate) fn judge_within(
     admitted: &Admitted,
     registry: &Registry,
-    database: &str,
-    body: &RawDocument,
-) -> bool {
+    (database, body): (&str, &RawDocument),
+    refusal: impl FnOnce() -> Error,
+) -> Result<Option<Judged>> {
     if !admitted.is_access_control_on {
-        return true;
+        return Ok(None);
     }
-    let Some(identity) = &admitted.identity else { return false };
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
-    let Some((_, command)) = registry.find(name) else { return false };
+    let (Some(identity), Some((_, command))) = (&admitted.identity, registry.find(name)) else {
+        return Err(refusal());
+    };
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
     let asked = asked_of(database, (body, &[]), Some(&identity.name), &identity.grants, &needs_of);
-    judge(&command.needs, &asked).is_allowed
+    let mut judged = Judged::default();
+    let verdict = judge(&command.needs, &asked, &mut judged);
+    if verdict.is_allowed { Ok(Some(judged)) } else { Err(refusal()) }
 }
 
 /// What a request was judged by: a cursor keeps it, for its next batch is judged by the same.
@@ -142,7 +147,7 @@ pub(crate) fn privileges(
     privileges
 }
 
-pub(crate) fn asked_of<'a>(
+fn asked_of<'a>(
     database: &'a str,
     (body, sequences): (&'a RawDocument, &'a [Sequence<'a>]),
     user: Option<&'a UserName>,
@@ -153,17 +158,21 @@ pub(crate) fn asked_of<'a>(
 }
 
 /// What became of all that a request needs.
-struct Judged {
+struct Verdict {
     is_empty: bool,
     is_allowed: bool,
 }
 
-fn judge(needs: &Needs, asked: &Asked<'_>) -> Judged {
+/// Judges a request, and notes what by.
+fn judge(needs: &Needs, asked: &Asked<'_>, judged: &mut Judged) -> Verdict {
     let mut is_allowed = true;
-    let mut ask = |target: Target<'_>, actions| is_allowed &= asked.grants.allow(target, actions);
+    let mut ask = |target: Target<'_>, actions| {
+        is_allowed &= asked.grants.allow(target, actions);
+        judged.add(target, actions);
+    };
     let mut required = Required::new(&mut ask);
     needs.of(asked, &mut required);
-    Judged { is_empty: required.is_empty(), is_allowed }
+    Verdict { is_empty: required.is_empty(), is_allowed }
 }
 
 /// The refusal: it names the command and its collection, and shows no other field.

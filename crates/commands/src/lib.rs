@@ -20,6 +20,7 @@ mod crud;
 mod diagnostics;
 mod finished;
 mod gate;
+mod judged;
 mod needs;
 mod permit;
 mod redact;

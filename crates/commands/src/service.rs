@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::Entry;
 use crate::gate::{self, Admitted};
+use crate::judged::Judged;
 use crate::needs::Needs;
 use crate::redact::redacted;
 use crate::registry::COMMANDS;
@@ -97,7 +98,7 @@ impl Service {
         request: &Request<'_>,
         (position, command): (usize, &'static Command),
         body: &RawDocument,
-    ) -> std::result::Result<Admitted, Reply> {
+    ) -> std::result::Result<(Admitted, Option<Judged>), Reply> {
         if self.audits {
             audit::check(self).map_err(|error| Reply::error(&error))?;
         }
@@ -105,7 +106,7 @@ impl Service {
             gate::admit(self, &self.registry, connection, request, command, body)
                 .map_err(|error| self.refuse(connection, request, (position, command), &error))?
         } else {
-            Admitted::default()
+            (Admitted::default(), None)
         };
         if self.audits {
             self.tell_checked(connection, request, (command, body), Code(0))
@@ -120,7 +121,7 @@ impl Service {
         connection: &Connection,
         request: &Request<'_>,
         (position, command): (usize, &'static Command),
-        admitted: Admitted,
+        (admitted, judged): (Admitted, Option<Judged>),
         started: Duration,
     ) -> Reply {
         let body = unwrap_query(request);
@@ -141,7 +142,7 @@ impl Service {
         }
         let mut context =
             Context::new(self, &self.registry, connection, request, body, command, started);
-        context.admit(admitted);
+        context.admit(admitted, judged);
         context.shown = shown;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));

@@ -65,6 +65,8 @@ pub(crate) struct Scheduler {
     // When it was last done, in microseconds of the monotonic clock.
     last_clean: AtomicU64,
     last_wanted: AtomicU64,
+    /// When the log last said that background work found the disk full; 0 is never.
+    full_logged: AtomicU64,
     /// The cleaner has found something the last time.
     cleaned: AtomicBool,
     /// With `cleanerPeriod` and `cleanerIterations`.
@@ -106,6 +108,7 @@ impl Scheduler {
             no_space: AtomicBool::new(false),
             last_clean: AtomicU64::new(0),
             last_wanted: AtomicU64::new(0),
+            full_logged: AtomicU64::new(0),
             cleaned: AtomicBool::new(false),
             adjustable: Arc::clone(parts.adjustable),
             has_flushers: parts.options.background == Background::Threads,

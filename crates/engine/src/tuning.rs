@@ -33,6 +33,9 @@ pub(crate) struct Tuning {
     /// How long a flusher waits after a failure before it tries again, and without work before it
     /// looks for what idle time is for.
     pub(crate) retry: Duration,
+    /// The log says once in so long that background work finds the disk full: every flusher finds it at
+    /// every try.
+    pub(crate) full_logged: Duration,
     /// Trees that are compared before a unit is begun in one of them: with tens of thousands in the
     /// queue comparing all would take longer than the unit, and keep whoever has news for the queue
     /// waiting.
@@ -169,6 +172,7 @@ impl Tuning {
         spare_wait: Duration::from_millis(10),
         busy_wait: Duration::from_millis(1),
         retry: Duration::from_millis(200),
+        full_logged: Duration::from_secs(10),
         compared: 256,
         round: Duration::from_secs(1),
         idle_rounds: 3,

@@ -222,7 +222,7 @@ fn uuid_of(field: &Field<'_>) -> Result<Uuid> {
 
 /// An insert, update or delete; says whether it could be done.
 fn apply_change(context: &Context<'_>, entry: &Entry<'_>) -> Result<bool> {
-    let namespace = Namespace::parse(entry.namespace)?;
+    let namespace = context.opened(Namespace::parse(entry.namespace)?)?;
     let collection = context.service.catalog.collection(&namespace);
     if let Some(uuid) = entry.uuid
         && collection.as_ref().is_none_or(|found| found.uuid() != uuid)
@@ -389,6 +389,12 @@ fn run_as_client(
     let Some((_, command)) = context.registry.find(&name) else {
         return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")));
     };
+    let judged = gate::judge_within(
+        &context.admitted,
+        context.registry,
+        (database, body),
+        || gate::refusal(context.database(), context.command, context.body),
+    )?;
     let request =
         Request { database, body, sequences: &[], exhaust_allowed: false, ..*context.request };
     let mut fields = Fields::new();
@@ -403,7 +409,7 @@ fn run_as_client(
         context.started,
     );
     inner.arguments = arguments;
-    inner.admit(context.admitted.clone());
+    inner.admit(context.admitted.clone(), judged);
     let result = run(&mut inner, command, &fields);
     // Told as if a client had sent it.
     if context.service.audits { audit::ended(&inner, result) } else { result }
@@ -441,10 +447,6 @@ fn under_uuid(context: &Context<'_>, database: &str, entry: &Entry<'_>) -> Resul
             0 => body.append(name, found.namespace().collection()),
             _ => body.append(name, value),
         }
-    }
-    // The gate has judged what the entry calls it.
-    if !gate::may_within(&context.admitted, context.registry, database, &body) {
-        return Err(gate::refusal(database, context.command, context.body));
     }
     Ok(body)
 }

@@ -44,13 +44,13 @@ fn convert(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn clone(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let from = Namespace::new(context.database(), fields[0].str()?)?;
+    let from = context.opened(Namespace::new(context.database(), fields[0].str()?)?)?;
     // One that is not there is of the wrong type too, in MongoDB's eyes.
     let to = find(fields, "toCollection").map_or(Ok(None), |field| field.str().map(Some))?;
     let to = to.ok_or_else(|| {
         Error::type_mismatch("\"toCollection\" had the wrong type. Expected string, found missing")
     })?;
-    let to = Namespace::new(context.database(), to)?;
+    let to = context.opened(Namespace::new(context.database(), to)?)?;
     let size = positive_size(fields)?;
     let catalog = &context.service.catalog;
     if from.is_buckets() || to.is_buckets() {

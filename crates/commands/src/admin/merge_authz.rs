@@ -68,6 +68,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         [(users, "system.users", "user"), (roles, "system.roles", "role")]
     {
         let Some(source) = source.map(Namespace::parse).transpose()? else { continue };
+        let source = context.opened(source)?;
         // A dump without any has made no collection.
         let Some(source) = catalog.collection(&source) else { continue };
         let target = Namespace::new("admin", target)?;

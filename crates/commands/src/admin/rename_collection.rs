@@ -19,11 +19,11 @@ pub(crate) const RENAME_COLLECTION: Command = Command::new(
 .write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let from = parse(&fields[0])?;
+    let from = parse(context, &fields[0])?;
     let (mut to, mut drop_target, mut target_uuid) = (None, false, None);
     for field in &fields[1..] {
         match field.name {
-            "to" => to = Some(parse(field)?),
+            "to" => to = Some(parse(context, field)?),
             "dropTarget" => {
                 if let RawBsonRef::Boolean(drop) = field.value {
                     drop_target = drop;
@@ -53,6 +53,6 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn parse(field: &Field<'_>) -> Result<Namespace> {
-    Namespace::parse(field.str()?)
+fn parse(context: &Context<'_>, field: &Field<'_>) -> Result<Namespace> {
+    context.opened(Namespace::parse(field.str()?)?)
 }

@@ -258,7 +258,7 @@ fn data_size(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let RawBsonRef::String(name) = fields[0].value else {
         return Err(fields[0].wrong_type("string"));
     };
-    let namespace = Namespace::parse(name)?;
+    let namespace = context.opened(Namespace::parse(name)?)?;
     for field in &fields[1..] {
         match field.name {
             "estimate" => {

@@ -8,7 +8,7 @@
 
 use super::policy::{self, Decision};
 use super::queue::{Queue, TreeLease, UnitOutcome};
-use super::{Scheduler, TUNING, idle_work};
+use super::{Scheduler, TUNING, idle_work, micros};
 use crate::Result;
 use crate::dictionary::{Dictionary, Found};
 use crate::error::Error;
@@ -42,17 +42,25 @@ impl Scheduler {
         // A commit that wants the processor gets it; writers are slowed where this falls behind.
         os::work_in_background();
         while !self.queue.is_stopping() {
-            match self.ask() {
+            let (what, result) = match self.ask() {
                 Job::Unit(dictionary, lease, effort) => {
-                    if let Err(error) = self.run_unit(&dictionary, &lease, effort) {
-                        self.report("drain and merge", Err(error));
-                        self.queue.pause(TUNING.retry);
-                    }
+                    ("drain and merge", self.run_unit(&dictionary, &lease, effort))
                 }
-                Job::Spare => self.queue.wait_as_spare(),
-                Job::ServeReads => self.report("drain what is read", self.serve_reads()),
-                Job::Clean => self.report("clean", self.clean()),
-                Job::Wait => self.queue.wait_for_work(TUNING.retry),
+                Job::Spare => {
+                    self.queue.wait_as_spare();
+                    continue;
+                }
+                Job::ServeReads => ("drain what is read", self.serve_reads()),
+                Job::Clean => ("clean", self.clean()),
+                Job::Wait => {
+                    self.queue.wait_for_work(TUNING.retry);
+                    continue;
+                }
+            };
+            if result.is_err() {
+                self.report(what, result);
+                // Whatever failed would be due again at once.
+                self.queue.pause(TUNING.retry);
             }
         }
     }
@@ -198,6 +206,8 @@ impl Scheduler {
     /// The cleaner: drains what lies in buffers for long, a little at a time.
     fn clean(&self) -> Result<()> {
         let mut cleaned = false;
+        // A pass that fails is not followed by the next one at once.
+        self.cleaned.store(false, Ordering::Relaxed);
         let work: Vec<_> = self.directory.all().iter().map(|all| idle_work(all)).collect();
         for id in policy::cleaner_pass(&work, self.adjustable.cleaner_iterations()) {
             let Some(dictionary) = self.directory.find(id) else { continue };
@@ -209,7 +219,16 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Notes what background work could not do. A full disk is said once in a while, not at every try.
     pub(crate) fn report(&self, what: &'static str, result: Result<()>) {
+        let full = matches!(result, Err(Error::NoSpace(_)));
+        if full {
+            let (told, now) = (self.full_logged.load(Ordering::Relaxed), self.now_us());
+            if told > 0 && now.saturating_sub(told) < micros(TUNING.full_logged) {
+                return self.counters.background_errors.inc();
+            }
+            self.full_logged.store(now.max(1), Ordering::Relaxed);
+        }
         self.counters.report(&self.health, what, result);
     }
 }
