@@ -229,9 +229,8 @@ pub(crate) fn create(asked: &Asked<'_>, required: &mut Required<'_>) {
     let inserts = asked.may(Target::Collection(asked.database, name), Insert);
     let view_or_capped = asked.field("viewOn").is_some() || asked.is_set("capped");
     // Who may insert makes plain collections by that.
-    if view_or_capped || !inserts {
-        asked.on_collection(required, &[CreateCollection]);
-    }
+    let by = if view_or_capped || !inserts { CreateCollection } else { Insert };
+    asked.on_collection(required, &[by]);
     if asked.is_set("capped") {
         asked.on_collection(required, &[ConvertToCapped]);
     }
