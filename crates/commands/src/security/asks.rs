@@ -15,7 +15,6 @@ use auth::Action::{
 };
 use auth::{Resource, Target};
 use bson::{Document, RawBsonRef, RawDocument};
-use dispatch::request::Sequence;
 
 fn field<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
     document.get(name).ok().flatten()
@@ -164,9 +163,7 @@ fn command_within(
     if !is_unique(body) {
         required.internal();
     }
-    let none: &[Sequence<'_>] = &[];
-    let inner = Asked { database, body, sequences: none, depth: asked.depth + 1, ..*asked };
-    needs.of(&inner, required);
+    needs.of(&asked.within(database, body), required);
 }
 
 /// `explain` needs what the command needs that it explains.
