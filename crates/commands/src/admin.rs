@@ -22,6 +22,8 @@ pub(crate) mod partitions;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod rotate_certificates;
+pub(crate) mod rotate_data_key;
+pub(crate) mod rotate_master_key;
 pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;

@@ -83,6 +83,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::fsync::CHECKPOINT,
     &crate::admin::log_rotate::LOG_ROTATE,
     &crate::admin::rotate_certificates::ROTATE_CERTIFICATES,
+    &crate::admin::rotate_data_key::ROTATE_DATA_KEY,
+    &crate::admin::rotate_master_key::ROTATE_MASTER_KEY,
     &crate::admin::shutdown::SHUTDOWN,
     &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
     &crate::replication::copy::FERN_COPY_BEGIN,

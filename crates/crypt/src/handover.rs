@@ -90,10 +90,11 @@ impl KeyRing {
     ) -> Result<Vec<u8>> {
         let own = KeyRequest::new(entropy);
         let cipher = shared(&own.private, receiver, receiver, &own.public)?;
-        let length = DIRECTORY_BYTES + self.keys.len() * RECORD_BYTES;
+        let keys = self.keys();
+        let length = DIRECTORY_BYTES + keys.len() * RECORD_BYTES;
         let mut plain = Zeroizing::new(Vec::with_capacity(length));
         plain.extend_from_slice(&self.directory);
-        for (number, key) in &self.keys {
+        for (number, key) in &*keys {
             plain.extend_from_slice(&number.0.to_le_bytes());
             plain.extend_from_slice(&**key);
         }
@@ -150,7 +151,7 @@ fn ring_of(plain: &[u8]) -> Result<KeyRing> {
         key.copy_from_slice(bytes);
         keys.push((number, key));
     }
-    Ok(KeyRing { directory: *directory, keys, watch: None })
+    Ok(KeyRing::of(*directory, keys))
 }
 
 #[cfg(test)]
@@ -163,15 +164,13 @@ mod tests {
     use std::path::Path;
 
     fn ring(os: &Os) -> KeyRing {
-        let mut ring = KeyRing::new(&*os.entropy);
+        let ring = KeyRing::new(&*os.entropy);
         ring.add(&*os.entropy).unwrap();
         ring
     }
 
     fn same(one: &KeyRing, other: &KeyRing) -> bool {
-        one.directory == other.directory
-            && one.keys.iter().map(|(number, key)| (number.0, **key)).collect::<Vec<_>>()
-                == other.keys.iter().map(|(number, key)| (number.0, **key)).collect::<Vec<_>>()
+        one.directory == other.directory && *one.keys() == *other.keys()
     }
 
     #[test]
@@ -180,7 +179,7 @@ mod tests {
         let (ring, request) = (ring(&os), KeyRequest::new(&*os.entropy));
         let given = ring.encrypt_for(request.public(), &*os.entropy).unwrap();
         assert!(same(&request.open(&given).unwrap(), &ring));
-        for (_, key) in &ring.keys {
+        for (_, key) in &*ring.keys() {
             assert!(!given.windows(KEY_BYTES).any(|part| part == **key), "nothing is plain");
         }
         let other = KeyRequest::new(&*os.entropy);

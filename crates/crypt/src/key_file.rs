@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::master::MasterKey;
 use os::{OpenOptions, Os};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// The base64 of a key with white space around it is shorter.
@@ -34,6 +34,35 @@ impl Permissions {
             _ => 0,
         };
         mode & GROUP_AND_OTHERS & !readable == 0
+    }
+}
+
+/// Where the operator keeps the master key. It may be another one each time: it is asked at the start, and when the
+/// server is told to wrap its data keys with another one.
+pub trait MasterKeys: std::fmt::Debug + Send + Sync {
+    /// The master key, as it is now.
+    ///
+    /// # Errors
+    /// In one line, why there is none and what to do.
+    fn read(&self) -> Result<MasterKey>;
+}
+
+/// A file with the master key.
+#[derive(Debug)]
+pub struct KeyFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Who may read it.
+    pub permissions: Permissions,
+    /// The system.
+    pub os: Os,
+}
+
+impl MasterKeys for KeyFile {
+    fn read(&self) -> Result<MasterKey> {
+        read_master_key(&self.os, &self.path, self.permissions).map_err(|error| {
+            Error::Source(format!("encryptionKeyFile {}: {error}", self.path.display()))
+        })
     }
 }
 

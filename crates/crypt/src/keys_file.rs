@@ -94,7 +94,7 @@ impl KeysFile {
     ///
     /// # Errors
     /// Another master key, no room for another data key, and what the disk says.
-    pub fn add_data_key(mut self, master: &MasterKey) -> Result<Self> {
+    pub fn add_data_key(self, master: &MasterKey) -> Result<Self> {
         let made_with = slot::read(&both_slots(&*self.file)?)?.newest.fingerprint;
         let given = master.fingerprint();
         if made_with != given {

@@ -1,6 +1,7 @@
 //! The data keys of one data directory, and the keys that are derived from them.
 //!
-//! Always true: data keys have ascending numbers from 1, and there are 1 to [`MOST_KEYS`] of them.
+//! Always true: data keys have ascending numbers from 1, and there are 1 to [`MOST_KEYS`] of them. None goes; newer ones
+//! may come while others use the ring ([`KeyRing::take_newer`]).
 
 use crate::cipher::Cipher;
 use crate::error::{Error, Result};
@@ -8,6 +9,7 @@ use crate::master::Secret;
 use crate::nonces::NonceLog;
 use aws_lc_rs::hkdf;
 use os::Entropy;
+use os::sync::{RwLock, RwLockReadGuard};
 
 /// So many data keys fit into `fern.keys`.
 pub const MOST_KEYS: usize = 32;
@@ -44,9 +46,9 @@ pub struct KeyRing {
     /// Random, of the data directory.
     pub(crate) directory: [u8; DIRECTORY_BYTES],
     /// By number, ascending.
-    pub(crate) keys: Vec<(KeyNumber, Secret)>,
+    keys: RwLock<Vec<(KeyNumber, Secret)>>,
     /// A test's: see [`NonceLog`].
-    pub(crate) watch: Option<NonceLog>,
+    watch: Option<NonceLog>,
 }
 
 /// A key that was derived for one thing that is written now: a segment, a blob, an epoch of the log.
@@ -66,28 +68,51 @@ impl KeyRing {
     pub(crate) fn new(entropy: &dyn Entropy) -> Self {
         let mut directory = [0; DIRECTORY_BYTES];
         entropy.fill(&mut directory);
-        Self { directory, keys: vec![(KeyNumber(1), random(entropy))], watch: None }
+        Self::of(directory, vec![(KeyNumber(1), random(entropy))])
+    }
+
+    /// These keys, of which there is at least one.
+    pub(crate) fn of(directory: [u8; DIRECTORY_BYTES], keys: Vec<(KeyNumber, Secret)>) -> Self {
+        assert!(!keys.is_empty(), "a ring has at least one key");
+        Self { directory, keys: RwLock::new(keys), watch: None }
+    }
+
+    /// The keys, by number.
+    pub(crate) fn keys(&self) -> RwLockReadGuard<'_, Vec<(KeyNumber, Secret)>> {
+        self.keys.read()
     }
 
     /// Adds a random data key, which is the newest from here on.
-    pub(crate) fn add(&mut self, entropy: &dyn Entropy) -> Result<()> {
-        if self.keys.len() == MOST_KEYS {
+    pub(crate) fn add(&self, entropy: &dyn Entropy) -> Result<()> {
+        let mut keys = self.keys.write();
+        if keys.len() == MOST_KEYS {
             return Err(Error::Full);
         }
-        let next = self.newest().0.checked_add(1).ok_or(Error::Full)?;
-        self.keys.push((KeyNumber(next), random(entropy)));
+        let newest = keys.last().map_or(0, |(number, _)| number.0);
+        let next = newest.checked_add(1).ok_or(Error::Full)?;
+        keys.push((KeyNumber(next), random(entropy)));
         Ok(())
+    }
+
+    /// Takes the keys of this directory that another ring has and this one has not: what is written from here on
+    /// is encrypted with the newest of them. They must be on disk.
+    pub fn take_newer(&self, other: &Self) {
+        assert_eq!(self.directory, other.directory, "both are of one data directory");
+        let mut keys = self.keys.write();
+        let newest = keys.last().map(|(number, _)| *number);
+        keys.extend(other.keys().iter().filter(|(number, _)| Some(*number) > newest).cloned());
     }
 
     /// How many data keys there are: at least one.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys().len()
     }
 
     /// The data key for what is encrypted from now on.
     pub fn newest(&self) -> KeyNumber {
-        let (number, _) = self.keys.last().expect("a ring has at least one key");
+        let keys = self.keys();
+        let (number, _) = keys.last().expect("a ring has at least one key");
         *number
     }
 
@@ -117,13 +142,14 @@ impl KeyRing {
     /// The same keys; each nonce that is used is told to the log. For tests.
     #[must_use]
     pub fn watched_by(&self, log: &NonceLog) -> Self {
-        let (directory, keys) = (self.directory, self.keys.clone());
-        Self { directory, keys, watch: Some(log.clone()) }
+        let same = Self::of(self.directory, self.keys().clone());
+        Self { watch: Some(log.clone()), ..same }
     }
 
     fn derive(&self, number: KeyNumber, purpose: Purpose, context: &[u8]) -> Result<Secret> {
-        let at = self.keys.binary_search_by_key(&number, |(number, _)| *number);
-        let (_, key) = &self.keys[at.map_err(|_| Error::NoSuchKey(number.0.into()))?];
+        let keys = self.keys();
+        let at = keys.binary_search_by_key(&number, |(number, _)| *number);
+        let (_, key) = &keys[at.map_err(|_| Error::NoSuchKey(number.0.into()))?];
         let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, &self.directory).extract(&**key);
         let info = [purpose.label(), context];
         let mut derived = Secret::default();
@@ -137,7 +163,7 @@ impl KeyRing {
 
 impl std::fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeyRing({} keys, newest {})", self.keys.len(), self.newest().0)
+        write!(f, "KeyRing({} keys, newest {})", self.len(), self.newest().0)
     }
 }
 
@@ -159,7 +185,7 @@ mod tests {
     fn fixed() -> KeyRing {
         let key = |byte| Secret::from([byte; 32]);
         let keys = vec![(KeyNumber(1), key(1)), (KeyNumber(3), key(3))];
-        KeyRing { directory: [9; 16], keys, watch: None }
+        KeyRing::of([9; 16], keys)
     }
 
     /// The expected bytes are RFC 5869's, computed with Python's `hmac` alone.
@@ -213,9 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_in_use_takes_the_keys_that_are_newer_than_its_own() {
+        let (ring, os) = (fixed(), SimOs::new(1).os());
+        let rotated = ring.watched_by(&NonceLog::default());
+        rotated.add(&*os.entropy).unwrap();
+        ring.take_newer(&rotated);
+        ring.take_newer(&rotated);
+        assert_eq!((ring.newest(), ring.len()), (KeyNumber(4), 3));
+        assert_eq!(*ring.keys(), *rotated.keys());
+        assert_eq!(ring.fresh(Purpose::Log, &*os.entropy).number, KeyNumber(4));
+        ring.take_newer(&fixed());
+        assert_eq!(ring.newest(), KeyNumber(4), "an older ring takes none away");
+    }
+
+    #[test]
     fn a_ring_takes_so_many_keys_and_no_more() {
         let os = SimOs::new(1).os();
-        let mut ring = KeyRing::new(&*os.entropy);
+        let ring = KeyRing::new(&*os.entropy);
         for number in 1..MOST_KEYS as u16 {
             assert_eq!(ring.newest(), KeyNumber(number));
             ring.add(&*os.entropy).unwrap();

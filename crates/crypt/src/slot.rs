@@ -71,18 +71,19 @@ pub(crate) fn encode(
     generation: u64,
     entropy: &dyn Entropy,
 ) -> Result<Box<SlotBytes>> {
-    assert!((1..=MOST_KEYS).contains(&ring.keys.len()), "a ring has 1 to 32 keys");
+    let keys = ring.keys();
+    assert!((1..=MOST_KEYS).contains(&keys.len()), "a ring has 1 to 32 keys");
     let mut out = Box::new([0; SLOT_BYTES]);
     out[..8].copy_from_slice(MAGIC);
     out[8..12].copy_from_slice(&VERSION.to_le_bytes());
     out[12..14].copy_from_slice(&CIPHER_AES_256_GCM.to_le_bytes());
-    out[14..16].copy_from_slice(&(ring.keys.len() as u16).to_le_bytes());
+    out[14..16].copy_from_slice(&(keys.len() as u16).to_le_bytes());
     out[16..24].copy_from_slice(&generation.to_le_bytes());
     out[24..40].copy_from_slice(&master.fingerprint().0);
     out[40..56].copy_from_slice(&ring.directory);
     let cipher = Cipher::new(master.secret());
     let (header, records) = out.split_at_mut(HEADER_BYTES);
-    for ((number, key), record) in ring.keys.iter().zip(records.chunks_exact_mut(RECORD_BYTES)) {
+    for ((number, key), record) in keys.iter().zip(records.chunks_exact_mut(RECORD_BYTES)) {
         let nonce = Nonce::random(entropy);
         let mut encrypted = key.clone();
         let tag = cipher.encrypt(nonce, &bound(header, *number), &mut *encrypted)?;
@@ -156,7 +157,7 @@ impl Slot {
             key.copy_from_slice(plain);
             keys.push((number, key));
         }
-        Ok(KeyRing { directory: self.directory, keys, watch: None })
+        Ok(KeyRing::of(self.directory, keys))
     }
 }
 

@@ -38,6 +38,9 @@ impl Backup {
         let log_position = environment.log.needed.lock().hold();
         environment.wal().hold_names();
         let pin = environment.blocks.pin();
+        if let Some(keys) = &environment.keys {
+            keys.begin_copy();
+        }
         let backup = Self {
             environment: Arc::clone(environment),
             pin,
@@ -111,6 +114,9 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
+        if let Some(keys) = &self.environment.keys {
+            keys.end_copy();
+        }
         self.environment.wal().release_names();
         self.environment.log.needed.lock().release(self.log_position);
     }

@@ -8,7 +8,7 @@ use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::history::History;
-use crate::keys::{Encryption, open_keys};
+use crate::keys::{DirectoryKeys, Encryption, open_keys};
 use crate::live::TxnInfo;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
@@ -20,7 +20,7 @@ use crate::{
 };
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use crypt::KeyRing;
+use crypt::{KeyRing, MasterKey};
 use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os};
@@ -303,10 +303,41 @@ impl Engine {
 
     /// What it says of its keys; `None` where what is stored is not encrypted.
     pub fn encryption(&self) -> Option<Encryption> {
+        self.environment().keys.as_ref().map(DirectoryKeys::status)
+    }
+
+    /// Wraps the data keys with another master key; from the return on, that one alone opens the directory. Waits for
+    /// the disk.
+    ///
+    /// # Errors
+    /// It is not encrypted, its files are being copied, and what the disk says, after which the engine is stopped: what
+    /// is stored is wrapped by one of the two.
+    pub fn rotate_master_key(&self, new: MasterKey) -> Result<Encryption> {
+        self.change_keys(|keys, os, dir| keys.rotate_master(os, dir, new))
+    }
+
+    /// Adds a data key: segments of the data file and roots of checkpoints that are written from here on are encrypted
+    /// with it, and the log from the next start on. Merging and compacting writes what there is already again, by and by. Waits
+    /// for the disk.
+    ///
+    /// # Errors
+    /// As [`Engine::rotate_master_key`], and where there are as many data keys as there can be.
+    pub fn rotate_data_key(&self) -> Result<Encryption> {
+        self.change_keys(|keys, os, dir| keys.rotate_data_key(os, dir))
+    }
+
+    fn change_keys(
+        &self,
+        change: impl FnOnce(&DirectoryKeys, &Os, &Path) -> Result<()>,
+    ) -> Result<Encryption> {
         let environment = self.environment();
-        let (keys, master) = environment.blocks.keys().zip(environment.options.master.as_ref())?;
-        let (newest_key, count) = (keys.newest().0, keys.len());
-        Some(Encryption { master: master.fingerprint(), newest_key, keys: count })
+        environment.health.check_running()?;
+        let Some(keys) = &environment.keys else {
+            return Err(Error::Keys("the data directory is not encrypted".to_owned()));
+        };
+        let changed = change(keys, &environment.os, &environment.options.dir);
+        environment.health.check(changed)?;
+        Ok(keys.status())
     }
 
     /// Begins a hot backup: writes a checkpoint and holds its files.

@@ -20,6 +20,7 @@ use crate::dictionary::Directory;
 use crate::health::Health;
 use crate::history::History;
 use crate::interrupt::MayWait;
+use crate::keys::DirectoryKeys;
 use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
 use crate::maintenance::{FreeSpace, LogWriter, Maintenance, Pruning};
@@ -80,6 +81,8 @@ pub(crate) struct Environment {
     /// What threads remember it by.
     pub(crate) holder: u64,
     threads: Threads,
+    /// None where what is stored is not encrypted.
+    pub(crate) keys: Option<DirectoryKeys>,
     /// Held while the engine is open; dropped by close.
     pub(crate) directory_lock: Mutex<Option<LockGuard>>,
 }
@@ -106,6 +109,8 @@ impl Environment {
         let Opened { blocks, cache, trees, locks, segment_bytes, guard } = opened;
         let clock = &os.clock;
         let sizes = options.sizes;
+        let keys = blocks.keys().zip(options.master.as_ref());
+        let keys = keys.map(|(ring, master)| DirectoryKeys::new(ring, master));
         let (health, counters) = (Arc::new(Health::default()), Arc::new(Counters::new(&registry)));
         let (snapshots, may_wait) =
             (Arc::new(Snapshots::new(options.showing)), Arc::new(MayWait::default()));
@@ -205,6 +210,7 @@ impl Environment {
             threads: Threads::new(&os.spawner, &health),
             serializable: Serializable::default(),
             directory_lock: Mutex::new(Some(guard)),
+            keys,
             os,
             options,
             adjustable,

@@ -1,4 +1,4 @@
-//! The data keys of a data directory: made with a new directory, opened with an encrypted one.
+//! The data keys of a data directory: made with a new directory, opened with an encrypted one, and changed while it is open.
 //!
 //! Always true: a directory is encrypted from its beginning, or never. `fern.keys` is on disk before the first
 //! byte that is encrypted; a start that does not have the right key, or has one that is not wanted, changes
@@ -9,6 +9,7 @@ use crate::settings::Options;
 use crate::{Error, Result};
 use crypt::{Fingerprint, KeyRing, KeysFile, MasterKey};
 use os::{OpenOptions, Os};
+use parking_lot::{Mutex, MutexGuard};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +22,73 @@ pub struct Encryption {
     pub newest_key: u16,
     /// How many data keys there are.
     pub keys: usize,
+}
+
+/// The keys of an encrypted directory that is open, and who changes them.
+///
+/// While somebody copies the directory's files, in a backup or for another member, they stay as they are: the copy goes with
+/// the keys that there were when it began.
+pub(crate) struct DirectoryKeys {
+    ring: Arc<KeyRing>,
+    held: Mutex<Held>,
+}
+
+/// What is looked at and changed by one at a time.
+struct Held {
+    master: Arc<MasterKey>,
+    copies: usize,
+}
+
+impl DirectoryKeys {
+    pub(crate) fn new(ring: &Arc<KeyRing>, master: &Arc<MasterKey>) -> Self {
+        let held = Held { master: Arc::clone(master), copies: 0 };
+        Self { ring: Arc::clone(ring), held: Mutex::new(held) }
+    }
+
+    pub(crate) fn status(&self) -> Encryption {
+        let (newest_key, keys) = (self.ring.newest().0, self.ring.len());
+        Encryption { master: self.held.lock().master.fingerprint(), newest_key, keys }
+    }
+
+    /// A copy of the directory's files begins.
+    pub(crate) fn begin_copy(&self) {
+        self.held.lock().copies += 1;
+    }
+
+    /// It has ended.
+    pub(crate) fn end_copy(&self) {
+        let mut held = self.held.lock();
+        held.copies = held.copies.checked_sub(1).expect("a copy ends once");
+    }
+
+    /// Wraps the data keys with another master key, on disk.
+    pub(crate) fn rotate_master(&self, os: &Os, dir: &Path, new: MasterKey) -> Result<()> {
+        let mut held = self.hold()?;
+        let file = open_file(os, dir, &held.master)?;
+        file.rotate_master(&new).map_err(|error| of_crypt(dir, error))?;
+        held.master = Arc::new(new);
+        Ok(())
+    }
+
+    /// Adds a data key, for what is written from here on.
+    pub(crate) fn rotate_data_key(&self, os: &Os, dir: &Path) -> Result<()> {
+        let held = self.hold()?;
+        let file = open_file(os, dir, &held.master)?;
+        let file = file.add_data_key(&held.master).map_err(|error| of_crypt(dir, error))?;
+        self.ring.take_newer(file.ring());
+        Ok(())
+    }
+
+    fn hold(&self) -> Result<MutexGuard<'_, Held>> {
+        let held = self.held.lock();
+        if held.copies > 0 {
+            return Err(Error::Keys(
+                "the keys stay as they are while a backup or a copy for another member is made"
+                    .to_owned(),
+            ));
+        }
+        Ok(held)
+    }
 }
 
 /// The data keys of the directory; none where it is not encrypted.
@@ -41,9 +109,7 @@ pub(crate) fn open_keys(os: &Os, options: &Options) -> Result<Option<Arc<KeyRing
                 dir.display()
             )));
         }
-        (Some(master), true) => {
-            KeysFile::open(os, dir, master).map_err(|error| of_crypt(dir, error))?.into_ring()
-        }
+        (Some(master), true) => open_file(os, dir, master)?.into_ring(),
         (Some(master), false) => match is_encrypted(os, dir)? {
             Some(true) => return Err(lost(dir)),
             Some(false) => return Err(plain(dir)),
@@ -54,6 +120,10 @@ pub(crate) fn open_keys(os: &Os, options: &Options) -> Result<Option<Arc<KeyRing
         Some(log) => ring.watched_by(log),
         None => ring,
     })))
+}
+
+fn open_file(os: &Os, dir: &Path, master: &MasterKey) -> Result<KeysFile> {
+    KeysFile::open(os, dir, master).map_err(|error| of_crypt(dir, error))
 }
 
 fn make_keys(os: &Os, dir: &Path, master: &MasterKey) -> Result<KeyRing> {

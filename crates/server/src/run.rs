@@ -94,7 +94,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
-    let master = wiring::master_key(&os, &settings)?;
+    let master_keys = wiring::master_keys(&os, &settings);
+    let master = wiring::master_key(master_keys.as_ref())?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
@@ -134,6 +135,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         quiet: Arc::clone(&quiet),
         audit,
         tls: tls.clone(),
+        master_keys,
     };
     let info = wiring::server_info(
         &settings,

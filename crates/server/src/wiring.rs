@@ -3,13 +3,13 @@
 //! Nothing is decided here; settings go down, figures and log lines come up.
 
 use crate::audit::AuditLog;
-use crate::config::Settings;
+use crate::config::{EncryptionSettings, Settings};
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
 use crate::tls_files::TlsFiles;
 use auth::ClusterKey;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use crypt::MasterKey;
+use crypt::{KeyFile, MasterKey, MasterKeys};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, HistoryOptions, Options, Showing};
 use history::History;
@@ -126,6 +126,8 @@ pub(crate) struct Program {
     pub(crate) audit: Option<AuditLog>,
     /// There unless TLS is off.
     pub(crate) tls: Option<Arc<TlsFiles>>,
+    /// There where the data directory is encrypted.
+    pub(crate) master_keys: Option<Arc<dyn MasterKeys>>,
 }
 
 impl Host for Program {
@@ -150,6 +152,11 @@ impl Host for Program {
             _ => return None,
         };
         Some((lines.iter().map(ToString::to_string).collect(), total))
+    }
+
+    fn read_master_key(&self) -> Option<Result<MasterKey, String>> {
+        let read = self.master_keys.as_ref()?.read();
+        Some(read.map_err(|error| error.to_string()))
     }
 
     fn rotate_log(&self) -> Result<(), String> {
@@ -443,21 +450,26 @@ pub(crate) fn open_engine(
         .map_err(|error| engine_error(settings, &error))
 }
 
-/// The key of an encrypted data directory.
+/// Where the key of an encrypted data directory is kept.
+pub(crate) fn master_keys(os: &Os, settings: &Settings) -> Option<Arc<dyn MasterKeys>> {
+    settings.encryption.as_ref().map(|encryption| {
+        let EncryptionSettings { key_file, permissions } = encryption.clone();
+        Arc::new(KeyFile { path: key_file, permissions, os: os.clone() }) as Arc<dyn MasterKeys>
+    })
+}
+
+/// That key.
 ///
 /// # Errors
-/// The file is not taken.
+/// It is not taken.
 pub(crate) fn master_key(
-    os: &Os,
-    settings: &Settings,
+    source: Option<&Arc<dyn MasterKeys>>,
 ) -> Result<Option<Arc<MasterKey>>, StartError> {
-    let Some(encryption) = &settings.encryption else { return Ok(None) };
-    let path = &encryption.key_file;
-    let key = crypt::read_master_key(os, path, encryption.permissions).map_err(|error| {
-        let line = format!("encryptionKeyFile {}: {error}", path.display());
-        StartError::new(ExitCode::BadOptions, line)
-    })?;
-    Ok(Some(Arc::new(key)))
+    let read = source.map(|source| source.read()).transpose();
+    match read {
+        Ok(key) => Ok(key.map(Arc::new)),
+        Err(error) => Err(StartError::new(ExitCode::BadOptions, error.to_string())),
+    }
 }
 
 /// A copy of another member's data that came as a whole takes the place of what the data directory has.

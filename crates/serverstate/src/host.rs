@@ -4,6 +4,7 @@
 
 use crate::log_levels::LogSettings;
 use bson::Document;
+use crypt::MasterKey;
 use history::History;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +111,12 @@ pub trait Host: Send + Sync {
     /// The newest log lines under a name of `getLog` (`global`, `startupWarnings`), and how many
     /// there were in all; `None` for a name there is not.
     fn recent_log(&self, name: &str) -> Option<(Vec<String>, u64)>;
+
+    /// The master key that the operator keeps now; `None` where the data directory is not encrypted. The text says
+    /// why it cannot be read.
+    fn read_master_key(&self) -> Option<Result<MasterKey, String>> {
+        None
+    }
 
     /// Starts a new log file, as `logRotate` asks. The text is the client's error message.
     fn rotate_log(&self) -> Result<(), String>;

@@ -52,7 +52,7 @@ fn a_file_gives_the_same_keys_to_the_same_master_alone() {
     let os = sim.os();
     let made = KeysFile::create(&os, directory(), &master(1)).unwrap();
     let opened = KeysFile::open(&os, directory(), &master(1)).unwrap();
-    assert_eq!(opened.ring().keys, made.ring().keys);
+    assert_eq!(*opened.ring().keys(), *made.ring().keys());
     assert!(matches!(read(&os, 2), Err(Error::OtherMaster { .. })));
     assert!(KeysFile::create(&os, directory(), &master(1)).is_err(), "there is one");
     let other = made.add_data_key(&master(2)).map(drop);
@@ -64,8 +64,8 @@ fn a_file_gives_the_same_keys_to_the_same_master_alone() {
 fn after_a_rotation_the_old_master_opens_no_slot() {
     let sim = machine(1);
     let os = sim.os();
-    let keys = with_nine_keys(&os).rotate_master(&master(2)).unwrap().ring.keys;
-    assert_eq!(read(&os, 2).unwrap().keys, keys);
+    let keys = with_nine_keys(&os).rotate_master(&master(2)).unwrap().ring.keys().clone();
+    assert_eq!(read(&os, 2).unwrap().keys().clone(), keys);
     for slot in [0, SLOT_BYTES] {
         sim.flip_bit(&directory().join(FILE_NAME), slot as u64 + 20, 0).unwrap();
         assert!(matches!(read(&os, 1), Err(Error::OtherMaster { .. })));
@@ -81,7 +81,7 @@ fn a_crash_at_any_call_leaves_no_file_or_a_whole_one() {
         let made = KeysFile::create(&sim.os(), directory(), &master(1)).map(|file| file.ring);
         let os = sim.reboot();
         match made {
-            Ok(ring) => assert_eq!(read(&os, 1).unwrap().keys, ring.keys),
+            Ok(ring) => assert_eq!(*read(&os, 1).unwrap().keys(), *ring.keys()),
             Err(_) if os.vfs.exists(&directory().join(FILE_NAME)).unwrap() => {
                 read(&os, 1).unwrap();
             }
@@ -95,7 +95,7 @@ fn a_crash_at_any_call_of_a_change_loses_no_key() {
     for (seed, call) in (0..SEEDS).flat_map(|seed| (1..CALLS).map(move |call| (seed, call))) {
         let sim = machine(seed);
         let file = with_nine_keys(&sim.os());
-        let before = file.ring.keys.clone();
+        let before = file.ring.keys().clone();
         sim.crash_after(call);
         let added = file.add_data_key(&master(1));
         let is_added = added.is_ok();
@@ -106,8 +106,8 @@ fn a_crash_at_any_call_of_a_change_loses_no_key() {
         let [opened] = &opened[..] else {
             panic!("seed {seed} call {call}: {} masters open the file", opened.len())
         };
-        assert_eq!(opened.ring.keys[..9], before[..], "seed {seed} call {call}");
-        assert!(!is_added || opened.ring.keys.len() == 10, "seed {seed} call {call}");
+        assert_eq!(opened.ring.keys()[..9], before[..], "seed {seed} call {call}");
+        assert!(!is_added || opened.ring.len() == 10, "seed {seed} call {call}");
         assert!(!is_rotated || read(&os, 2).is_ok(), "seed {seed} call {call}");
         let bytes = file_bytes(&sim);
         assert_eq!(bytes[..SLOT_BYTES], bytes[SLOT_BYTES..], "opening writes both slots alike");
@@ -119,14 +119,14 @@ fn a_damaged_slot_is_written_again_and_not_with_a_wrong_master() {
     for slot in [0, SLOT_BYTES] {
         let sim = machine(3);
         let os = sim.os();
-        let keys = with_nine_keys(&os).ring.keys;
+        let keys = with_nine_keys(&os).ring.keys().clone();
         let whole = file_bytes(&sim);
         sim.flip_bit(&directory().join(FILE_NAME), slot as u64 + 100, 3).unwrap();
         let damaged = file_bytes(&sim);
         assert!(KeysFile::open(&os, directory(), &master(2)).is_err());
-        assert_eq!(read(&os, 1).unwrap().keys, keys);
+        assert_eq!(read(&os, 1).unwrap().keys().clone(), keys);
         assert_eq!(file_bytes(&sim), damaged, "neither wrote");
-        assert_eq!(KeysFile::open(&os, directory(), &master(1)).unwrap().ring.keys, keys);
+        assert_eq!(*KeysFile::open(&os, directory(), &master(1)).unwrap().ring.keys(), keys);
         assert_eq!(file_bytes(&sim), whole);
     }
 }

@@ -69,7 +69,9 @@ fn nothing_is_seen_on_disk_through_crashes_and_no_nonce_is_used_twice() {
             engine.checkpoint().unwrap();
         }
         let keys = engine.encryption().unwrap();
-        assert_eq!((keys.master, keys.newest_key), (master("A").fingerprint(), 1));
+        assert_eq!((keys.master, keys.newest_key), (master("A").fingerprint(), round as u16 + 1));
+        assert_eq!(engine.rotate_data_key().unwrap().newest_key, round as u16 + 2);
+        write(&engine, 10 + round);
         assert!(!is_marked(&sim), "round {round}");
         sim.crash();
         drop(engine);
@@ -142,4 +144,70 @@ fn a_backup_opens_with_the_key_alone() {
     let at = |master| Options { dir: "/backup".into(), ..with(master) };
     assert!(matches!(open(&os, at(None)), Err(Error::Keys(_))));
     check(&open(&os, at(Some(master("A")))).unwrap(), 1);
+}
+
+fn key(letter: &str) -> MasterKey {
+    Arc::into_inner(master(letter)).unwrap()
+}
+
+#[test]
+fn another_master_key_takes_the_place_of_the_old_one_while_the_engine_is_open() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), with(Some(master("A")))).unwrap();
+    write(&engine, 0);
+    let rotated = engine.rotate_master_key(key("Q")).unwrap();
+    assert_eq!((rotated.master, rotated.newest_key), (master("Q").fingerprint(), 1));
+    assert_eq!(engine.encryption(), Some(rotated));
+    // The new one wraps what is added.
+    assert_eq!(engine.rotate_data_key().unwrap().keys, 2);
+    write(&engine, 1);
+    engine.checkpoint().unwrap();
+    check(&engine, 2);
+    sim.crash();
+    drop(engine);
+    let os = sim.reboot_with(Survival::Nothing);
+    assert!(matches!(open(&os, with(Some(master("A")))), Err(Error::Keys(_))));
+    check(&open(&os, with(Some(master("Q")))).unwrap(), 2);
+}
+
+#[test]
+fn keys_stay_as_they_are_while_files_are_copied() {
+    let sim = SimOs::new(1);
+    let os: Os = sim.os();
+    let engine = open(&os, with(Some(master("A")))).unwrap();
+    write(&engine, 0);
+    let backup = engine.backup().unwrap();
+    let refused = |error: Error| matches!(error, Error::Keys(line) if line.contains("copy"));
+    assert!(refused(engine.rotate_data_key().unwrap_err()));
+    assert!(refused(engine.rotate_master_key(key("Q")).unwrap_err()));
+    drop(backup);
+    assert_eq!(engine.rotate_data_key().unwrap().newest_key, 2);
+    write(&engine, 1);
+    let backup = engine.backup().unwrap();
+    backup.write_to(&os, Path::new("/backup"), &mut |_| Ok(())).unwrap();
+    let at = Options { dir: "/backup".into(), ..with(Some(master("A"))) };
+    check(&open(&os, at).unwrap(), 2);
+    let plain = open(&SimOs::new(2).os(), with(None)).unwrap();
+    assert!(matches!(plain.rotate_data_key(), Err(Error::Keys(_))));
+}
+
+#[test]
+fn a_disk_that_fails_while_keys_are_changed_stops_the_engine_and_one_of_the_two_opens_it() {
+    for call in 0.. {
+        let sim = SimOs::new(call);
+        let engine = open(&sim.os(), with(Some(master("A")))).unwrap();
+        write(&engine, 0);
+        sim.fault_at(sim.syscalls() + call, os::sim::Fault::Io);
+        let Err(error) = engine.rotate_master_key(key("Q")) else {
+            assert!(call > 4, "both slots are written and synced");
+            break;
+        };
+        assert!(matches!(error, Error::Stopped(_)), "{call}: {error}");
+        sim.crash();
+        drop(engine);
+        let os = sim.reboot_with(Survival::Random);
+        let opened =
+            ["A", "Q"].iter().find_map(|letter| open(&os, with(Some(master(letter)))).ok());
+        check(&opened.expect("one of the two opens it"), 1);
+    }
 }

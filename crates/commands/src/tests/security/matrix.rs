@@ -307,6 +307,8 @@ fn rows() -> Vec<Row> {
         "checkpoint",
         "logRotate",
         "rotateCertificates",
+        "rotateDataKey",
+        "rotateMasterKey",
         "dropConnections",
         "killAllSessions",
         "killAllSessionsByPattern",
