@@ -228,6 +228,42 @@ def a_new_master_key_takes_the_place_of_the_old_one():
             server.remove()
 
 
+def keys_are_changed_while_the_server_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        key = key_file(folder)
+        server = Fernd(*options(key))
+        try:
+            server.start()
+            with server.client() as client:
+                client.shop.c.insert_many([{"_id": f"{MARKER}{n}"} for n in range(1000)])
+                before = client.admin.command("rotateMasterKey")
+                os.remove(key)
+                fails(96, lambda: client.admin.command("rotateMasterKey"))
+                key_file(folder, 3)
+                after = client.admin.command("rotateMasterKey")
+                assert after["masterFingerprint"] != before["masterFingerprint"], after
+                added = client.admin.command("rotateDataKey")
+                assert (added["dataKeys"], added["newestDataKey"]) == (2, 2), added
+                client.shop.c.insert_many([{"_id": f"{MARKER}{n}"} for n in range(1000, 2000)])
+                client.admin.command("fsync")
+                told = client.admin.command("serverStatus")["encryptionAtRest"]
+                assert told["dataKeys"] == 2, told
+                assert told["encryptionKeyId"]["local"]["fingerprint"] == after["masterFingerprint"], told
+            server.kill()
+            code, line = refused(server.dbpath, *options(key_file(folder, 1, "old")))
+            assert code == 100 and "another master key" in line, line
+            server.start()
+            with server.client() as client:
+                assert client.shop.c.count_documents({}) == 2000
+            assert server.stop() == 0
+            assert marked_files(server.dbpath) == []
+        finally:
+            server.remove()
+    with Fernd() as plain, plain.client() as client:
+        for command in ("rotateMasterKey", "rotateDataKey"):
+            fails(20, lambda: client.admin.command(command))
+
+
 def a_backup_is_encrypted_and_opens_with_the_key():
     with tempfile.TemporaryDirectory() as folder:
         key = key_file(folder)
@@ -338,6 +374,7 @@ TESTS = [
     who_has_not_the_right_key_is_told_so_in_one_line,
     a_flipped_bit_is_found_with_and_without_the_key,
     a_new_master_key_takes_the_place_of_the_old_one,
+    keys_are_changed_while_the_server_runs,
     a_backup_is_encrypted_and_opens_with_the_key,
     members_of_a_set_have_keys_of_their_own,
     plain_members_are_in_no_set_with_encrypted_ones,
