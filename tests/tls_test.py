@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -311,6 +312,97 @@ def files_are_exchanged_under_load():
         fails(20, lambda: client.admin.command("rotateCertificates"))
 
 
+def a_signal_loads_the_files_again():
+    shutil.copy(path("server.pem"), path("live.pem"))
+    with Secure(certificate="live.pem") as server:
+        for name, shown in (("server2", "server two"), ("server", "server")):
+            shutil.copy(path(f"{name}.pem"), path("new.pem"))
+            os.replace(path("new.pem"), path("live.pem"))
+            server.process.send_signal(signal.SIGUSR2)
+            until(lambda: shown_by(server) == shown)
+        shutil.copy(path("expired.pem"), path("new.pem"))
+        os.replace(path("new.pem"), path("live.pem"))
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: "Failed to rotate" in server.tail(100_000))
+        assert shown_by(server) == "server" and works(server)
+        assert server.tail(100_000).count("Successfully rotated") == 2
+    # Without TLS the signal ends nothing.
+    with Fernd() as server, server.client() as client:
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: "SIGUSR2" in server.tail(100_000))
+        assert client.admin.command("ping")["ok"] == 1
+
+
+def until(holds, wait=20):
+    deadline = time.monotonic() + wait
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.05)
+
+
+def versions_are_told_of_in_the_log():
+    for option, told in (("TLS1_3", True), ("TLS1_2", False), ("TLS1_0,TLS1_1", False)):
+        with Secure("--tlsLogVersions", option) as server:
+            assert works(server)
+            assert ("Accepted connection with TLS" in server.tail(100_000)) == told, option
+    assert "TLS1_9" in refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                               "--tlsLogVersions", "TLS1_9")
+
+
+def the_end_of_a_certificate_is_warned_of_as_many_days_before_as_are_asked_for():
+    for days, warned in ((None, True), ("5", False), ("60", True)):
+        more = ("--setParameter", f"tlsX509ExpirationWarningThresholdDays={days}") if days else ()
+        with Secure(*more) as server, server.client() as client:
+            lines = client.admin.command("getLog", "startupWarnings")["log"]
+            # It is good for 30 days, of which a moment has passed.
+            assert any(" ends in 29 days" in line for line in lines) == warned, (days, lines)
+            shown = client.admin.command("getParameter", 1, tlsX509ExpirationWarningThresholdDays=1)
+            assert shown["tlsX509ExpirationWarningThresholdDays"] == int(days or 30)
+
+
+def the_systems_authorities_are_taken_where_that_is_asked_for():
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = path("ca.pem")
+    try:
+        with Secure("--setParameter", "tlsUseSystemCA=true", shows="anna.pem") as server:
+            assert works(server) and not works(server, shows="foreign.pem")
+            server.shows = None
+            assert not works(server), "without a certificate"
+        os.environ["SSL_CERT_FILE"] = path("none.pem")
+        line = refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                       "--setParameter", "tlsUseSystemCA=true")
+        assert "tlsUseSystemCA" in line and path("none.pem") in line, line
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
+
+
+def cipher_suites_are_those_that_are_named():
+    def agreed(server, ciphers, version):
+        context = ssl.create_default_context(cafile=path("ca.pem"))
+        context.minimum_version = context.maximum_version = version
+        if ciphers:
+            context.set_ciphers(ciphers)
+        with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname="localhost") as stream:
+                    return stream.cipher()[0]
+            except ssl.SSLError:
+                return None
+
+    wanted, other = "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"
+    for option in (("--tlsCipherConfig", wanted), ("--setParameter", f"opensslCipherConfig={wanted}")):
+        with Secure(*option, "--setParameter", "opensslCipherSuiteConfig=TLS_CHACHA20_POLY1305_SHA256") as server:
+            assert works(server)
+            assert agreed(server, None, ssl.TLSVersion.TLSv1_2) == wanted
+            assert agreed(server, other, ssl.TLSVersion.TLSv1_2) is None
+            assert agreed(server, None, ssl.TLSVersion.TLSv1_3) == "TLS_CHACHA20_POLY1305_SHA256"
+    line = refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                   "--setParameter", "opensslCipherConfig=AES128-SHA")
+    assert "AES128-SHA" in line and wanted in line, line
+
+
 def large_replies_and_many_small_ones():
     with Secure() as server, server.client() as client:
         large = {"_id": 1, "filler": os.urandom(16 * 1024 * 1024 - 100)}
@@ -448,6 +540,11 @@ TESTS = [
     versions_can_be_switched_off,
     who_has_a_certificate_logs_in_by_it,
     files_are_exchanged_under_load,
+    a_signal_loads_the_files_again,
+    versions_are_told_of_in_the_log,
+    the_end_of_a_certificate_is_warned_of_as_many_days_before_as_are_asked_for,
+    the_systems_authorities_are_taken_where_that_is_asked_for,
+    cipher_suites_are_those_that_are_named,
     large_replies_and_many_small_ones,
     two_hundred_connections,
     compressors_and_tls,

@@ -46,16 +46,19 @@ pub enum Signal {
     HangUp,
     /// SIGUSR1: rotate the log.
     User1,
+    /// SIGUSR2: load the files of TLS again.
+    User2,
 }
 
-const SIGNALS: [(libc::c_int, Signal); 4] = [
+const SIGNALS: [(libc::c_int, Signal); 5] = [
     (libc::SIGTERM, Signal::Terminate),
     (libc::SIGINT, Signal::Interrupt),
     (libc::SIGHUP, Signal::HangUp),
     (libc::SIGUSR1, Signal::User1),
+    (libc::SIGUSR2, Signal::User2),
 ];
 
-/// Delivers SIGTERM, SIGINT, SIGHUP and SIGUSR1 as calls of `handler` on a thread of its own.
+/// Delivers SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 as calls of `handler` on a thread of its own.
 ///
 /// Call it before any other thread starts: the signals are blocked in the calling thread, and
 /// threads inherit that. The thread runs as long as the process.

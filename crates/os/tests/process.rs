@@ -52,6 +52,7 @@ fn signals_become_calls_on_a_thread() {
     for (kill, line) in [
         (Kill::HUP, "HangUp"),
         (Kill::USR1, "User1"),
+        (Kill::USR2, "User2"),
         (Kill::INT, "Interrupt"),
         (Kill::TERM, "Terminate"),
     ] {

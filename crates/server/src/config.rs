@@ -16,6 +16,7 @@ mod options;
 mod parse;
 mod settings;
 mod size;
+mod start_parameters;
 mod tls;
 
 pub use audit::{AuditFormat, AuditSettings};

@@ -112,7 +112,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     startup::prepare_directory(&os, &settings.dbpath)?;
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
     Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
-    for (id, warning) in tls.iter().flat_map(|tls| tls.warnings()) {
+    for (id, warning) in tls.iter().flat_map(|tls| tls.warnings(settings.certificate_days)) {
         tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
     }
     advisor::at_start(&os, &settings, cache_size, memory);
@@ -187,7 +187,10 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     service
         .tell_audit("startup", started)
         .map_err(|error| StartError::new(ExitCode::Abrupt, error.message()))?;
-    let commands = Arc::new(Commands(Arc::clone(&service)));
+    let commands = Arc::new(Commands {
+        service: Arc::clone(&service),
+        logged_versions: settings.tls.logged_versions.clone(),
+    });
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;
     for endpoint in server.endpoints() {
@@ -268,6 +271,7 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
     let told = os::on_signals(&*os.spawner, move |signal| {
         let event = match signal {
             Signal::User1 => Event::RotateLog,
+            Signal::User2 => Event::RotateCertificates,
             Signal::Terminate | Signal::Interrupt | Signal::HangUp => {
                 tracing::info!(target: "CONTROL", id = 23377, ?signal, "Received signal");
                 Event::ShutDown(Duration::ZERO)
@@ -383,6 +387,7 @@ fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (D
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }
             }
+            Ok(Event::RotateCertificates) => service.rotate_certificates(),
             Err(RecvTimeoutError::Timeout) => service.housekeep(),
             Err(RecvTimeoutError::Disconnected) => return (Duration::ZERO, End::Done),
         }

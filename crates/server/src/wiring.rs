@@ -41,19 +41,25 @@ pub(crate) enum Event {
     Fail(&'static str),
     /// Start a new log file.
     RotateLog,
+    /// Load the files of TLS again.
+    RotateCertificates,
 }
 
 /// `mongod`'s and our default of `--slowms`.
 const DEFAULT_SLOW_MS: i64 = 100;
 
 /// The commands behind the sockets.
-pub(crate) struct Commands(pub(crate) Arc<commands::Service>);
+pub(crate) struct Commands {
+    pub(crate) service: Arc<commands::Service>,
+    /// The log has a line for each connection that speaks one of these.
+    pub(crate) logged_versions: Vec<tls::Version>,
+}
 
 impl Service for Commands {
     type Connection = serverstate::Connection;
 
     fn open_connection(&self, peer: ConnectionInfo) -> Arc<serverstate::Connection> {
-        self.0.open_connection(peer)
+        self.service.open_connection(peer)
     }
 
     fn number(&self, connection: &serverstate::Connection) -> u64 {
@@ -61,10 +67,15 @@ impl Service for Commands {
     }
 
     fn run(&self, connection: &serverstate::Connection, request: &Request<'_>) -> Reply {
-        self.0.run(connection, request)
+        self.service.run(connection, request)
     }
 
     fn secured(&self, connection: &serverstate::Connection, established: &tls::Established) {
+        if self.logged_versions.contains(&established.version) {
+            let (version, remote) = (established.version.name(), &connection.info().remote);
+            tracing::info!(target: "NETWORK", id = 23218, connectionId = connection.id(), tlsVersion = version, %remote,
+                "Accepted connection with TLS");
+        }
         if let Some(why) = &established.unverified {
             tracing::warn!(target: "NETWORK", id = 23236, connectionId = connection.id(), why,
                 "A client's certificate is not good, and its client is let in as nobody");
@@ -76,13 +87,13 @@ impl Service for Commands {
     }
 
     fn before_login(&self, connection: &serverstate::Connection) -> Option<&BeforeLogin> {
-        let security = &self.0.security;
+        let security = &self.service.security;
         let asks = security.is_enforced() && !connection.login.lock().is_somebody();
         asks.then_some(&security.before_login)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {
-        Some(&self.0.arrivals)
+        Some(&self.service.arrivals)
     }
 
     fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
@@ -90,27 +101,27 @@ impl Service for Commands {
     }
 
     fn on_change(&self, wake: Wake) {
-        self.0.on_change(wake);
+        self.service.on_change(wake);
     }
 
     fn write_refused(&self, connection: &serverstate::Connection, error: &errors::Error) {
-        self.0.refuse_write(connection, error);
+        self.service.refuse_write(connection, error);
     }
 
     fn close_connection(&self, connection: &serverstate::Connection) {
-        self.0.close_connection(connection);
+        self.service.close_connection(connection);
     }
 
     fn client_left(&self, connection: &serverstate::Connection) {
-        self.0.client_left(connection);
+        self.service.client_left(connection);
     }
 
     fn stopping(&self) {
-        self.0.end_waits();
+        self.service.end_waits();
     }
 
     fn interrupt_all(&self) {
-        self.0.begin_shutdown();
+        self.service.begin_shutdown();
     }
 }
 

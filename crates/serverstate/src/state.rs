@@ -24,7 +24,7 @@ use crate::session_records::SessionRecords;
 use crate::session_state::{SessionState, TxnCounters};
 use crate::write_gate::WriteGate;
 use auth::{ClusterAuth, ClusterKey};
-use bson::Document;
+use bson::{Bson, Document};
 use catalog::Catalog;
 use dispatch::Wake;
 use errors::Result;
@@ -83,6 +83,8 @@ pub struct Settings {
     pub automation: String,
     /// `logLevel`, `quiet` and `logComponentVerbosity`.
     pub log: LogSettings,
+    /// Parameters that the program went by before it listened, as they were set.
+    pub of_program: BTreeMap<&'static str, Bson>,
 }
 
 /// What a server knows between two requests.

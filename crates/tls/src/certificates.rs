@@ -5,6 +5,7 @@
 use crate::key;
 use crate::pem_files::{self, FileError, OwnCertificate, TlsFile};
 use crate::subject::organization;
+use crate::suites::Suites;
 use crate::verifier::{OfMembers, TakesAny};
 use parking_lot::RwLock;
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -40,6 +41,8 @@ pub struct Options {
     pub without_tls12: bool,
     /// TLS 1.3 is not spoken.
     pub without_tls13: bool,
+    /// The cipher suites that are spoken.
+    pub suites: Suites,
 }
 
 /// What is to be loaded.
@@ -55,12 +58,20 @@ pub struct Request<'a> {
     pub cluster_password: Option<&'a str>,
     /// The certificates that clients' have to come from, and members'.
     pub authorities: Option<&'a [u8]>,
+    /// Those are the authorities that this machine trusts: one of them that is not understood is none.
+    pub of_system: bool,
     /// The ones that clients' have to come from, where those are others.
     pub cluster_authorities: Option<&'a [u8]>,
     /// The revoked ones.
     pub revoked: Option<&'a [u8]>,
     /// The rest.
     pub options: Options,
+}
+
+impl Request<'_> {
+    fn authorities_file(&self) -> TlsFile {
+        if self.of_system { TlsFile::SystemAuthorities } else { TlsFile::Authorities }
+    }
 }
 
 /// What was loaded.
@@ -94,8 +105,10 @@ impl TimeProvider for ClockOf {
 }
 
 /// The one place where it is said who computes.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+fn provider(suites: Suites) -> Arc<CryptoProvider> {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| suites.have(suite));
+    Arc::new(provider)
 }
 
 impl Loaded {
@@ -112,7 +125,7 @@ impl Loaded {
         let failed = |error: rustls::Error| {
             FileError::new(TlsFile::CertificateKey, format!("it cannot be used: {error}"))
         };
-        let provider = provider();
+        let provider = provider(request.options.suites);
         let (own, certified) = shown(
             TlsFile::CertificateKey,
             request.certificate_key,
@@ -275,7 +288,7 @@ fn members(
         _ if options.allow_invalid_certificates => None,
         None => return Ok(None),
         Some(authorities) => {
-            let file = TlsFile::Authorities;
+            let file = request.authorities_file();
             let roots = Arc::new(pem_files::authorities(file, authorities, now)?);
             let mut builder =
                 WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
@@ -321,7 +334,7 @@ fn verifier(
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, FileError> {
     let (file, given) = match request.cluster_authorities {
         Some(others) => (TlsFile::ClusterAuthorities, Some(others)),
-        None => (TlsFile::Authorities, request.authorities),
+        None => (request.authorities_file(), request.authorities),
     };
     let Some(authorities) = given else {
         if request.revoked.is_some() {

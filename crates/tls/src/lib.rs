@@ -16,6 +16,7 @@ mod records;
 mod session;
 mod sniff;
 mod subject;
+mod suites;
 #[cfg(test)]
 mod tests;
 mod verifier;
@@ -27,6 +28,7 @@ pub use rustls::ServerConfig;
 pub use session::{Arrived, Established, SESSION_BYTES, Session, Version};
 pub use sniff::{Sniffed, sniff};
 pub use subject::subject;
+pub use suites::Suites;
 
 /// Which connections to the port use TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -34,6 +34,16 @@ pub enum Version {
     Tls13,
 }
 
+impl Version {
+    /// Its number.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+}
+
 /// What the handshake agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Established {

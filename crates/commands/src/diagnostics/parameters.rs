@@ -78,6 +78,15 @@ impl Value {
     fn is_true(&self) -> bool {
         self.whole() != 0
     }
+
+    /// As clients see a value that was set at the start.
+    fn shown(&self) -> Bson {
+        match self {
+            Self::Switch(value) => Bson::Boolean(*value),
+            Self::Text(text) => Bson::String(text.clone()),
+            _ => i32::try_from(self.whole()).map_or(Bson::Int64(self.whole()), Bson::Int32),
+        }
+    }
 }
 
 /// When a parameter may be set.
@@ -99,6 +108,8 @@ enum Place {
     Int(fn(&ServerState) -> &AtomicU64),
     /// The same, which they see as a long.
     Long(fn(&ServerState) -> &AtomicU64),
+    /// With the program, which went by it before it listened; without being set it is this.
+    Program(fn() -> Bson),
     /// In the engine, which goes by it from then on.
     Engine(fn(&Adjustable) -> i64, fn(&Adjustable, u64)),
 }
@@ -117,6 +128,10 @@ impl Parameter {
             Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
             Place::Int(of) => Bson::Int32(of(service).load(Ordering::Relaxed) as i32),
             Place::Long(of) => Bson::Int64(of(service).load(Ordering::Relaxed) as i64),
+            Place::Program(otherwise) => {
+                let settings = service.settings.lock();
+                settings.of_program.get(self.name).cloned().unwrap_or_else(otherwise)
+            }
             Place::Engine(read, _) => Bson::Int64(read(service.catalog.engine().adjustable())),
         }
     }
@@ -127,6 +142,9 @@ impl Parameter {
             Place::Flag(of) => of(service).store(value.is_true(), Ordering::Relaxed),
             Place::Int(of) | Place::Long(of) => {
                 of(service).store(value.whole() as u64, Ordering::Relaxed);
+            }
+            Place::Program(_) => {
+                service.settings.lock().of_program.insert(self.name, value.shown());
             }
             Place::Engine(_, write) => {
                 write(service.catalog.engine().adjustable(), value.whole() as u64);
@@ -183,6 +201,11 @@ const fn of_engine(
 const fn at_start(mut parameter: Parameter) -> Parameter {
     parameter.when = When::AtStart;
     parameter
+}
+
+/// One that the program has gone by before it is set here: here it is kept for who asks what holds.
+const fn of_program(name: &'static str, shape: Shape, otherwise: fn() -> Bson) -> Parameter {
+    at_start(kept(name, shape, Place::Program(otherwise)))
 }
 
 fn seconds(period: Duration) -> i64 {
@@ -384,6 +407,12 @@ static PARAMETERS: &[Parameter] = &[
         |service| Bson::Int64(service.profiler.slow_ms() as i64),
         |service, value| service.profiler.set_slow_ms(value.whole() as u64),
     ),
+    of_program("opensslCipherConfig", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("opensslCipherSuiteConfig", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("tlsUseSystemCA", Shape::Switch, || Bson::Boolean(false)),
+    of_program("tlsX509ExpirationWarningThresholdDays", Shape::Whole(0, INT_MAX), || {
+        Bson::Int32(30)
+    }),
     int("transactionLifetimeLimitSeconds", 1, |service| &service.transaction_lifetime_secs),
     whole(
         "ttlMonitorSleepSecs",
@@ -396,11 +425,10 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 15] = [
+const OF_SECURITY: [&str; 12] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
     "ingressConnectionEstablishmentRateLimiterBypass",
-    "opensslCipherConfig",
     "opensslDiffieHellmanParameters",
     "saslHostName",
     "saslServiceName",
@@ -408,10 +436,8 @@ const OF_SECURITY: [&str; 15] = [
     "sslMode",
     "sslWithholdClientCertificate",
     "tlsMode",
-    "tlsUseSystemCA",
     "tlsWithholdClientCertificate",
     "tlsX509ClusterAuthDNOverride",
-    "tlsX509ExpirationWarningThresholdDays",
 ];
 
 /// What `getParameter` was asked for.
@@ -570,7 +596,7 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
             // The texts are what `--setParameter` of the command line gives.
             RawBsonRef::Null
             | RawBsonRef::Undefined
-            | RawBsonRef::String("false" | "off" | "0") => false,
+            | RawBsonRef::String("false" | "off" | "0" | "no" | "n" | "disabled") => false,
             RawBsonRef::Double(number) => number != 0.0,
             other => dispatch::fields::as_i64(other) != Some(0),
         })),

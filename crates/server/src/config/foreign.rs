@@ -79,12 +79,9 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     // what of TLS is not here, under its new names and its old ones
     ("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", true),
     ("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", true),
-    ("tlsCipherConfig", "net.tls.cipherConfig", true),
     ("tlsFIPSMode", "net.tls.FIPSMode", false),
-    ("tlsLogVersions", "net.tls.logVersions", true),
     ("tlsCertificateSelector", "net.tls.certificateSelector", true),
     ("tlsClusterCertificateSelector", "net.tls.clusterCertificateSelector", true),
-    ("sslCipherConfig", "net.ssl.cipherConfig", true),
     ("sslWeakCertificateValidation", "net.ssl.weakCertificateValidation", false),
     ("sslFIPSMode", "net.ssl.FIPSMode", false),
     ("sslCertificateSelector", "net.ssl.certificateSelector", true),

@@ -327,6 +327,8 @@ options! {
         opt("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Switch, "let in clients whose certificate is not good, as nobody, and take any of a member"),
         opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "take a member's certificate that is of another host"),
         opt("tlsDisabledProtocols", "net.tls.disabledProtocols", Text, "versions that are not spoken, with commas: TLS1_2 or TLS1_3"),
+        opt("tlsCipherConfig", "net.tls.cipherConfig", Text, "cipher suites of TLS 1.2 that are spoken, with colons; also the parameter opensslCipherConfig"),
+        opt("tlsLogVersions", "net.tls.logVersions", Text, "log each connection of these versions, with commas: TLS1_2 or TLS1_3"),
         opt("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", Switch, "the same as tlsMode=requireTLS"),
         opt("sslMode", "net.ssl.mode", Text, "the old name of tlsMode"),
         opt("sslPEMKeyFile", "net.ssl.PEMKeyFile", Text, "the old name of tlsCertificateKeyFile"),
@@ -340,8 +342,14 @@ options! {
         opt("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", Switch, "the old name of tlsAllowInvalidCertificates"),
         opt("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", Switch, "the old name of tlsAllowInvalidHostnames"),
         opt("sslDisabledProtocols", "net.ssl.disabledProtocols", Text, "the old name of tlsDisabledProtocols"),
+        opt("sslCipherConfig", "net.ssl.cipherConfig", Text, "the old name of tlsCipherConfig"),
         opt("sslOnNormalPorts", "net.ssl.sslOnNormalPorts", Switch, "the old name of tlsOnNormalPorts"),
     ];
+    /// A certificate that ends within so many days is warned of.
+    certificate_days: i64 = |given| {
+        given.start_number("tlsX509ExpirationWarningThresholdDays", 0..=i32::MAX.into(), 30)
+    },
+    [];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),
     [

@@ -353,6 +353,57 @@ fn tls_is_asked_for_under_new_names_and_old_ones() {
 }
 
 #[test]
+fn what_tls_is_told_by_parameters_and_lists() {
+    use tls::{Suites, Version};
+    let on = ["--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c"];
+    let with = |more: &[&str]| settings(&[&on[..], more].concat());
+    let refused = |more: &[&str]| refusal(&[&on[..], more].concat());
+    assert_eq!(with(&[]).certificate_days, 30);
+    let told = with(&[
+        "--tlsLogVersions=TLS1_0,TLS1_2, TLS1_3",
+        "--setParameter=tlsX509ExpirationWarningThresholdDays=7",
+        "--setParameter=tlsUseSystemCA=true",
+        "--setParameter=opensslCipherConfig=HIGH:!aNULL",
+    ]);
+    assert_eq!(told.tls.logged_versions, [Version::Tls12, Version::Tls13]);
+    assert_eq!((told.certificate_days, told.tls.uses_system_authorities), (7, true));
+    assert_eq!(told.tls.options.suites, Suites::default());
+    let mut one = Suites::default();
+    one.take_tls12("ECDHE-RSA-AES128-GCM-SHA256").unwrap();
+    one.take_tls13("TLS_AES_128_GCM_SHA256").unwrap();
+    for name in ["--tlsCipherConfig=", "--sslCipherConfig=", "--setParameter=opensslCipherConfig="]
+    {
+        let list = format!("{name}ECDHE-RSA-AES128-GCM-SHA256");
+        let of_13 = "--setParameter=opensslCipherSuiteConfig=TLS_AES_128_GCM_SHA256";
+        assert_eq!(with(&[&list, of_13]).tls.options.suites, one, "{name}");
+    }
+    for (more, word) in [
+        ("--tlsLogVersions=TLS2", "tlsLogVersions"),
+        ("--setParameter=tlsX509ExpirationWarningThresholdDays=soon", "not a number"),
+        ("--setParameter=tlsX509ExpirationWarningThresholdDays=-1", "not a number"),
+        ("--setParameter=tlsUseSystemCA=perhaps", "tlsUseSystemCA"),
+        ("--setParameter=opensslCipherConfig=AES128-SHA", "'AES128-SHA'"),
+        (
+            "--setParameter=opensslCipherSuiteConfig=TLS_AES_128_CCM_SHA256",
+            "'TLS_AES_128_CCM_SHA256'",
+        ),
+        ("--tlsCipherConfig=!aNULL", "no cipher suite is left"),
+    ] {
+        let line = refused(&[more]);
+        assert!(line.contains(word) && !line.contains('\n'), "{line}");
+    }
+    let twice = refused(&["--tlsCipherConfig=HIGH", "--setParameter=opensslCipherConfig=HIGH"]);
+    assert!(twice.contains("the same"), "{twice}");
+    // Without TLS there is nothing that they could say.
+    for alone in ["--tlsLogVersions=TLS1_2", "--setParameter=tlsUseSystemCA=true"] {
+        assert!(refusal(&[alone]).contains("TLS is off"), "{alone}");
+    }
+    // Members are known by an authority of the operator's own.
+    let line = refused(&["--setParameter=tlsUseSystemCA=true", "--clusterAuthMode=x509"]);
+    assert!(line.contains("tlsCAFile"), "{line}");
+}
+
+#[test]
 fn security_finding_22_noauth_is_known_and_never_hides_auth() {
     assert!(settings(&["--noauth"]).warnings.is_empty());
     for arguments in [["--auth", "--noauth"], ["--noauth", "--auth"]] {
