@@ -95,6 +95,103 @@ def open_addresses_are_warned_of_and_refused_where_that_is_asked():
         assert client.admin.command("getParameter", 1, refuseOpenBind=1)["refuseOpenBind"] is True
 
 
+def warnings_of(server, **login):
+    with server.client(**login) as client:
+        return client.admin.command("getLog", "startupWarnings")["log"]
+
+
+def who_asks_for_users_is_warned_of_what_stays_open():
+    options = ("--cacheSize", "64M", "--auth", "--bind_ip", "0.0.0.0", "--statusPort", str(free_port()),
+               "--statusBindIp", "0.0.0.0")
+    words = ("localhost exception", "clusterMonitor", "noscripting")
+    login = {"username": "root", "password": "pencil"}
+    with Fernd(*options) as server:
+        assert all(word in server.tail(100_000) for word in words), server.tail(100_000)
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        server.stop()
+        server.options.append("--noscripting")
+        server.start()
+        lines = "".join(warnings_of(server, **login))
+        assert "clusterMonitor" in lines, lines
+        assert "localhost exception" not in lines and "noscripting" not in lines, lines
+    for more in (("--setParameter", "enableLocalhostAuthBypass=false"), ("--bind_ip", "127.0.0.1")):
+        with Fernd("--cacheSize", "64M", "--auth", "--bind_ip", "0.0.0.0", *more) as server:
+            assert "localhost exception" not in server.tail(100_000), more
+
+
+def with_key(server, text="bWVtYmVycyBzaGFyZSB0aGlz", link=False):
+    """Gives the server a key file, perhaps behind a symbolic link, as secrets are mounted."""
+    key = os.path.join(server.home, "key")
+    with open(key, "w") as file:
+        file.write(text)
+    os.chmod(key, 0o600)
+    if link:
+        os.symlink("key", os.path.join(server.home, "link"))
+        key = os.path.join(server.home, "link")
+    server.options += ["--keyFile", key]
+    return server
+
+
+def core_limit(server):
+    with open(f"/proc/{server.process.pid}/limits") as file:
+        return next(line.split()[4:6] for line in file if line.startswith("Max core file size"))
+
+
+def keys_are_in_no_core_file():
+    usual = Fernd("--cacheSize", "64M")
+    with usual:
+        before = core_limit(usual)
+    with with_key(Fernd("--cacheSize", "64M"), link=True) as server:
+        assert core_limit(server) == ["0", "0"], core_limit(server)
+    with with_key(Fernd("--cacheSize", "64M", "--setParameter", "allowCoreDumps=true")) as server:
+        assert core_limit(server) == before, (core_limit(server), before)
+    server = with_key(Fernd(), link=True)
+    os.chmod(os.path.join(server.home, "key"), 0o644)
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "chmod 600" in done.stderr, done
+    server.remove()
+
+
+def members_log_in_from_where_they_may():
+    member = {"username": "__system", "password": "bWVtYmVycyBzaGFyZSB0aGlz", "authSource": "local",
+              "authMechanism": "SCRAM-SHA-256"}
+    for option, network, let_in in (("Allowlist", "10.0.0.0/8,127.0.0.1", True), ("Allowlist", "10.0.0.0/8", False),
+                                    ("Whitelist", "::1", False)):
+        with with_key(Fernd("--cacheSize", "64M", f"--clusterIpSource{option}", network)) as server:
+            with server.client(**member) as client:
+                try:
+                    client.d.c.insert_one({})
+                    assert let_in, network
+                except pymongo.errors.OperationFailure as error:
+                    assert error.code == 18 and not let_in, (network, error)
+    assert "10.0.0.0/99" in refused("--clusterIpSourceAllowlist", "10.0.0.0/99")
+    assert "keyFile" in refused("--clusterIpSourceAllowlist", "10.0.0.0/8")
+
+
+def some_networks_are_let_in_beyond_the_usual_number():
+    def open_at_once(*options):
+        with Fernd("--cacheSize", "64M", "--maxConns", "5", *options) as server, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(server.client(serverSelectionTimeoutMS=300)) for _ in range(6)]
+            with contextlib.suppress(pymongo.errors.PyMongoError):
+                for client in clients:
+                    client.admin.command("ping")
+                return True
+            return False
+
+    override = "--maxIncomingConnectionsOverride"
+    assert not open_at_once() and not open_at_once(override, "10.0.0.0/8")
+    assert open_at_once(override, "10.0.0.0/8,127.0.0.0/8")
+    assert "localhost" in refused(override, "localhost")
+
+
+def what_others_would_keep_is_refused_by_name():
+    for option in ("--vaultServerName", "--ldapServers", "--kmipServerName", "--saslHostName"):
+        assert option[2:] in refused(option, "example.org")
+    for name in ("oidcIdentityProviders", "ldapUserCacheSize", "saslauthdPath", "tlsCATrusts"):
+        assert name in refused("--setParameter", f"{name}=1")
+
+
 def the_status_page_tells_values_to_this_machine_and_data_to_no_other_site():
     """Findings 6 and 7."""
     status = free_port()
@@ -188,6 +285,11 @@ TESTS = [
     files_are_for_their_user_alone_whatever_the_umask_is,
     links_are_not_followed,
     open_addresses_are_warned_of_and_refused_where_that_is_asked,
+    who_asks_for_users_is_warned_of_what_stays_open,
+    keys_are_in_no_core_file,
+    members_log_in_from_where_they_may,
+    some_networks_are_let_in_beyond_the_usual_number,
+    what_others_would_keep_is_refused_by_name,
     the_status_page_tells_values_to_this_machine_and_data_to_no_other_site,
     only_op_query_wraps_commands,
     a_copy_under_fsync_lock_opens_with_everything_before_it,

@@ -6,7 +6,6 @@
 use crate::error::{Error, Result};
 use crate::master::MasterKey;
 use os::{OpenOptions, Os};
-use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -42,17 +41,17 @@ impl Permissions {
 /// # Errors
 /// Why it is not taken, in one line that says what to do.
 pub fn read_master_key(os: &Os, path: &Path, permissions: Permissions) -> Result<MasterKey> {
-    let status = rustix::fs::stat(path).map_err(io::Error::from)?;
-    if !permissions.allow(status.st_uid, status.st_mode) {
+    // What is judged is what is read, whoever exchanges the name between.
+    let file = os.vfs.open(path, OpenOptions::read_only())?;
+    let found = file.permissions()?;
+    if !permissions.allow(found.owner, found.mode) {
         return Err(Error::KeyFile(
             "permissions are too open: only its owner may read it; run chmod 600 on it",
         ));
     }
-    let own = rustix::process::geteuid().as_raw();
-    if status.st_uid != own && status.st_uid != 0 {
-        return Err(Error::Owner(status.st_uid));
+    if !found.is_ours_or_roots() {
+        return Err(Error::Owner(found.owner));
     }
-    let file = os.vfs.open(path, OpenOptions::read_only())?;
     let length = file.len()?;
     if length > MOST_BYTES {
         return Err(Error::KeyFile("it is too long for a master key"));

@@ -11,6 +11,17 @@ pub fn keep_new_files_private() {
     let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
+/// From here on a crash leaves no core file of this process, and no other process of its user reads its memory, for both
+/// would show the keys that it holds.
+///
+/// # Errors
+/// Where the system does not let it.
+pub fn keep_memory_private() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// The environment variable by which a program knows that it has executed itself again.
 const STARTED_AGAIN: &str = "FERND_STARTED_AGAIN";
 

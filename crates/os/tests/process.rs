@@ -14,9 +14,11 @@ fn main() {
     match std::env::var("FERN_ROLE").as_deref() {
         Ok("signals") => role_signals(),
         Ok("daemon") => role_daemon(),
+        Ok("private") => role_private(),
         Ok("failing-daemon") => role_failing_daemon(),
         _ => {
             signals_become_calls_on_a_thread();
+            what_is_private_leaves_no_core();
             caller_waits_until_the_daemon_is_ready();
             daemon_that_dies_early_fails_its_caller();
         }
@@ -60,6 +62,20 @@ fn signals_become_calls_on_a_thread() {
         expect(line);
     }
     assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+fn role_private() {
+    os::keep_memory_private().unwrap();
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    println!("{:?}", cores.split_whitespace().skip(4).collect::<Vec<_>>());
+    println!("{:?}", rustix::process::dumpable_behavior().unwrap());
+}
+
+fn what_is_private_leaves_no_core() {
+    let output = start_as("private").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "[\"0\", \"0\", \"bytes\"]\nNotDumpable\n");
 }
 
 fn role_daemon() {

@@ -12,6 +12,7 @@ pub mod config;
 mod exposure;
 mod key_file;
 pub mod log;
+mod panics;
 pub mod run;
 pub mod startup;
 mod status;

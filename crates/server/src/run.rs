@@ -16,6 +16,7 @@ use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::key_file;
 use crate::log::{Destination, Log, is_regular};
+use crate::panics;
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::tls_files::TlsFiles;
@@ -93,6 +94,15 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let starts_again = os::was_re_executed();
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
+    if startup::holds_keys(&settings) && !settings.allow_core_dumps {
+        os::keep_memory_private().map_err(|error| {
+            let text = format!(
+                "cannot keep the memory with the keys out of core files: {error}; --setParameter allowCoreDumps=true \
+                 starts without that"
+            );
+            StartError::new(ExitCode::Abrupt, text)
+        })?;
+    }
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
     let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
@@ -111,7 +121,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let status_port = status::port_of(&status_sockets);
     startup::prepare_directory(&os, &settings.dbpath)?;
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
-    Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
+    let exposure = Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets);
+    exposure.tell();
     for (id, warning) in tls.iter().flat_map(|tls| tls.warnings(settings.certificate_days)) {
         tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
     }
@@ -153,6 +164,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let service =
         build_service(&os, &engine, &settings, info, program, Arc::clone(&clients), is_of_several)?;
     wiring::apply_parameters(&service, &settings)?;
+    exposure.tell_of_first_user(&service);
     service.profile_all(settings.profile_level);
     write_pid_file(&os, settings.pid_file.as_deref())?;
     let recorder = history
@@ -168,6 +180,11 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let options = NetOptions {
         max_connections,
         quiet,
+        connections_beyond: if settings.beyond_max_connections.is_empty() {
+            0
+        } else {
+            startup::supported_connections(open_files)
+        },
         partial_bytes: clients.capacity(),
         memory: clients,
         tls: TlsPort {
@@ -190,6 +207,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let commands = Arc::new(Commands {
         service: Arc::clone(&service),
         logged_versions: settings.tls.logged_versions.clone(),
+        beyond_max_connections: settings.beyond_max_connections.clone(),
     });
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;
@@ -259,7 +277,7 @@ fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
     telemetry::Context::named("initandlisten").enter();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("no message");
+        let text = panics::told(panic.payload());
         let backtrace = std::backtrace::Backtrace::force_capture();
         tracing::error!(target: "CONTROL", id = 6384300, place, text, %backtrace, "Panic");
     }));

@@ -5,7 +5,7 @@
 
 use crate::config::TlsSettings;
 use crate::startup::{ExitCode, StartError};
-use os::{OpenOptions, Os};
+use os::{FilePermissions, OpenOptions, Os};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tls::{Certificates, FileError, Loaded, Mode, Request, TlsFile};
@@ -104,13 +104,8 @@ impl TlsFiles {
 fn load(os: &Os, settings: &TlsSettings) -> Result<Loaded, String> {
     let own = settings.certificate_key_file.as_deref();
     let own = own.ok_or("tlsCertificateKeyFile is not given")?;
-    check_permissions(own).map_err(|text| told(TlsFile::CertificateKey, own, &text))?;
-    let read = |part, path: &Path| read(os, path).map_err(|text| told(part, path, &text));
+    let read = |part, path: &Path| read(os, part, path).map_err(|text| told(part, path, &text));
     let certificate_key = read(TlsFile::CertificateKey, own)?;
-    if let Some(cluster) = &settings.cluster_file {
-        let part = TlsFile::ClusterCertificateKey;
-        check_permissions(cluster).map_err(|text| told(part, cluster, &text))?;
-    }
     let optional =
         |part, path: &Option<_>| path.as_deref().map(|path| read(part, path)).transpose();
     let cluster = optional(TlsFile::ClusterCertificateKey, &settings.cluster_file)?;
@@ -167,19 +162,29 @@ fn told(part: TlsFile, path: &Path, text: &str) -> String {
     format!("{} {}: {text}", part.option(), path.display())
 }
 
-fn check_permissions(path: &Path) -> Result<(), String> {
-    let status = rustix::fs::stat(path).map_err(|error| std::io::Error::from(error).to_string())?;
-    if status.st_mode & OTHERS != 0 {
+/// Refuses a file with a key that others may read or have written. A group may read it: systems have one for that.
+fn check_permissions(permissions: FilePermissions) -> Result<(), String> {
+    if permissions.mode & OTHERS != 0 {
         return Err("permissions are too open: it holds a key, and every user of this machine may read it; run \
                     chmod 600 on it"
             .to_owned());
     }
+    if !permissions.is_ours_or_roots() {
+        return Err(format!(
+            "it belongs to the user {}, who may put another key into it; it must be the server's own or root's",
+            permissions.owner
+        ));
+    }
     Ok(())
 }
 
-fn read(os: &Os, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+fn read(os: &Os, part: TlsFile, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let failed = |error: std::io::Error| error.to_string();
     let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed)?;
+    if matches!(part, TlsFile::CertificateKey | TlsFile::ClusterCertificateKey) {
+        // Of the file that is read, whoever exchanges the name between.
+        check_permissions(file.permissions().map_err(failed)?)?;
+    }
     let length = file.len().map_err(failed)?;
     if length > MOST_BYTES {
         return Err("it is too long to be PEM".to_owned());
@@ -187,4 +192,29 @@ fn read(os: &Os, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut bytes = Zeroizing::new(vec![0; length as usize]);
     file.read_exact_at(&mut bytes, 0).map_err(failed)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_permissions;
+    use os::FilePermissions;
+
+    #[test]
+    fn a_file_with_a_key_is_the_servers_or_roots_and_closed_to_others() {
+        let own = rustix::process::geteuid().as_raw();
+        for (owner, mode, word) in [
+            (own, 0o600, ""),
+            (0, 0o640, ""),
+            (own, 0o604, "chmod 600"),
+            (own, 0o602, "chmod 600"),
+            (own + 1, 0o600, "belongs to the user"),
+        ] {
+            let outcome = check_permissions(FilePermissions { owner, mode });
+            let line = outcome.err().unwrap_or_default();
+            assert!(
+                line.contains(word) && line.is_empty() == word.is_empty(),
+                "{owner} {mode:o}: {line}"
+            );
+        }
+    }
 }

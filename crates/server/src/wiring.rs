@@ -7,7 +7,7 @@ use crate::config::Settings;
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
 use crate::tls_files::TlsFiles;
-use auth::ClusterKey;
+use auth::{ClusterKey, Network as Addresses};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use crypt::MasterKey;
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
@@ -23,6 +23,7 @@ use serverstate::{
     Allocator, AuditSink, Certificate, ClientCertificate, Host, LogEvent, LogSettings, Network,
     ServerInfo, Severity,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -53,6 +54,8 @@ pub(crate) struct Commands {
     pub(crate) service: Arc<commands::Service>,
     /// The log has a line for each connection that speaks one of these.
     pub(crate) logged_versions: Vec<tls::Version>,
+    /// Connections from here are let in beyond the usual number.
+    pub(crate) beyond_max_connections: Vec<Addresses>,
 }
 
 impl Service for Commands {
@@ -94,6 +97,10 @@ impl Service for Commands {
 
     fn arrivals(&self) -> Option<&Arrivals> {
         Some(&self.service.arrivals)
+    }
+
+    fn is_let_in_beyond(&self, from: IpAddr) -> bool {
+        self.beyond_max_connections.iter().any(|network| network.contains(from))
     }
 
     fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
@@ -278,6 +285,7 @@ pub(crate) fn server_info(
         auth: settings.auth,
         cluster_key,
         cluster_auth: settings.cluster_auth,
+        members_from: settings.members_from.clone(),
         members_tls: members_tls(settings, tls),
         data_directory: settings.dbpath.display().to_string(),
         backup_root: settings.backup_root.clone(),

@@ -16,7 +16,7 @@ use auth::{
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -137,7 +137,8 @@ impl ServerState {
     ) -> Result<Option<Identity>> {
         let tables = self.user_tables()?;
         if name.is_member() {
-            return Ok(self.member_identity(name, tables.generation));
+            let may_come = self.members_may_come_from(address_of(connection.info()).client);
+            return Ok(self.member_identity(name, tables.generation).filter(|_| may_come));
         }
         let Some(user) = tables.users.get(name) else { return Ok(None) };
         if id.is_some_and(|id| id != user.id) {
@@ -157,6 +158,13 @@ impl ServerState {
             resolved,
             generation: tables.generation,
         }))
+    }
+
+    /// Whether members may log in from there. A socket of this machine's files is nowhere.
+    fn members_may_come_from(&self, client: Option<IpAddr>) -> bool {
+        let from = &self.info.members_from;
+        from.is_empty()
+            || client.is_some_and(|client| from.iter().any(|network| network.contains(client)))
     }
 
     /// Another member of the set: it may do everything.

@@ -72,6 +72,8 @@ pub struct ServerInfo {
     pub cluster_key: Option<Arc<ClusterKey>>,
     /// How those log in.
     pub cluster_auth: ClusterAuth,
+    /// From where those may log in; from anywhere where there is none.
+    pub members_from: Vec<auth::Network>,
     /// What this server opens connections to other members by TLS with, where it is to.
     pub members_tls: Option<Arc<Certificates>>,
 }

@@ -223,6 +223,7 @@ const X509: &str = "MONGODB-X509";
 
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
+    of_program("allowCoreDumps", Shape::Switch, || Bson::Boolean(false)),
     at_start(kept(
         "authenticationMechanisms",
         Shape::Mechanisms,
@@ -425,20 +426,32 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 12] = [
+const OF_SECURITY: [&str; 14] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
     "ingressConnectionEstablishmentRateLimiterBypass",
     "opensslDiffieHellmanParameters",
     "saslHostName",
     "saslServiceName",
-    "saslauthdPath",
     "sslMode",
     "sslWithholdClientCertificate",
+    "tlsCATrusts",
+    "tlsClusterAuthX509Override",
     "tlsMode",
+    "tlsOCSPEnabled",
     "tlsWithholdClientCertificate",
     "tlsX509ClusterAuthDNOverride",
 ];
+
+/// How the names of those begin that are about users, certificates and keys which others keep: LDAP, Kerberos, OpenID
+/// Connect, OCSP, key servers.
+const OF_OTHER_SERVERS: [&str; 8] =
+    ["ldap", "saslauthd", "oidc", "jwks", "ocsp", "tlsocsp", "kmip", "vault"];
+
+fn is_of_security(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    OF_SECURITY.contains(&name) || OF_OTHER_SERVERS.iter().any(|begin| lower.starts_with(begin))
+}
 
 /// What `getParameter` was asked for.
 #[derive(Default)]
@@ -557,7 +570,7 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 /// The parameter of a field, where it may be set now.
 fn settable(context: &Context<'_>, field: &Field<'_>) -> Result<&'static Parameter> {
-    if OF_SECURITY.contains(&field.name) {
+    if is_of_security(field.name) {
         return Err(Error::new(
             Code::NOT_IMPLEMENTED,
             format!(

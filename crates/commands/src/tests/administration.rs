@@ -156,7 +156,19 @@ fn parameters_are_listed_with_what_may_be_done_to_them() {
 #[test]
 fn security_finding_22_parameters_of_tls_and_users_are_refused_by_name() {
     let client = Client::new();
-    for name in ["clusterAuthMode", "tlsMode", "saslHostName", "opensslDiffieHellmanParameters"] {
+    for name in [
+        "clusterAuthMode",
+        "tlsMode",
+        "saslHostName",
+        "opensslDiffieHellmanParameters",
+        "tlsCATrusts",
+        "oidcIdentityProviders",
+        "saslauthdPath",
+        "ldapUserCacheInvalidationInterval",
+        "JWKSMinimumQuiescePeriodSecs",
+        "ocspEnabled",
+        "kmipKeyStatePollingSeconds",
+    ] {
         let reply = client.run("admin", set_parameter(name, 1));
         assert_eq!(reply.get_i32("code").ok(), Some(238));
         assert!(reply.get_str("errmsg").unwrap().contains(name), "{reply}");

@@ -45,8 +45,6 @@ pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
 /// it off is fine.
 pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     // who is asked who he is
-    ("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", true),
-    ("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", true),
     ("saslHostName", "security.sasl.hostName", true),
     ("saslServiceName", "security.sasl.serviceName", true),
     ("saslauthdSocketPath", "security.sasl.saslauthdSocketPath", true),
@@ -76,6 +74,16 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     ("kmipActivateKeys", "security.kmip.activateKeys", false),
     ("kmipKeyStatePollingSeconds", "security.kmip.keyStatePollingSeconds", true),
     ("kmipUseLegacyProtocol", "security.kmip.useLegacyProtocol", false),
+    ("vaultServerName", "security.vault.serverName", true),
+    ("vaultPort", "security.vault.port", true),
+    ("vaultToken", "security.vault.token", true),
+    ("vaultTokenFile", "security.vault.tokenFile", true),
+    ("vaultSecret", "security.vault.secret", true),
+    ("vaultSecretVersion", "security.vault.secretVersion", true),
+    ("vaultServerCAFile", "security.vault.serverCAFile", true),
+    ("vaultRotateMasterKey", "security.vault.rotateMasterKey", false),
+    ("vaultDisableTLSForTesting", "security.vault.disableTLSForTesting", false),
+    ("vaultCheckMaxVersions", "security.vault.checkMaxVersions", false),
     // what of TLS is not here, under its new names and its old ones
     ("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", true),
     ("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", true),

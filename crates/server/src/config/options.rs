@@ -13,7 +13,7 @@ use crate::config::encryption::EncryptionSettings;
 use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
 use crate::config::tls::{TlsSettings, hide_secrets};
-use auth::ClusterAuth;
+use auth::{ClusterAuth, Network};
 use bson::Document;
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -164,6 +164,16 @@ options! {
             "connections at most (default: 65536, or what open files allow)",
         ),
     ];
+    /// Connections from here are let in beyond that number.
+    beyond_max_connections: Vec<Network> = |given| given.networks("maxIncomingConnectionsOverride"),
+    [
+        opt(
+            "maxIncomingConnectionsOverride",
+            "net.maxIncomingConnectionsOverride",
+            Text,
+            "addresses and ranges, with commas, whose connections are let in beyond maxConns, as far as open files allow",
+        ),
+    ];
     /// The directory of the Unix domain socket, if there is to be one.
     unix_socket_prefix: Option<PathBuf> = |given| Ok(given.unix_socket_prefix()),
     [
@@ -288,6 +298,12 @@ options! {
     [
         opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile, sendKeyFile, sendX509 or x509"),
     ];
+    /// From where members may log in; from anywhere where there is none.
+    members_from: Vec<Network> = GivenOptions::members_from,
+    [
+        opt("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", Text, "addresses and ranges from which members of the set may log in, with commas"),
+        opt("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", Text, "the old name of clusterIpSourceAllowlist"),
+    ];
     /// Whether clients are asked who they are.
     auth: AuthMode = |given| Ok(given.auth()),
     [
@@ -349,6 +365,9 @@ options! {
     certificate_days: i64 = |given| {
         given.start_number("tlsX509ExpirationWarningThresholdDays", 0..=i32::MAX.into(), 30)
     },
+    [];
+    /// A crash may leave a core file although the process holds keys.
+    allow_core_dumps: bool = |given| given.start_switch("allowCoreDumps", false),
     [];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),
