@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import stat
+import struct
 import subprocess
 import tempfile
 import threading
@@ -185,6 +187,53 @@ def some_networks_are_let_in_beyond_the_usual_number():
     assert "localhost" in refused(override, "localhost")
 
 
+def code_of_clients_shares_what_it_may_hold():
+    code = "function() { const kept = []; for (let i = 0; i < 64; i++) kept.push('x'.repeat(65536) + i); return kept.length; }"
+    find = {"$expr": {"$eq": [64, {"$function": {"body": code, "args": [], "lang": "js"}}]}}
+    with Fernd("--cacheSize", "256M") as server, server.client() as client:
+        client.d.c.insert_one({})
+        assert client.d.c.count_documents(find) == 1
+        assert client.admin.command("setParameter", 1, jsHeapLimitMB=1)["was"] >= 16
+        try:
+            client.d.c.count_documents(find)
+            raise AssertionError("there is no bound")
+        except pymongo.errors.OperationFailure as error:
+            assert error.code == 146 and "scripts" in str(error), error
+        client.admin.command("setParameter", 1, jsHeapLimitMB=64)
+        assert client.d.c.count_documents(find) == 1
+
+
+def half_messages_share_what_they_may_hold():
+    """Two of 40 MB that do not come to their end are more than 48 MB."""
+    header = struct.pack("<iiii", 47_000_000, 1, 0, 2013)
+    with Fernd("--cacheSize", "1G", "--setParameter", "ingressBufferBytes=48000000") as server, server.client() as client:
+        halves = []
+        for _ in range(2):
+            half = socket.create_connection(("127.0.0.1", server.port), 60)
+            with contextlib.suppress(ConnectionError):
+                half.sendall(header + bytes(40_000_000))
+            halves.append(half)
+
+        def is_closed(half):
+            half.settimeout(0.1)
+            try:
+                return half.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        deadline = time.monotonic() + 30
+        while not any(is_closed(half) for half in halves):
+            assert time.monotonic() < deadline, "both are kept"
+        assert not all(is_closed(half) for half in halves), "one has room"
+        assert client.admin.command("ping")["ok"] == 1
+        assert client.admin.command("getParameter", 1, ingressBufferBytes=1)["ingressBufferBytes"] == 48_000_000
+        for half in halves:
+            half.close()
+    assert "48000000" in refused("--setParameter", "ingressBufferBytes=1000")
+
+
 def what_others_would_keep_is_refused_by_name():
     for option in ("--vaultServerName", "--ldapServers", "--kmipServerName", "--saslHostName"):
         assert option[2:] in refused(option, "example.org")
@@ -289,6 +338,8 @@ TESTS = [
     keys_are_in_no_core_file,
     members_log_in_from_where_they_may,
     some_networks_are_let_in_beyond_the_usual_number,
+    code_of_clients_shares_what_it_may_hold,
+    half_messages_share_what_they_may_hold,
     what_others_would_keep_is_refused_by_name,
     the_status_page_tells_values_to_this_machine_and_data_to_no_other_site,
     only_op_query_wraps_commands,

@@ -57,6 +57,26 @@ def make_all():
     openssl("ec", "-in", "server.key", "-aes128", "-passout", "pass:pencil", "-out", "oldlocked.key")
     join("oldlocked.pem", "server.crt", "oldlocked.key")
     revoke("nobody")
+    client = "extendedKeyUsage=clientAuth"
+    issue("writer", "/O=Clients/CN=writer", extensions=with_roles(client, ("readWrite", "d"), ("own", "admin")))
+    issue("impostor", "/O=Clients/CN=impostor", extensions=with_roles(client, ("__system", "admin")))
+    issue("garbled", "/O=Clients/CN=garbled", extensions=f"{client}\n{ROLES}=ASN1:UTF8:readWrite")
+    issue("peer", "/O=Tests/OU=Members/CN=peer")
+    issue("peer2", "/O=Others/OU=Members/CN=peer two")
+    issue("marked", "/O=Tests/CN=marked", extensions="subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+          "1.3.6.1.4.1.34601.2.1.2=ASN1:UTF8:set one")
+
+
+ROLES = "1.3.6.1.4.1.34601.2.1.1"
+
+
+def with_roles(extensions, *roles):
+    """Extensions of a certificate beside one that holds these roles."""
+    lines = [extensions, f"{ROLES}=ASN1:SET:roles", "[roles]"]
+    lines += [f"{at}=SEQUENCE:role{at}" for at in range(len(roles))]
+    for at, (role, database) in enumerate(roles):
+        lines += [f"[role{at}]", f"a=UTF8:{role}", f"b=UTF8:{database}"]
+    return "\n".join(lines)
 
 
 SUBJECT = "CN=anna,OU=Clients,O=Tests\\, Inc.,C=DE"
@@ -257,6 +277,65 @@ def who_has_a_certificate_logs_in_by_it():
     with Secure(*options, *without) as server:
         with server.client(shows="anna.pem", **X509) as anna:
             fails(334, lambda: anna.d.c.find_one())
+
+
+def roles_stand_in_certificates():
+    options = ("--auth", "--tlsCAFile", path("ca.pem"), "--tlsAllowConnectionsWithoutCertificates")
+    login = {"username": "root", "password": "pencil"}
+    with Secure(*options) as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(shows="writer.pem", **X509) as writer, server.client(**login) as root:
+            # Nobody has stored this user.
+            writer.d.c.insert_one({"_id": 1})
+            fails(13, lambda: writer.e.c.find_one())
+            info = writer.admin.command("connectionStatus")["authInfo"]
+            assert info["authenticatedUsers"] == [{"user": "CN=writer,O=Clients", "db": "$external"}], info
+            assert {"role": "readWrite", "db": "d"} in info["authenticatedUserRoles"], info
+            # A role that is made, changed or dropped later is looked up again.
+            right = {"resource": {"db": "e", "collection": ""}, "actions": ["find"]}
+            root.admin.command("createRole", "own", privileges=[right], roles=[])
+            assert writer.e.c.find_one() is None
+            root.admin.command("dropRole", "own")
+            fails(13, lambda: writer.e.c.find_one())
+            # What is stored of the same name does not count.
+            root["$external"].command("createUser", "CN=writer,O=Clients", roles=[{"role": "root", "db": "admin"}])
+            fails(13, lambda: writer.e.c.find_one())
+        with server.client(shows="impostor.pem", **X509) as impostor:
+            fails(18, lambda: impostor.d.c.find_one())
+        assert not works(server, shows="garbled.pem")
+        assert "extension cannot be read" in server.tail(100_000)
+    with Secure(*options, "--setParameter", "allowRolesFromX509Certificates=false") as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(shows="writer.pem", **X509) as writer:
+            fails(18, lambda: writer.d.c.find_one())
+
+
+def members_are_known_by_what_is_said_of_their_certificates():
+    attributes, text = "--tlsClusterAuthX509Attributes", "--tlsClusterAuthX509ExtensionValue"
+    other = ("--setParameter", "tlsX509ClusterAuthDNOverride=O=Others,OU=Members")
+    base = ("--clusterAuthMode", "x509", "--tlsCAFile", path("ca.pem"))
+    for certificate, options, members in (
+        ("peer.pem", (), ("peer.pem",)),
+        ("peer.pem", other, ("peer.pem", "peer2.pem")),
+        ("peer.pem", (attributes, "OU=Members"), ("peer.pem", "peer2.pem")),
+        ("marked.pem", (text, "set one"), ("marked.pem",)),
+    ):
+        with Secure(*base, *options, certificate=certificate, shows=certificate) as server:
+            for shows in ("peer.pem", "peer2.pem", "marked.pem", "anna.pem"):
+                with server.client(shows=shows, **X509) as one:
+                    if shows not in members:
+                        fails(18, lambda: one.d.c.find_one())
+                        continue
+                    users = one.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+                    assert users == [{"user": "__system", "db": "local"}], (options, shows, users)
+    tls = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("peer.pem"), *base)
+    assert "clusterAuthX509" in refused(*tls, attributes, "OU=Elsewhere")
+    assert "clusterAuthX509" in refused(*tls, text, "set one")
+    assert "NOSUCH" in refused(*tls, attributes, "NOSUCH=1")
+    assert "leave one out" in refused(*tls, attributes, "OU=Members", text, "set one")
+    assert "DNOverride" in refused(*tls, "--setParameter", "tlsX509ClusterAuthDNOverride=CN=x")
 
 
 def shown_by(server):
@@ -539,6 +618,8 @@ TESTS = [
     certificates_of_clients_are_looked_at,
     versions_can_be_switched_off,
     who_has_a_certificate_logs_in_by_it,
+    roles_stand_in_certificates,
+    members_are_known_by_what_is_said_of_their_certificates,
     files_are_exchanged_under_load,
     a_signal_loads_the_files_again,
     versions_are_told_of_in_the_log,

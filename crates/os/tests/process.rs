@@ -19,6 +19,7 @@ fn main() {
         _ => {
             signals_become_calls_on_a_thread();
             what_is_private_leaves_no_core();
+            a_programs_output_is_read_and_no_more_than_is_asked_for();
             caller_waits_until_the_daemon_is_ready();
             daemon_that_dies_early_fails_its_caller();
         }
@@ -76,6 +77,28 @@ fn what_is_private_leaves_no_core() {
     let output = start_as("private").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text, "[\"0\", \"0\", \"bytes\"]\nNotDumpable\n");
+}
+
+fn a_programs_output_is_read_and_no_more_than_is_asked_for() {
+    let os = Os::real();
+    let run = |words: &[&str], time: u64| {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let time = std::time::Duration::from_millis(time);
+        os::output_of(&*os.clock, &words, 100, time).map_err(|error| error.to_string())
+    };
+    assert_eq!(run(&["/bin/echo", "one  two", "$HOME"], 60_000), Ok(b"one  two $HOME\n".to_vec()));
+    for (words, time, word) in [
+        (&["/bin/sh", "-c", "echo x; exit 3"][..], 60_000, "status: 3"),
+        (&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 60_000, "more than 100"),
+        (&["/bin/sleep", "600"], 50, "too long"),
+        // It closes its output and goes on.
+        (&["/bin/sh", "-c", "exec >&-; sleep 600"], 50, "too long"),
+        (&["/no/such/program"], 60_000, "No such file"),
+        (&[], 60_000, "no program"),
+    ] {
+        let refused = run(words, time).unwrap_err();
+        assert!(refused.contains(word), "{words:?}: {refused}");
+    }
 }
 
 fn role_daemon() {

@@ -19,8 +19,8 @@ mod size;
 mod start_parameters;
 mod tls;
 
-pub use audit::{AuditFormat, AuditSettings};
-pub use encryption::EncryptionSettings;
+pub use audit::{AuditDestination, AuditFormat, AuditSettings};
+pub use encryption::{EncryptionSettings, KeySource};
 pub use options::Settings;
 pub use parse::{CommandLine, parse};
 pub use size::parse_size;

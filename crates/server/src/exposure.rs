@@ -4,7 +4,7 @@
 //! does, with a warning at each start that `getLog: "startupWarnings"` and the status page show; only
 //! the parameter `refuseOpenBind` makes a server that anybody can reach a refused start.
 
-use crate::config::{Settings, parse_switch};
+use crate::config::{AuditDestination, Settings, parse_switch};
 use crate::startup::{ExitCode, StartError};
 use net::Endpoint;
 use serverstate::security::AuthMode;
@@ -250,7 +250,8 @@ fn plain_logs(settings: &Settings) -> Vec<PathBuf> {
     if settings.encryption.is_none() {
         return Vec::new();
     }
-    let audit = settings.audit.as_ref().filter(|audit| !audit.to_console);
+    let audit = settings.audit.as_ref();
+    let audit = audit.filter(|audit| audit.destination == AuditDestination::File);
     let audit = audit
         .map(|audit| audit.path.clone().unwrap_or_else(|| settings.dbpath.join("auditLog.json")));
     settings.log_path.iter().cloned().chain(audit).collect()

@@ -155,6 +155,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         max_connections,
     );
     let clients = limits::Account::new(client_memory_bytes(cache_size));
+    clients.bound(limits::Part::Scripts, script_bytes(clients.capacity()));
     let (lender, share) = (engine.clone(), clients.capacity() / 2);
     let pages = allocator::Pages::below(process_memory_bytes(cache_size));
     clients.on_change(move |total| {
@@ -185,7 +186,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         } else {
             startup::supported_connections(open_files)
         },
-        partial_bytes: clients.capacity(),
+        partial_bytes: settings.ingress_buffer_bytes.unwrap_or(clients.capacity()),
         memory: clients,
         tls: TlsPort {
             mode: settings.tls.mode,
@@ -359,6 +360,12 @@ fn memory_beside_the_cache(cache_size: u64) -> u64 {
 fn client_memory_bytes(cache_size: u64) -> u64 {
     let beside = memory_beside_the_cache(cache_size);
     beside - (beside / 3).max(PROGRAM_BYTES)
+}
+
+/// What the heaps of clients' JavaScript may hold together, unless `jsHeapLimitMB` says otherwise: an eighth, and enough
+/// for one that works.
+fn script_bytes(clients: u64) -> u64 {
+    (clients / 8).max(16 << 20)
 }
 
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {

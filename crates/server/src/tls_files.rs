@@ -125,6 +125,8 @@ fn load(os: &Os, settings: &TlsSettings) -> Result<Loaded, String> {
         authorities: authorities.as_ref().map(|bytes| &bytes[..]),
         cluster_authorities: cluster_authorities.as_ref().map(|bytes| &bytes[..]),
         of_system: system,
+        member_rule: settings.member_rule.as_ref(),
+        other_member_rule: settings.other_member_rule.as_ref(),
         revoked: revoked.as_ref().map(|bytes| &bytes[..]),
         options: settings.options,
     };

@@ -5,9 +5,10 @@
 use crate::audit::AuditLog;
 use crate::config::Settings;
 use crate::log::Log;
+use crate::master_keys;
 use crate::startup::{ExitCode, StartError};
 use crate::tls_files::TlsFiles;
-use auth::{ClusterKey, Network as Addresses};
+use auth::{ClusterKey, Network as Addresses, RoleName};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use crypt::MasterKey;
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
@@ -85,7 +86,10 @@ impl Service for Commands {
         }
         if let Some(subject) = &established.subject {
             let (subject, of_member) = (subject.clone(), established.of_member);
-            let _told_once = connection.certificate.set(ClientCertificate { subject, of_member });
+            let roles =
+                established.roles.iter().map(|(role, db)| RoleName::new(role, db)).collect();
+            let certificate = ClientCertificate { subject, of_member, roles };
+            let _told_once = connection.certificate.set(certificate);
         }
     }
 
@@ -465,18 +469,13 @@ pub(crate) fn open_engine(
 /// The key of an encrypted data directory.
 ///
 /// # Errors
-/// The file is not taken.
+/// There is none.
 pub(crate) fn master_key(
     os: &Os,
     settings: &Settings,
 ) -> Result<Option<Arc<MasterKey>>, StartError> {
     let Some(encryption) = &settings.encryption else { return Ok(None) };
-    let path = &encryption.key_file;
-    let key = crypt::read_master_key(os, path, encryption.permissions).map_err(|error| {
-        let line = format!("encryptionKeyFile {}: {error}", path.display());
-        StartError::new(ExitCode::BadOptions, line)
-    })?;
-    Ok(Some(Arc::new(key)))
+    Ok(Some(Arc::new(master_keys::of(encryption).master_key(os)?)))
 }
 
 /// A copy of another member's data that came as a whole takes the place of what the data directory has.

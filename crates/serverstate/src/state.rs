@@ -157,8 +157,10 @@ pub struct ServerState {
     pub security: Security,
     /// An audit log is kept.
     pub audits: bool,
-    /// It lost an event: nothing more is done.
+    /// It lost an event: nothing more is done, where that is fatal.
     pub audit_failed: AtomicBool,
+    /// `auditFailureIsFatal`.
+    pub audit_failure_is_fatal: AtomicBool,
     /// `auditAuthorizationSuccess`.
     pub audit_successes: AtomicBool,
     /// What clients' code may do.

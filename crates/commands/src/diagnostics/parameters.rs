@@ -12,7 +12,7 @@ use bson::{Bson, RawBsonRef, doc};
 use dispatch::fields::{Field, type_name};
 use engine::Adjustable;
 use errors::{Code, Error, Result};
-use limits::BeforeLogin;
+use limits::{BeforeLogin, Part};
 use serverstate::LogSettings;
 use serverstate::Origin;
 use serverstate::ServerState;
@@ -223,6 +223,9 @@ const X509: &str = "MONGODB-X509";
 
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
+    at_start(flag("allowRolesFromX509Certificates", |service| {
+        &service.security.takes_certificate_roles
+    })),
     of_program("allowCoreDumps", Shape::Switch, || Bson::Boolean(false)),
     at_start(kept(
         "authenticationMechanisms",
@@ -313,6 +316,7 @@ static PARAMETERS: &[Parameter] = &[
         |service| Bson::Boolean(service.settings.lock().log.redacts),
         |service, value| service.change_log(|log| log.redacts = value.is_true()),
     ),
+    at_start(flag("auditFailureIsFatal", |service| &service.audit_failure_is_fatal)),
     flag("auditAuthorizationSuccess", |service| &service.audit_successes),
     at_start(flag("enableTestCommands", |service| &service.test_commands)),
     of_engine(
@@ -334,6 +338,17 @@ static PARAMETERS: &[Parameter] = &[
         |e, n| {
             e.set_log_flush_period(Duration::from_millis(n));
         },
+    ),
+    of_program("ingressBufferBytes", Shape::Whole(0, i64::MAX), || Bson::Int32(0)),
+    whole(
+        "jsHeapLimitMB",
+        1,
+        1 << 20,
+        |service| {
+            let most = service.memory.most_of(Part::Scripts);
+            Bson::Int32((most.unwrap_or(service.memory.capacity()) >> 20) as i32)
+        },
+        |service, value| service.memory.bound(Part::Scripts, value.whole().unsigned_abs() << 20),
     ),
     int("internalQueryJavaScriptFnTimeoutMillis", 1, |service| &service.scripting.call_limit_ms),
     at_start(flag("javascriptEnabled", |service| &service.scripting.enabled)),
@@ -411,6 +426,7 @@ static PARAMETERS: &[Parameter] = &[
     of_program("opensslCipherConfig", Shape::Text(4096), || Bson::String(String::new())),
     of_program("opensslCipherSuiteConfig", Shape::Text(4096), || Bson::String(String::new())),
     of_program("tlsUseSystemCA", Shape::Switch, || Bson::Boolean(false)),
+    of_program("tlsX509ClusterAuthDNOverride", Shape::Text(4096), || Bson::String(String::new())),
     of_program("tlsX509ExpirationWarningThresholdDays", Shape::Whole(0, INT_MAX), || {
         Bson::Int32(30)
     }),
@@ -426,7 +442,7 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 14] = [
+const OF_SECURITY: [&str; 13] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
     "ingressConnectionEstablishmentRateLimiterBypass",
@@ -440,7 +456,6 @@ const OF_SECURITY: [&str; 14] = [
     "tlsMode",
     "tlsOCSPEnabled",
     "tlsWithholdClientCertificate",
-    "tlsX509ClusterAuthDNOverride",
 ];
 
 /// How the names of those begin that are about users, certificates and keys which others keep: LDAP, Kerberos, OpenID

@@ -85,8 +85,6 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     ("vaultDisableTLSForTesting", "security.vault.disableTLSForTesting", false),
     ("vaultCheckMaxVersions", "security.vault.checkMaxVersions", false),
     // what of TLS is not here, under its new names and its old ones
-    ("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", true),
-    ("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", true),
     ("tlsFIPSMode", "net.tls.FIPSMode", false),
     ("tlsCertificateSelector", "net.tls.certificateSelector", true),
     ("tlsClusterCertificateSelector", "net.tls.clusterCertificateSelector", true),

@@ -314,9 +314,9 @@ options! {
     /// Who did what is told to an audit log.
     audit: Option<AuditSettings> = GivenOptions::audit,
     [
-        opt("auditDestination", "auditLog.destination", Text, "tell who did what: file, console"),
+        opt("auditDestination", "auditLog.destination", Text, "tell who did what: file, console, syslog"),
         opt("auditFormat", "auditLog.format", Text, "JSON, which is the default, or BSON"),
-        opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named"),
+        opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named. With syslog the socket; /dev/log, if none is named"),
         opt("auditFilter", "auditLog.filter", Text, "tell only what this query matches"),
     ];
     /// The data directory is encrypted.
@@ -324,6 +324,7 @@ options! {
     [
         opt("enableEncryption", "security.enableEncryption", Switch, "encrypt what is stored, from an empty data directory on"),
         opt("encryptionKeyFile", "security.encryptionKeyFile", Text, "the master key: the base64 of 32 bytes, in a file"),
+        opt("encryptionKeyCommand", "security.encryptionKeyCommand", Text, "a program that prints the master key, run at the start without a shell: its whole path, and arguments between spaces"),
         opt("encryptionCipherMode", "security.encryptionCipherMode", Text, "AES256-GCM, which is the default and the only one"),
         opt("relaxPermChecks", "security.relaxPermChecks", Switch, "the group of a key file that belongs to root may read it"),
     ];
@@ -344,6 +345,8 @@ options! {
         opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "take a member's certificate that is of another host"),
         opt("tlsDisabledProtocols", "net.tls.disabledProtocols", Text, "versions that are not spoken, with commas: TLS1_2 or TLS1_3"),
         opt("tlsCipherConfig", "net.tls.cipherConfig", Text, "cipher suites of TLS 1.2 that are spoken, with colons; also the parameter opensslCipherConfig"),
+        opt("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Text, "attributes of the subject by which a certificate is a member's, such as O=Example,OU=Members"),
+        opt("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", Text, "the text in the extension 1.3.6.1.4.1.34601.2.1.2 by which a certificate is a member's"),
         opt("tlsLogVersions", "net.tls.logVersions", Text, "log each connection of these versions, with commas: TLS1_2 or TLS1_3"),
         opt("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", Switch, "the same as tlsMode=requireTLS"),
         opt("sslMode", "net.ssl.mode", Text, "the old name of tlsMode"),
@@ -365,6 +368,9 @@ options! {
     certificate_days: i64 = |given| {
         given.start_number("tlsX509ExpirationWarningThresholdDays", 0..=i32::MAX.into(), 30)
     },
+    [];
+    /// What messages that are not whole may take together; what clients may use in all where nothing is said.
+    ingress_buffer_bytes: Option<u64> = GivenOptions::ingress_buffer_bytes,
     [];
     /// A crash may leave a core file although the process holds keys.
     allow_core_dumps: bool = |given| given.start_switch("allowCoreDumps", false),

@@ -8,6 +8,9 @@ use crate::config::settings::GivenOptions;
 use crate::config::size::parse_switch;
 use std::ops::RangeInclusive;
 
+/// A single message, of the largest kind, may always wait for its end.
+const LEAST_BUFFER: u64 = 48_000_000;
+
 impl GivenOptions {
     /// The text of a parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
@@ -20,6 +23,18 @@ impl GivenOptions {
         parse_switch(&text).ok_or_else(|| {
             ConfigError::new(format!("parameter {name}: '{text}' is not true or false"))
         })
+    }
+
+    /// `ingressBufferBytes`; 0 is what stands there where nothing is said.
+    pub(super) fn ingress_buffer_bytes(&self) -> Result<Option<u64>, ConfigError> {
+        let bytes = self.start_number("ingressBufferBytes", 0..=i64::MAX, 0)?.unsigned_abs();
+        // A message of the usual size has to fit.
+        if (1..LEAST_BUFFER).contains(&bytes) {
+            return Err(ConfigError::new(format!(
+                "parameter ingressBufferBytes: {bytes} is less than the longest message, {LEAST_BUFFER}"
+            )));
+        }
+        Ok((bytes > 0).then_some(bytes))
     }
 
     /// A parameter that is a whole number.

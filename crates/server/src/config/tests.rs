@@ -1,6 +1,6 @@
 //! The command line and files together.
 
-use super::{CommandLine, ConfigError, Settings, parse};
+use super::{CommandLine, ConfigError, KeySource, Settings, parse};
 use bson::doc;
 use os::Os;
 use std::path::Path;
@@ -272,10 +272,16 @@ fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
 fn encryption_is_asked_for_as_a_whole_and_with_the_one_cipher() {
     let on = ["--enableEncryption", "--encryptionKeyFile", "/k"];
     let asked = settings(&on).encryption.unwrap();
-    assert_eq!((asked.key_file, asked.permissions), ("/k".into(), crypt::Permissions::OwnerAlone));
+    let file = KeySource::File { path: "/k".into(), permissions: crypt::Permissions::OwnerAlone };
+    assert_eq!(asked.source, file);
+    let by_command =
+        settings(&["--enableEncryption", "--encryptionKeyCommand", "/bin/key  --of a"]);
+    let words = ["/bin/key", "--of", "a"].map(str::to_owned).to_vec();
+    assert_eq!(by_command.encryption.unwrap().source, KeySource::Command(words));
     let more = [&on[..], &["--encryptionCipherMode", "AES256-GCM", "--relaxPermChecks"]].concat();
     let asked = settings(&more).encryption.unwrap();
-    assert_eq!(asked.permissions, crypt::Permissions::GroupOfRoot);
+    let permissions = crypt::Permissions::GroupOfRoot;
+    assert_eq!(asked.source, KeySource::File { path: "/k".into(), permissions });
     let yaml = "security: {enableEncryption: true, encryptionKeyFile: /k, encryptionCipherMode: AES256-GCM}\n";
     let Ok(CommandLine::Start(settings)) = with_file(yaml, &[]) else { panic!("{yaml}") };
     assert!(settings.encryption.is_some());
@@ -283,7 +289,10 @@ fn encryption_is_asked_for_as_a_whole_and_with_the_one_cipher() {
     let Ok(CommandLine::Start(settings)) = with_file(off, &[]) else { panic!("{off}") };
     assert_eq!(settings.encryption, None);
     for (arguments, line) in [
-        (&["--enableEncryption"][..], "enableEncryption needs --encryptionKeyFile"),
+        (
+            &["--enableEncryption"][..],
+            "enableEncryption needs --encryptionKeyFile or --encryptionKeyCommand",
+        ),
         (&["--encryptionKeyFile", "/k"], "encryptionKeyFile needs --enableEncryption"),
         (&["--encryptionCipherMode", "AES256-GCM"], "needs --enableEncryption"),
         (

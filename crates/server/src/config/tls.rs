@@ -7,7 +7,7 @@ use crate::config::settings::GivenOptions;
 use auth::ClusterAuth;
 use std::fmt;
 use std::path::PathBuf;
-use tls::{Mode, Options, Version};
+use tls::{MemberRule, Mode, Options, Version};
 
 /// The options with their old names.
 pub(super) const OLD_NAMES: &[(&str, &str)] = &[
@@ -68,6 +68,10 @@ pub struct TlsSettings {
     pub uses_system_authorities: bool,
     /// The revoked ones.
     pub revoked_file: Option<PathBuf>,
+    /// By what members' certificates are known, where it is not O, OU and DC of the server's own.
+    pub member_rule: Option<MemberRule>,
+    /// And by what else, while a set changes.
+    pub other_member_rule: Option<MemberRule>,
     /// The log has a line for each connection of these.
     pub logged_versions: Vec<Version>,
     /// The rest.
@@ -142,6 +146,22 @@ impl GivenOptions {
         Ok(())
     }
 
+    /// By what members' certificates are known.
+    fn member_rule(&self) -> Result<Option<MemberRule>, ConfigError> {
+        let (attributes, extension) =
+            ("tlsClusterAuthX509Attributes", "tlsClusterAuthX509ExtensionValue");
+        match (self.text(attributes), self.text(extension)) {
+            (Some(_), Some(_)) => Err(ConfigError::new(format!(
+                "options {attributes} and {extension} say two things of the same: leave one out"
+            ))),
+            (Some(name), None) => MemberRule::attributes_of(name)
+                .map(Some)
+                .map_err(|why| ConfigError::new(format!("option {attributes}: {why}"))),
+            (None, Some(text)) => Ok(Some(MemberRule::Extension(text.to_owned()))),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// All of it.
     pub(super) fn tls(&self) -> Result<TlsSettings, ConfigError> {
         let mode = self.tls_mode()?;
@@ -175,6 +195,14 @@ impl GivenOptions {
             authorities_file: path("tlsCAFile")?,
             uses_system_authorities: self.start_switch("tlsUseSystemCA", false)?,
             revoked_file: path("tlsCRLFile")?,
+            member_rule: self.member_rule()?,
+            other_member_rule: self
+                .parameter("tlsX509ClusterAuthDNOverride")
+                .map(|name| MemberRule::organization_of(&name))
+                .transpose()
+                .map_err(|why| {
+                    ConfigError::new(format!("parameter tlsX509ClusterAuthDNOverride: {why}"))
+                })?,
             logged_versions: self.text("tlsLogVersions").map_or(Ok(Vec::new()), logged)?,
             options,
         };
