@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 
@@ -229,8 +230,60 @@ def where_it_cannot_be_told_nothing_is_done():
         shutil.rmtree(folder)
 
 
+def where_that_is_said_the_server_goes_on_untold():
+    """`auditFailureIsFatal: false`, and the machine's log as the place whose keeper goes away."""
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "log")
+
+    def keeper():
+        taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        taken.bind(path)
+        taken.settimeout(20)
+        return taken
+
+    def told(taken, kind):
+        while True:
+            text = taken.recv(1 << 20).decode()
+            head, event = text.split(": ", 1)
+            assert head.startswith("<14>fernd["), text
+            if json.loads(event)["atype"] == kind:
+                return json.loads(event)
+
+    options = ("--auditDestination", "syslog", "--auditPath", path)
+    try:
+        taken = keeper()
+        with Fernd(*options, "--setParameter", "auditFailureIsFatal=false") as server, client(server) as nobody:
+            assert told(taken, "startup")["remote"] == {"isSystemUser": True}
+            nobody.shop.create_collection("one")
+            assert told(taken, "createCollection")["param"] == {"ns": "shop.one"}
+            taken.close()
+            os.unlink(path)
+            nobody.shop.create_collection("two")
+            assert "auditFailureIsFatal" in server.tail(1 << 20)
+            taken = keeper()
+            nobody.shop.create_collection("three")
+            assert told(taken, "createCollection")["param"] == {"ns": "shop.three"}
+            assert "can be written again" in server.tail(1 << 20)
+        server = Fernd(*options).start()
+        try:
+            with client(server, retryWrites=False) as nobody:
+                nobody.shop.create_collection("one")
+                taken.close()
+                os.unlink(path)
+                refused(lambda: nobody.shop.create_collection("two"))
+            assert server.process.wait(60) == 14, server.tail()
+        finally:
+            if server.is_running():
+                server.kill()
+            server.remove()
+    finally:
+        taken.close()
+        shutil.rmtree(folder)
+
+
 def what_cannot_be_honoured_is_refused():
-    for options in (["--auditDestination", "syslog"], ["--auditPath", "/x"], ["--auditDestination", "console", "--auditFormat", "BSON"],
+    for options in (["--auditDestination", "syslog", "--auditPath", "/no/such/socket"],
+                    ["--auditDestination", "syslog", "--auditFormat", "BSON"], ["--auditPath", "/x"], ["--auditDestination", "console", "--auditFormat", "BSON"],
                     ["--auditDestination", "file", "--auditFilter", "{ $nosuch: 1 }"],
                     ["--auditDestination", "file", "--auditFilter", "no query"]):
         server = Fernd(*options)
@@ -247,6 +300,7 @@ TESTS = [
     each_log_is_rotated_by_its_name,
     bson_can_be_read_back,
     where_it_cannot_be_told_nothing_is_done,
+    where_that_is_said_the_server_goes_on_untold,
     what_cannot_be_honoured_is_refused,
 ]
 

@@ -163,6 +163,33 @@ def who_has_not_the_right_key_is_told_so_in_one_line():
             plain.remove()
 
 
+def a_program_tells_the_key():
+    folder = tempfile.mkdtemp()
+    try:
+        key = key_file(folder)
+        dbpath = os.path.join(folder, "db")
+        by_command = ["--enableEncryption", "--encryptionKeyCommand", f"/bin/cat {key}"]
+        with Fernd(*by_command, dbpath=dbpath) as server, server.client() as client:
+            client.shop.c.insert_one({"_id": 1})
+            assert client.admin.command("serverStatus")["encryptionAtRest"]["encryptionEnabled"]
+        # It is the same key, whoever tells it.
+        with Fernd(*options(key), dbpath=dbpath) as server, server.client() as client:
+            assert client.shop.c.find_one() == {"_id": 1}
+        start = ("--enableEncryption", "--encryptionKeyCommand")
+        for command, word in (("/bin/cat /no/such/file", "exit status: 1"), ("/bin/echo no key", "base64 of 32 bytes"),
+                              ("cat key", "whole path"), ("/no/such/program", "No such file")):
+            server = Fernd(*start, command, dbpath=dbpath)
+            done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+            last = done.stderr.strip().splitlines()[-1]
+            assert done.returncode == 2 and word in last and "encryptionKeyCommand" in last, (command, done)
+            server.remove()
+        code, line = refused(dbpath, *start, f"/bin/cat {key_file(folder, 2, 'other')}")
+        assert code == 100, (code, line)
+        assert "leave one out" in refused(dbpath, *options(key), "--encryptionKeyCommand", "/bin/true")[1]
+    finally:
+        shutil.rmtree(folder)
+
+
 def a_flipped_bit_is_found_with_and_without_the_key():
     with tempfile.TemporaryDirectory() as folder:
         key, other = key_file(folder), key_file(folder, 2, "other")
@@ -372,6 +399,7 @@ TESTS = [
     nothing_is_seen_in_any_file_under_load_and_after_kills,
     a_plain_server_shows_what_an_encrypted_one_hides,
     who_has_not_the_right_key_is_told_so_in_one_line,
+    a_program_tells_the_key,
     a_flipped_bit_is_found_with_and_without_the_key,
     a_new_master_key_takes_the_place_of_the_old_one,
     keys_are_changed_while_the_server_runs,

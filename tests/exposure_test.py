@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import stat
+import struct
 import subprocess
 import tempfile
 import threading
@@ -93,6 +95,150 @@ def open_addresses_are_warned_of_and_refused_where_that_is_asked():
     assert "0.0.0.0" in refused("--statusPort", str(free_port()), "--statusBindIp", "0.0.0.0", *refuse)
     with Fernd("--cacheSize", "64M", *refuse) as server, server.client() as client:
         assert client.admin.command("getParameter", 1, refuseOpenBind=1)["refuseOpenBind"] is True
+
+
+def warnings_of(server, **login):
+    with server.client(**login) as client:
+        return client.admin.command("getLog", "startupWarnings")["log"]
+
+
+def who_asks_for_users_is_warned_of_what_stays_open():
+    options = ("--cacheSize", "64M", "--auth", "--bind_ip", "0.0.0.0", "--statusPort", str(free_port()),
+               "--statusBindIp", "0.0.0.0")
+    words = ("localhost exception", "clusterMonitor", "noscripting")
+    login = {"username": "root", "password": "pencil"}
+    with Fernd(*options) as server:
+        assert all(word in server.tail(100_000) for word in words), server.tail(100_000)
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        server.stop()
+        server.options.append("--noscripting")
+        server.start()
+        lines = "".join(warnings_of(server, **login))
+        assert "clusterMonitor" in lines, lines
+        assert "localhost exception" not in lines and "noscripting" not in lines, lines
+    for more in (("--setParameter", "enableLocalhostAuthBypass=false"), ("--bind_ip", "127.0.0.1")):
+        with Fernd("--cacheSize", "64M", "--auth", "--bind_ip", "0.0.0.0", *more) as server:
+            assert "localhost exception" not in server.tail(100_000), more
+
+
+def with_key(server, text="bWVtYmVycyBzaGFyZSB0aGlz", link=False):
+    """Gives the server a key file, perhaps behind a symbolic link, as secrets are mounted."""
+    key = os.path.join(server.home, "key")
+    with open(key, "w") as file:
+        file.write(text)
+    os.chmod(key, 0o600)
+    if link:
+        os.symlink("key", os.path.join(server.home, "link"))
+        key = os.path.join(server.home, "link")
+    server.options += ["--keyFile", key]
+    return server
+
+
+def core_limit(server):
+    with open(f"/proc/{server.process.pid}/limits") as file:
+        return next(line.split()[4:6] for line in file if line.startswith("Max core file size"))
+
+
+def keys_are_in_no_core_file():
+    usual = Fernd("--cacheSize", "64M")
+    with usual:
+        before = core_limit(usual)
+    with with_key(Fernd("--cacheSize", "64M"), link=True) as server:
+        assert core_limit(server) == ["0", "0"], core_limit(server)
+    with with_key(Fernd("--cacheSize", "64M", "--setParameter", "allowCoreDumps=true")) as server:
+        assert core_limit(server) == before, (core_limit(server), before)
+    server = with_key(Fernd(), link=True)
+    os.chmod(os.path.join(server.home, "key"), 0o644)
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "chmod 600" in done.stderr, done
+    server.remove()
+
+
+def members_log_in_from_where_they_may():
+    member = {"username": "__system", "password": "bWVtYmVycyBzaGFyZSB0aGlz", "authSource": "local",
+              "authMechanism": "SCRAM-SHA-256"}
+    for option, network, let_in in (("Allowlist", "10.0.0.0/8,127.0.0.1", True), ("Allowlist", "10.0.0.0/8", False),
+                                    ("Whitelist", "::1", False)):
+        with with_key(Fernd("--cacheSize", "64M", f"--clusterIpSource{option}", network)) as server:
+            with server.client(**member) as client:
+                try:
+                    client.d.c.insert_one({})
+                    assert let_in, network
+                except pymongo.errors.OperationFailure as error:
+                    assert error.code == 18 and not let_in, (network, error)
+    assert "10.0.0.0/99" in refused("--clusterIpSourceAllowlist", "10.0.0.0/99")
+    assert "keyFile" in refused("--clusterIpSourceAllowlist", "10.0.0.0/8")
+
+
+def some_networks_are_let_in_beyond_the_usual_number():
+    def open_at_once(*options):
+        with Fernd("--cacheSize", "64M", "--maxConns", "5", *options) as server, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(server.client(serverSelectionTimeoutMS=300)) for _ in range(6)]
+            with contextlib.suppress(pymongo.errors.PyMongoError):
+                for client in clients:
+                    client.admin.command("ping")
+                return True
+            return False
+
+    override = "--maxIncomingConnectionsOverride"
+    assert not open_at_once() and not open_at_once(override, "10.0.0.0/8")
+    assert open_at_once(override, "10.0.0.0/8,127.0.0.0/8")
+    assert "localhost" in refused(override, "localhost")
+
+
+def code_of_clients_shares_what_it_may_hold():
+    code = "function() { const kept = []; for (let i = 0; i < 64; i++) kept.push('x'.repeat(65536) + i); return kept.length; }"
+    find = {"$expr": {"$eq": [64, {"$function": {"body": code, "args": [], "lang": "js"}}]}}
+    with Fernd("--cacheSize", "256M") as server, server.client() as client:
+        client.d.c.insert_one({})
+        assert client.d.c.count_documents(find) == 1
+        assert client.admin.command("setParameter", 1, jsHeapLimitMB=1)["was"] >= 16
+        try:
+            client.d.c.count_documents(find)
+            raise AssertionError("there is no bound")
+        except pymongo.errors.OperationFailure as error:
+            assert error.code == 146 and "scripts" in str(error), error
+        client.admin.command("setParameter", 1, jsHeapLimitMB=64)
+        assert client.d.c.count_documents(find) == 1
+
+
+def half_messages_share_what_they_may_hold():
+    """Two of 40 MB that do not come to their end are more than 48 MB."""
+    header = struct.pack("<iiii", 47_000_000, 1, 0, 2013)
+    with Fernd("--cacheSize", "1G", "--setParameter", "ingressBufferBytes=48000000") as server, server.client() as client:
+        halves = []
+        for _ in range(2):
+            half = socket.create_connection(("127.0.0.1", server.port), 60)
+            with contextlib.suppress(ConnectionError):
+                half.sendall(header + bytes(40_000_000))
+            halves.append(half)
+
+        def is_closed(half):
+            half.settimeout(0.1)
+            try:
+                return half.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        deadline = time.monotonic() + 30
+        while not any(is_closed(half) for half in halves):
+            assert time.monotonic() < deadline, "both are kept"
+        assert not all(is_closed(half) for half in halves), "one has room"
+        assert client.admin.command("ping")["ok"] == 1
+        assert client.admin.command("getParameter", 1, ingressBufferBytes=1)["ingressBufferBytes"] == 48_000_000
+        for half in halves:
+            half.close()
+    assert "48000000" in refused("--setParameter", "ingressBufferBytes=1000")
+
+
+def what_others_would_keep_is_refused_by_name():
+    for option in ("--vaultServerName", "--ldapServers", "--kmipServerName", "--saslHostName"):
+        assert option[2:] in refused(option, "example.org")
+    for name in ("oidcIdentityProviders", "ldapUserCacheSize", "saslauthdPath", "tlsCATrusts"):
+        assert name in refused("--setParameter", f"{name}=1")
 
 
 def the_status_page_tells_values_to_this_machine_and_data_to_no_other_site():
@@ -188,6 +334,13 @@ TESTS = [
     files_are_for_their_user_alone_whatever_the_umask_is,
     links_are_not_followed,
     open_addresses_are_warned_of_and_refused_where_that_is_asked,
+    who_asks_for_users_is_warned_of_what_stays_open,
+    keys_are_in_no_core_file,
+    members_log_in_from_where_they_may,
+    some_networks_are_let_in_beyond_the_usual_number,
+    code_of_clients_shares_what_it_may_hold,
+    half_messages_share_what_they_may_hold,
+    what_others_would_keep_is_refused_by_name,
     the_status_page_tells_values_to_this_machine_and_data_to_no_other_site,
     only_op_query_wraps_commands,
     a_copy_under_fsync_lock_opens_with_everything_before_it,

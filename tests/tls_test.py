@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -56,6 +57,26 @@ def make_all():
     openssl("ec", "-in", "server.key", "-aes128", "-passout", "pass:pencil", "-out", "oldlocked.key")
     join("oldlocked.pem", "server.crt", "oldlocked.key")
     revoke("nobody")
+    client = "extendedKeyUsage=clientAuth"
+    issue("writer", "/O=Clients/CN=writer", extensions=with_roles(client, ("readWrite", "d"), ("own", "admin")))
+    issue("impostor", "/O=Clients/CN=impostor", extensions=with_roles(client, ("__system", "admin")))
+    issue("garbled", "/O=Clients/CN=garbled", extensions=f"{client}\n{ROLES}=ASN1:UTF8:readWrite")
+    issue("peer", "/O=Tests/OU=Members/CN=peer")
+    issue("peer2", "/O=Others/OU=Members/CN=peer two")
+    issue("marked", "/O=Tests/CN=marked", extensions="subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+          "1.3.6.1.4.1.34601.2.1.2=ASN1:UTF8:set one")
+
+
+ROLES = "1.3.6.1.4.1.34601.2.1.1"
+
+
+def with_roles(extensions, *roles):
+    """Extensions of a certificate beside one that holds these roles."""
+    lines = [extensions, f"{ROLES}=ASN1:SET:roles", "[roles]"]
+    lines += [f"{at}=SEQUENCE:role{at}" for at in range(len(roles))]
+    for at, (role, database) in enumerate(roles):
+        lines += [f"[role{at}]", f"a=UTF8:{role}", f"b=UTF8:{database}"]
+    return "\n".join(lines)
 
 
 SUBJECT = "CN=anna,OU=Clients,O=Tests\\, Inc.,C=DE"
@@ -258,6 +279,65 @@ def who_has_a_certificate_logs_in_by_it():
             fails(334, lambda: anna.d.c.find_one())
 
 
+def roles_stand_in_certificates():
+    options = ("--auth", "--tlsCAFile", path("ca.pem"), "--tlsAllowConnectionsWithoutCertificates")
+    login = {"username": "root", "password": "pencil"}
+    with Secure(*options) as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(shows="writer.pem", **X509) as writer, server.client(**login) as root:
+            # Nobody has stored this user.
+            writer.d.c.insert_one({"_id": 1})
+            fails(13, lambda: writer.e.c.find_one())
+            info = writer.admin.command("connectionStatus")["authInfo"]
+            assert info["authenticatedUsers"] == [{"user": "CN=writer,O=Clients", "db": "$external"}], info
+            assert {"role": "readWrite", "db": "d"} in info["authenticatedUserRoles"], info
+            # A role that is made, changed or dropped later is looked up again.
+            right = {"resource": {"db": "e", "collection": ""}, "actions": ["find"]}
+            root.admin.command("createRole", "own", privileges=[right], roles=[])
+            assert writer.e.c.find_one() is None
+            root.admin.command("dropRole", "own")
+            fails(13, lambda: writer.e.c.find_one())
+            # What is stored of the same name does not count.
+            root["$external"].command("createUser", "CN=writer,O=Clients", roles=[{"role": "root", "db": "admin"}])
+            fails(13, lambda: writer.e.c.find_one())
+        with server.client(shows="impostor.pem", **X509) as impostor:
+            fails(18, lambda: impostor.d.c.find_one())
+        assert not works(server, shows="garbled.pem")
+        assert "extension cannot be read" in server.tail(100_000)
+    with Secure(*options, "--setParameter", "allowRolesFromX509Certificates=false") as server:
+        with server.client() as first:
+            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
+        with server.client(shows="writer.pem", **X509) as writer:
+            fails(18, lambda: writer.d.c.find_one())
+
+
+def members_are_known_by_what_is_said_of_their_certificates():
+    attributes, text = "--tlsClusterAuthX509Attributes", "--tlsClusterAuthX509ExtensionValue"
+    other = ("--setParameter", "tlsX509ClusterAuthDNOverride=O=Others,OU=Members")
+    base = ("--clusterAuthMode", "x509", "--tlsCAFile", path("ca.pem"))
+    for certificate, options, members in (
+        ("peer.pem", (), ("peer.pem",)),
+        ("peer.pem", other, ("peer.pem", "peer2.pem")),
+        ("peer.pem", (attributes, "OU=Members"), ("peer.pem", "peer2.pem")),
+        ("marked.pem", (text, "set one"), ("marked.pem",)),
+    ):
+        with Secure(*base, *options, certificate=certificate, shows=certificate) as server:
+            for shows in ("peer.pem", "peer2.pem", "marked.pem", "anna.pem"):
+                with server.client(shows=shows, **X509) as one:
+                    if shows not in members:
+                        fails(18, lambda: one.d.c.find_one())
+                        continue
+                    users = one.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+                    assert users == [{"user": "__system", "db": "local"}], (options, shows, users)
+    tls = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("peer.pem"), *base)
+    assert "clusterAuthX509" in refused(*tls, attributes, "OU=Elsewhere")
+    assert "clusterAuthX509" in refused(*tls, text, "set one")
+    assert "NOSUCH" in refused(*tls, attributes, "NOSUCH=1")
+    assert "leave one out" in refused(*tls, attributes, "OU=Members", text, "set one")
+    assert "DNOverride" in refused(*tls, "--setParameter", "tlsX509ClusterAuthDNOverride=CN=x")
+
+
 def shown_by(server):
     """The serial number of the certificate that a new connection is shown."""
     context = ssl.create_default_context(cafile=path("ca.pem"))
@@ -309,6 +389,97 @@ def files_are_exchanged_under_load():
         assert subject == "CN=server,O=Tests", subject
     with Fernd() as server, server.client() as client:
         fails(20, lambda: client.admin.command("rotateCertificates"))
+
+
+def a_signal_loads_the_files_again():
+    shutil.copy(path("server.pem"), path("live.pem"))
+    with Secure(certificate="live.pem") as server:
+        for name, shown in (("server2", "server two"), ("server", "server")):
+            shutil.copy(path(f"{name}.pem"), path("new.pem"))
+            os.replace(path("new.pem"), path("live.pem"))
+            server.process.send_signal(signal.SIGUSR2)
+            until(lambda: shown_by(server) == shown)
+        shutil.copy(path("expired.pem"), path("new.pem"))
+        os.replace(path("new.pem"), path("live.pem"))
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: "Failed to rotate" in server.tail(100_000))
+        assert shown_by(server) == "server" and works(server)
+        assert server.tail(100_000).count("Successfully rotated") == 2
+    # Without TLS the signal ends nothing.
+    with Fernd() as server, server.client() as client:
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: "SIGUSR2" in server.tail(100_000))
+        assert client.admin.command("ping")["ok"] == 1
+
+
+def until(holds, wait=20):
+    deadline = time.monotonic() + wait
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.05)
+
+
+def versions_are_told_of_in_the_log():
+    for option, told in (("TLS1_3", True), ("TLS1_2", False), ("TLS1_0,TLS1_1", False)):
+        with Secure("--tlsLogVersions", option) as server:
+            assert works(server)
+            assert ("Accepted connection with TLS" in server.tail(100_000)) == told, option
+    assert "TLS1_9" in refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                               "--tlsLogVersions", "TLS1_9")
+
+
+def the_end_of_a_certificate_is_warned_of_as_many_days_before_as_are_asked_for():
+    for days, warned in ((None, True), ("5", False), ("60", True)):
+        more = ("--setParameter", f"tlsX509ExpirationWarningThresholdDays={days}") if days else ()
+        with Secure(*more) as server, server.client() as client:
+            lines = client.admin.command("getLog", "startupWarnings")["log"]
+            # It is good for 30 days, of which a moment has passed.
+            assert any(" ends in 29 days" in line for line in lines) == warned, (days, lines)
+            shown = client.admin.command("getParameter", 1, tlsX509ExpirationWarningThresholdDays=1)
+            assert shown["tlsX509ExpirationWarningThresholdDays"] == int(days or 30)
+
+
+def the_systems_authorities_are_taken_where_that_is_asked_for():
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = path("ca.pem")
+    try:
+        with Secure("--setParameter", "tlsUseSystemCA=true", shows="anna.pem") as server:
+            assert works(server) and not works(server, shows="foreign.pem")
+            server.shows = None
+            assert not works(server), "without a certificate"
+        os.environ["SSL_CERT_FILE"] = path("none.pem")
+        line = refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                       "--setParameter", "tlsUseSystemCA=true")
+        assert "tlsUseSystemCA" in line and path("none.pem") in line, line
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
+
+
+def cipher_suites_are_those_that_are_named():
+    def agreed(server, ciphers, version):
+        context = ssl.create_default_context(cafile=path("ca.pem"))
+        context.minimum_version = context.maximum_version = version
+        if ciphers:
+            context.set_ciphers(ciphers)
+        with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname="localhost") as stream:
+                    return stream.cipher()[0]
+            except ssl.SSLError:
+                return None
+
+    wanted, other = "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"
+    for option in (("--tlsCipherConfig", wanted), ("--setParameter", f"opensslCipherConfig={wanted}")):
+        with Secure(*option, "--setParameter", "opensslCipherSuiteConfig=TLS_CHACHA20_POLY1305_SHA256") as server:
+            assert works(server)
+            assert agreed(server, None, ssl.TLSVersion.TLSv1_2) == wanted
+            assert agreed(server, other, ssl.TLSVersion.TLSv1_2) is None
+            assert agreed(server, None, ssl.TLSVersion.TLSv1_3) == "TLS_CHACHA20_POLY1305_SHA256"
+    line = refused("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", path("server.pem"),
+                   "--setParameter", "opensslCipherConfig=AES128-SHA")
+    assert "AES128-SHA" in line and wanted in line, line
 
 
 def large_replies_and_many_small_ones():
@@ -447,7 +618,14 @@ TESTS = [
     certificates_of_clients_are_looked_at,
     versions_can_be_switched_off,
     who_has_a_certificate_logs_in_by_it,
+    roles_stand_in_certificates,
+    members_are_known_by_what_is_said_of_their_certificates,
     files_are_exchanged_under_load,
+    a_signal_loads_the_files_again,
+    versions_are_told_of_in_the_log,
+    the_end_of_a_certificate_is_warned_of_as_many_days_before_as_are_asked_for,
+    the_systems_authorities_are_taken_where_that_is_asked_for,
+    cipher_suites_are_those_that_are_named,
     large_replies_and_many_small_ones,
     two_hundred_connections,
     compressors_and_tls,

@@ -28,6 +28,11 @@ impl RoleName {
         Self { db: db.into(), role: role.into() }
     }
 
+    /// Whether it is the role that the members of a set have, and nobody else may.
+    pub fn is_of_members(&self) -> bool {
+        self.role == "__system" && self.db == "admin"
+    }
+
     /// The `_id` of its document.
     pub fn id(&self) -> String {
         format!("{}.{}", self.db, self.role)

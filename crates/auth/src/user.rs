@@ -29,6 +29,9 @@ impl fmt::Display for UserName {
 }
 
 impl UserName {
+    /// The database of users that are known by something else than a password of ours.
+    pub const EXTERNAL: &str = "$external";
+
     /// The user of a name in a database.
     pub fn new(user: impl Into<String>, db: impl Into<String>) -> Self {
         Self { db: db.into(), user: user.into() }

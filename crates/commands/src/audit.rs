@@ -15,7 +15,7 @@
 //! What the server deletes because it has expired is not told, nor are documents that clients write: as in MongoDB.
 //!
 //! Always true: an event is with the system before its request is answered; where that fails the request is answered
-//! with that, and nothing more is done by this server. No secret field of a command is in an event.
+//! with that, and nothing more is done by this server, unless `auditFailureIsFatal` is false. No secret field of a command is in an event.
 
 use crate::command::Command;
 use crate::context::Context;
@@ -195,24 +195,49 @@ pub(crate) fn of_server(state: &ServerState, kind: &str, param: Document) -> Res
     tell(state, &event)
 }
 
-/// Tells the audit log; an error where that cannot be written, and from then on nothing is done.
+/// Tells the audit log; an error where that cannot be written and this is fatal, and from then on nothing is done.
 fn tell(state: &ServerState, event: &Document) -> Result<()> {
     let Some(audit) = state.host.audit() else { return Ok(()) };
-    audit.record(event).map_err(|why| {
-        if !state.audit_failed.swap(true, Ordering::SeqCst) {
-            let attributes = doc! { "reason": &why };
-            state.host.log(&LogEvent {
-                severity: Severity::Error,
-                component: "ACCESS",
-                id: 9_016_771,
-                context: "audit",
-                message: "The audit log cannot be written: the server ends, for nothing may be done that is not told",
-                attributes,
-            });
-            state.host.fail("the audit log cannot be written");
+    let is_fatal = state.audit_failure_is_fatal.load(Ordering::Relaxed);
+    match audit.record(event) {
+        Ok(()) if is_fatal => Ok(()),
+        Ok(()) => {
+            if state.audit_failed.swap(false, Ordering::SeqCst) {
+                let message = "The audit log can be written again";
+                log(state, Severity::Warning, 9_016_773, message, Document::new());
+            }
+            Ok(())
         }
-        broken()
-    })
+        Err(why) => {
+            let is_first = !state.audit_failed.swap(true, Ordering::SeqCst);
+            if is_first {
+                let message = if is_fatal { CANNOT_BE_WRITTEN } else { IS_NOT_TOLD };
+                log(state, Severity::Error, 9_016_771, message, doc! { "reason": why });
+            }
+            if !is_fatal {
+                return Ok(());
+            }
+            if is_first {
+                state.host.fail("the audit log cannot be written");
+            }
+            Err(broken())
+        }
+    }
+}
+
+const CANNOT_BE_WRITTEN: &str =
+    "The audit log cannot be written: the server ends, for nothing may be done that is not told";
+const IS_NOT_TOLD: &str = "The audit log cannot be written: what is done is not told, and the server goes on (auditFailureIsFatal)";
+
+fn log(
+    state: &ServerState,
+    severity: Severity,
+    id: i32,
+    message: &'static str,
+    attributes: Document,
+) {
+    let (component, context) = ("ACCESS", "audit");
+    state.host.log(&LogEvent { severity, component, id, context, message, attributes });
 }
 
 fn broken() -> Error {
@@ -221,7 +246,9 @@ fn broken() -> Error {
 
 /// Refuses everything once an event was lost.
 pub(crate) fn check(state: &ServerState) -> Result<()> {
-    if state.audit_failed.load(Ordering::Relaxed) { Err(broken()) } else { Ok(()) }
+    let is_lost = state.audit_failed.load(Ordering::Relaxed)
+        && state.audit_failure_is_fatal.load(Ordering::Relaxed);
+    if is_lost { Err(broken()) } else { Ok(()) }
 }
 
 /// A command has ended. What came of it, or that it could not be told.

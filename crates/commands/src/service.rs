@@ -3,6 +3,7 @@
 //! What is always true: `run` never fails and never changes what it borrowed; every error becomes
 //! a reply. A connection runs one request at a time.
 
+use crate::admin::rotate_certificates;
 use crate::audit;
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
@@ -254,6 +255,11 @@ impl Service {
     /// The audit log cannot be written.
     pub fn tell_audit(&self, kind: &str, param: Document) -> Result<()> {
         audit::of_server(self, kind, param)
+    }
+
+    /// Loads the files of TLS again, as the command of that name does, because of a signal.
+    pub fn rotate_certificates(&self) {
+        rotate_certificates::on_signal(self);
     }
 
     /// Answers a request that may not be run.

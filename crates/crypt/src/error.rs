@@ -12,9 +12,6 @@ pub enum Error {
     /// The operator's file is no key.
     #[error("{0}")]
     KeyFile(&'static str),
-    /// The key cannot be had from where it is kept.
-    #[error("{0}")]
-    Source(String),
     /// The operator's file is somebody else's.
     #[error("it belongs to the user {0}, and must be the server's own or root's")]
     Owner(u32),

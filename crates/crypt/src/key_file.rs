@@ -6,8 +6,7 @@
 use crate::error::{Error, Result};
 use crate::master::MasterKey;
 use os::{OpenOptions, Os};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use zeroize::Zeroizing;
 
 /// The base64 of a key with white space around it is shorter.
@@ -37,51 +36,22 @@ impl Permissions {
     }
 }
 
-/// Where the operator keeps the master key. It may be another one each time: it is asked at the start, and when the
-/// server is told to wrap its data keys with another one.
-pub trait MasterKeys: std::fmt::Debug + Send + Sync {
-    /// The master key, as it is now.
-    ///
-    /// # Errors
-    /// In one line, why there is none and what to do.
-    fn read(&self) -> Result<MasterKey>;
-}
-
-/// A file with the master key.
-#[derive(Debug)]
-pub struct KeyFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Who may read it.
-    pub permissions: Permissions,
-    /// The system.
-    pub os: Os,
-}
-
-impl MasterKeys for KeyFile {
-    fn read(&self) -> Result<MasterKey> {
-        read_master_key(&self.os, &self.path, self.permissions).map_err(|error| {
-            Error::Source(format!("encryptionKeyFile {}: {error}", self.path.display()))
-        })
-    }
-}
-
 /// Reads the file with the master key.
 ///
 /// # Errors
 /// Why it is not taken, in one line that says what to do.
 pub fn read_master_key(os: &Os, path: &Path, permissions: Permissions) -> Result<MasterKey> {
-    let status = rustix::fs::stat(path).map_err(io::Error::from)?;
-    if !permissions.allow(status.st_uid, status.st_mode) {
+    // What is judged is what is read, whoever exchanges the name between.
+    let file = os.vfs.open(path, OpenOptions::read_only())?;
+    let found = file.permissions()?;
+    if !permissions.allow(found.owner, found.mode) {
         return Err(Error::KeyFile(
             "permissions are too open: only its owner may read it; run chmod 600 on it",
         ));
     }
-    let own = rustix::process::geteuid().as_raw();
-    if status.st_uid != own && status.st_uid != 0 {
-        return Err(Error::Owner(status.st_uid));
+    if !found.is_ours_or_roots() {
+        return Err(Error::Owner(found.owner));
     }
-    let file = os.vfs.open(path, OpenOptions::read_only())?;
     let length = file.len()?;
     if length > MOST_BYTES {
         return Err(Error::KeyFile("it is too long for a master key"));

@@ -31,7 +31,7 @@ pub use cipher::{Cipher, Nonce, TAG_BYTES};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use handover::{KeyRequest, PUBLIC_KEY_BYTES};
-pub use key_file::{KeyFile, MasterKeys, Permissions, read_master_key};
+pub use key_file::{Permissions, read_master_key};
 pub use keys_file::{FILE_BYTES, FILE_NAME, KeysFile};
 pub use master::MasterKey;
 pub use nonces::NonceLog;

@@ -76,6 +76,9 @@ impl File for HookedFile {
     fn sync_all(&self) -> io::Result<()> {
         self.inner.sync_all()
     }
+    fn permissions(&self) -> io::Result<os::FilePermissions> {
+        self.inner.permissions()
+    }
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
     }

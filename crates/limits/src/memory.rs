@@ -111,6 +111,8 @@ pub struct Account {
     /// The total that was told last.
     told: Line,
     parts: [Line; Part::ALL.len()],
+    /// The most that a part may hold by itself; 0 where the sum alone bounds it.
+    most: [AtomicU64; Part::ALL.len()],
     refused: Line,
     pub(crate) admission: Admission,
 }
@@ -131,6 +133,16 @@ impl Account {
     /// Changes the most that the parts may hold together. What is held already stays.
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.0.store(capacity, Ordering::Relaxed);
+    }
+
+    /// The most that one part may hold by itself, if that is bounded.
+    pub fn most_of(&self, part: Part) -> Option<u64> {
+        Some(self.most[part as usize].load(Ordering::Relaxed)).filter(|most| *most > 0)
+    }
+
+    /// Bounds one part by itself, beside the sum. What is held already stays, and so does what is charged regardless.
+    pub fn bound(&self, part: Part, most: u64) {
+        self.most[part as usize].store(most, Ordering::Relaxed);
     }
 
     /// What the parts hold together.
@@ -184,13 +196,32 @@ impl Account {
     }
 
     fn take(&self, part: Part, bytes: u64) -> Result<()> {
+        if let Some(most) = self.most_of(part) {
+            let fits = |held: u64| held.checked_add(bytes).filter(|after| *after <= most);
+            let held = &self.parts[part as usize].0;
+            if held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+                self.refused.0.fetch_add(1, Ordering::Relaxed);
+                return Err(part_exceeded(part, bytes, self.usage().of(part), most));
+            }
+            let taken = self.take_of_all(part, bytes);
+            if taken.is_err() {
+                held.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            return taken;
+        }
+        self.take_of_all(part, bytes)?;
+        self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes it of what the parts share, and counts it for none of them.
+    fn take_of_all(&self, part: Part, bytes: u64) -> Result<()> {
         let capacity = self.capacity();
         let fits = |total: u64| total.checked_add(bytes).filter(|after| *after <= capacity);
         if self.total.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             self.refused.0.fetch_add(1, Ordering::Relaxed);
             return Err(exceeded(part, bytes, self.total(), capacity));
         }
-        self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
         self.tell_change();
         Ok(())
     }
@@ -243,6 +274,17 @@ fn exceeded(part: Part, bytes: u64, total: u64, capacity: u64) -> Error {
         format!(
             "the server's memory for clients is used up: {} needs {bytes} bytes more, {total} of \
              {capacity} are in use",
+            part.name()
+        ),
+    )
+}
+
+#[cold]
+fn part_exceeded(part: Part, bytes: u64, held: u64, most: u64) -> Error {
+    Error::new(
+        Code::EXCEEDED_MEMORY_LIMIT,
+        format!(
+            "the memory for {} is used up: {bytes} bytes more are needed, {held} of {most} are in use",
             part.name()
         ),
     )
@@ -337,6 +379,26 @@ mod tests {
         drop(held);
         assert_eq!(account.total(), 200);
         assert!(account.charge(Part::Values, 801).is_err());
+    }
+
+    #[test]
+    fn a_part_that_is_bounded_takes_no_more_than_that_and_leaves_the_rest_to_others() {
+        let account = Account::new(1000);
+        assert_eq!(account.most_of(Part::Scripts), None);
+        account.bound(Part::Scripts, 300);
+        let mut one = account.charge(Part::Scripts, 200).unwrap();
+        let two = account.charge(Part::Scripts, 100).unwrap();
+        let refused = one.try_set(201).unwrap_err();
+        assert!(refused.message().contains("the memory for scripts"), "{}", refused.message());
+        assert_eq!((account.usage().of(Part::Scripts), account.total()), (300, 300));
+        let others = account.charge(Part::Values, 600).unwrap();
+        drop(two);
+        // The sum bounds it still, and what that refuses is counted for nobody.
+        let more = account.charge(Part::Values, 150).unwrap();
+        assert!(account.charge(Part::Scripts, 100).is_err());
+        assert_eq!((account.usage().of(Part::Scripts), account.total()), (200, 950));
+        drop((one, others, more));
+        assert_eq!((account.usage().of(Part::Scripts), account.total()), (0, 0));
     }
 
     #[test]

@@ -408,14 +408,21 @@ impl<S: Service> Listening<S> {
     fn admit(&mut self, stream: Stream, peer: ConnectionInfo) {
         let shared = Arc::clone(&self.shared);
         let options = &shared.options;
-        if shared.stats.open() >= options.max_connections {
+        let from = stream.remote_address();
+        let most = match from {
+            Some(from) if shared.service.is_let_in_beyond(from) => {
+                options.max_connections.max(options.connections_beyond)
+            }
+            _ => options.max_connections,
+        };
+        if shared.stats.open() >= most {
             // Nobody who only holds a connection keeps others out.
             let oldest = shared.unauthenticated.lock().take_oldest();
             self.make_way.extend(oldest);
             self.close_those_that_make_way();
         }
         let open = shared.stats.open();
-        if open >= options.max_connections {
+        if open >= most {
             return self.refuse(&peer, "there are too many open connections");
         }
         if let Err(error) = stream.prepare() {
@@ -424,7 +431,6 @@ impl<S: Service> Listening<S> {
         }
         let quiet = options.quiet.load(Ordering::Relaxed);
         let remote = if quiet { String::new() } else { peer.remote.clone() };
-        let from = stream.remote_address();
         let network = from.map(network_of);
         if network.is_some_and(|network| !self.enter_network(network)) {
             return self.refuse(&peer, "its address has maxConnectionsPerIP open connections");

@@ -46,7 +46,7 @@ impl<S: Service> Server<S> {
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let pool = Arc::new(WorkerPool::new(
             options.permits,
-            options.max_connections.max(options.permits),
+            options.max_connections.max(options.connections_beyond).max(options.permits),
         ));
         let _only_one_server_has_these = stats.pool.set(Arc::clone(&pool));
         let shared = Arc::new(Shared {

@@ -5,6 +5,7 @@
 
 use dispatch::{ConnectionInfo, Reply, Request, Wake};
 use limits::{Arrivals, BeforeLogin};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tls::Established;
 use wire::Compressor;
@@ -28,6 +29,12 @@ pub trait Service: Send + Sync + 'static {
     /// How many connections may come, and how fast; any number where nothing says.
     fn arrivals(&self) -> Option<&Arrivals> {
         None
+    }
+
+    /// Whether connections from there are let in beyond the usual number. Called as
+    /// [`Service::open_connection`] is.
+    fn is_let_in_beyond(&self, _from: IpAddr) -> bool {
+        false
     }
 
     /// Runs one request to its end. May wait and touch the disk. Every document in the request was

@@ -12,6 +12,8 @@ use tls::{Certificates, Mode, Version};
 pub struct NetOptions {
     /// Connections beyond these are closed at once.
     pub max_connections: usize,
+    /// The same of those that are let in beyond these ([`crate::Service::is_let_in_beyond`]).
+    pub connections_beyond: usize,
     /// Requests that run at once and do not wait: as many as there are processors.
     pub permits: usize,
     /// A message must be whole so long after its first byte. The wait for room does not count.
@@ -45,6 +47,7 @@ impl Default for NetOptions {
     fn default() -> Self {
         Self {
             max_connections: 65_536,
+            connections_beyond: 0,
             permits: os::cpu_count().max(2),
             message_timeout: Duration::from_mins(2),
             partial_bytes: 1 << 30,

@@ -339,6 +339,20 @@ fn connections_beyond_the_limit_are_closed_and_a_free_place_is_given() {
 }
 
 #[test]
+fn some_are_let_in_beyond_the_limit_and_not_without_end() {
+    let options = NetOptions { max_connections: 2, connections_beyond: 4, ..NetOptions::default() };
+    let running = start_with(options);
+    let mut clients: Vec<_> = (0..2).map(|_| running.connect()).collect();
+    assert!(clients.iter_mut().all(|client| ok(&client.call(&ping()))));
+    assert!(running.connect().is_closed());
+    running.service.lets_in_beyond.store(true, Ordering::Relaxed);
+    clients.extend((0..2).map(|_| running.connect()));
+    assert!(clients.iter_mut().all(|client| ok(&client.call(&ping()))));
+    assert!(running.connect().is_closed());
+    assert_eq!(running.stats.rejected(), 2);
+}
+
+#[test]
 fn every_opened_connection_is_closed_exactly_once() {
     let running = start();
     let mut clients: Vec<_> = (0..50).map(|_| running.connect()).collect();

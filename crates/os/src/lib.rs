@@ -31,11 +31,12 @@ pub use machine::{
     stolen, usage,
 };
 pub use process::{
-    Daemon, Signal, daemonize, keep_new_files_private, on_signals, re_exec, was_re_executed,
+    Daemon, Signal, daemonize, keep_memory_private, keep_new_files_private, on_signals, output_of,
+    re_exec, was_re_executed,
 };
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
-pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
+pub use vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
 pub use waits::{Wait, Waits, about_to_wait, before_waits};
 pub use watchers::{Call, Watch, Watchers};
 

@@ -1,14 +1,103 @@
 //! The process itself: going to the background, and signals as ordinary calls on a thread.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::clock::Clock;
 use crate::spawn::{JoinHandle, Spawner};
 
 /// From here on what the process makes is for its user alone, whatever the shell's umask was, unless
 /// permissions are given by name.
 pub fn keep_new_files_private() {
     let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// From here on a crash leaves no core file of this process, and no other process of its user reads its memory, for both
+/// would show the keys that it holds.
+///
+/// # Errors
+/// Where the system does not let it.
+pub fn keep_memory_private() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// What a program writes to its standard output until it ends well, at most so many bytes and within a time. No shell is
+/// between: the words are the program and its arguments. What it writes to standard error is seen by whoever sees this
+/// process's.
+///
+/// # Errors
+/// It cannot be started, ends with a failure, writes more, or takes longer, for which it is killed.
+pub fn output_of(
+    clock: &dyn Clock,
+    words: &[String],
+    most_bytes: usize,
+    time: Duration,
+) -> io::Result<Vec<u8>> {
+    let (program, arguments) =
+        words.split_first().ok_or_else(|| io::Error::other("there is no program to run"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn()?;
+    let outcome = read_all(&mut child, most_bytes, clock, clock.monotonic() + time);
+    if outcome.is_err() {
+        // One that has ended by itself is past killing.
+        let _may_have_ended = child.kill();
+        // Nobody looks at how it ended.
+        let _reaped = child.wait();
+    }
+    outcome
+}
+
+fn read_all(
+    child: &mut Child,
+    most_bytes: usize,
+    clock: &dyn Clock,
+    until: Duration,
+) -> io::Result<Vec<u8>> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the program took too long");
+    let left =
+        || until.checked_sub(clock.monotonic()).filter(|left| !left.is_zero()).ok_or_else(late);
+    let mut output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
+    // Never made longer, so that what was read stands nowhere else in memory.
+    let mut bytes = vec![0; most_bytes + 1];
+    let mut length = 0;
+    loop {
+        let left = left()?;
+        let wait = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut watched = [PollFd::new(&output, PollFlags::IN)];
+        match rustix::event::poll(&mut watched, Some(&wait)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match output.read(&mut bytes[length..])? {
+            0 => break,
+            count => length += count,
+        }
+        if length > most_bytes {
+            bytes.fill(0);
+            return Err(io::Error::other(format!("it wrote more than {most_bytes} bytes")));
+        }
+    }
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if !status.success() {
+                return Err(io::Error::other(format!("it ended with {status}")));
+            }
+            bytes.truncate(length);
+            return Ok(bytes);
+        }
+        clock.sleep(left()?.min(Duration::from_millis(5)));
+    }
 }
 
 /// The environment variable by which a program knows that it has executed itself again.
@@ -23,7 +112,7 @@ pub fn re_exec() -> io::Error {
     // Where its file was replaced or removed meanwhile, the program is there still.
     let program = own.unwrap_or_else(|| "/proc/self/exe".into());
     let mut words = std::env::args_os();
-    let mut command = std::process::Command::new(program);
+    let mut command = Command::new(program);
     if let Some(name) = words.next() {
         command.arg0(name);
     }
@@ -46,16 +135,19 @@ pub enum Signal {
     HangUp,
     /// SIGUSR1: rotate the log.
     User1,
+    /// SIGUSR2: load the files of TLS again.
+    User2,
 }
 
-const SIGNALS: [(libc::c_int, Signal); 4] = [
+const SIGNALS: [(libc::c_int, Signal); 5] = [
     (libc::SIGTERM, Signal::Terminate),
     (libc::SIGINT, Signal::Interrupt),
     (libc::SIGHUP, Signal::HangUp),
     (libc::SIGUSR1, Signal::User1),
+    (libc::SIGUSR2, Signal::User2),
 ];
 
-/// Delivers SIGTERM, SIGINT, SIGHUP and SIGUSR1 as calls of `handler` on a thread of its own.
+/// Delivers SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 as calls of `handler` on a thread of its own.
 ///
 /// Call it before any other thread starts: the signals are blocked in the calling thread, and
 /// threads inherit that. The thread runs as long as the process.

@@ -55,6 +55,22 @@ impl OpenOptions {
     }
 }
 
+/// Whose a file is, and who may do what with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePermissions {
+    /// The user that it belongs to.
+    pub owner: u32,
+    /// The bits of `chmod`.
+    pub mode: u32,
+}
+
+impl FilePermissions {
+    /// Whether it belongs to this process's user or to root.
+    pub fn is_ours_or_roots(self) -> bool {
+        self.owner == 0 || self.owner == rustix::process::geteuid().as_raw()
+    }
+}
+
 /// Size of the filesystem a path is on, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -175,6 +191,12 @@ pub trait File: Send + Sync {
     /// Lets the disk begin with what was written in this range, so that the next sync finds less
     /// to do. A hint: waits for nothing, promises nothing, and a failure shows at the next sync.
     fn begin_writeback(&self, _offset: u64, _len: u64) {}
+
+    /// Whose it is, and who may do what with it: of this very file, whatever has its name meanwhile.
+    ///
+    /// # Errors
+    /// Where it cannot be told.
+    fn permissions(&self) -> io::Result<FilePermissions>;
 
     /// Makes what was written durable, with the length, without times.
     ///

@@ -14,9 +14,12 @@ fn main() {
     match std::env::var("FERN_ROLE").as_deref() {
         Ok("signals") => role_signals(),
         Ok("daemon") => role_daemon(),
+        Ok("private") => role_private(),
         Ok("failing-daemon") => role_failing_daemon(),
         _ => {
             signals_become_calls_on_a_thread();
+            what_is_private_leaves_no_core();
+            a_programs_output_is_read_and_no_more_than_is_asked_for();
             caller_waits_until_the_daemon_is_ready();
             daemon_that_dies_early_fails_its_caller();
         }
@@ -52,6 +55,7 @@ fn signals_become_calls_on_a_thread() {
     for (kill, line) in [
         (Kill::HUP, "HangUp"),
         (Kill::USR1, "User1"),
+        (Kill::USR2, "User2"),
         (Kill::INT, "Interrupt"),
         (Kill::TERM, "Terminate"),
     ] {
@@ -59,6 +63,42 @@ fn signals_become_calls_on_a_thread() {
         expect(line);
     }
     assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+fn role_private() {
+    os::keep_memory_private().unwrap();
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    println!("{:?}", cores.split_whitespace().skip(4).collect::<Vec<_>>());
+    println!("{:?}", rustix::process::dumpable_behavior().unwrap());
+}
+
+fn what_is_private_leaves_no_core() {
+    let output = start_as("private").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "[\"0\", \"0\", \"bytes\"]\nNotDumpable\n");
+}
+
+fn a_programs_output_is_read_and_no_more_than_is_asked_for() {
+    let os = Os::real();
+    let run = |words: &[&str], time: u64| {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let time = std::time::Duration::from_millis(time);
+        os::output_of(&*os.clock, &words, 100, time).map_err(|error| error.to_string())
+    };
+    assert_eq!(run(&["/bin/echo", "one  two", "$HOME"], 60_000), Ok(b"one  two $HOME\n".to_vec()));
+    for (words, time, word) in [
+        (&["/bin/sh", "-c", "echo x; exit 3"][..], 60_000, "status: 3"),
+        (&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 60_000, "more than 100"),
+        (&["/bin/sleep", "600"], 50, "too long"),
+        // It closes its output and goes on.
+        (&["/bin/sh", "-c", "exec >&-; sleep 600"], 50, "too long"),
+        (&["/no/such/program"], 60_000, "No such file"),
+        (&[], 60_000, "no program"),
+    ] {
+        let refused = run(words, time).unwrap_err();
+        assert!(refused.contains(word), "{words:?}: {refused}");
+    }
 }
 
 fn role_daemon() {

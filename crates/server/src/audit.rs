@@ -1,12 +1,15 @@
-//! The audit log: events as lines of JSON, or as BSON one behind the other, to a file or to standard output.
+//! The audit log: events as lines of JSON, or as BSON one behind the other, to a file, to standard output, or to the
+//! machine's log.
 //!
-//! Always true: an event is with the system when [`AuditLog::record`] returns; what a filter does not match is no event; the
+//! Always true: an event is with the system when [`AuditLog::record`] returns, and on the disk where it is of a change of
+//! users, roles, collections or of the server itself and goes to a file; what a filter does not match is no event; the
 //! file is one that only this server's user can read, and no symbolic link.
 
-use crate::config::{AuditFormat, AuditSettings};
+use crate::config::{AuditDestination, AuditFormat, AuditSettings};
 use crate::log::{ext_json, set_aside};
 use crate::startup::{ExitCode, StartError};
-use bson::{Document, RawDocumentBuf};
+use crate::syslog::{self, Syslog};
+use bson::{Document, RawDocumentBuf, doc};
 use matcher::{Filter, ParseContext};
 use os::{File, OpenOptions, Os};
 use parking_lot::Mutex;
@@ -20,8 +23,13 @@ use std::sync::Arc;
 /// The name of the file in the data directory, where no other is named.
 const FILE: &str = "auditLog.json";
 
+/// The events of which there are many, and which change nothing: they are with the system, and the disk gets them later.
+const NOT_SYNCED: [&str; 5] =
+    ["authCheck", "authenticate", "clientMetadata", "getClusterParameter", "logout"];
+
 enum Sink {
     Console,
+    Syslog(Syslog),
     File { file: Arc<dyn File>, end: u64, path: PathBuf },
 }
 
@@ -55,12 +63,18 @@ impl AuditLog {
                 Some(parsed.map_err(|error| refuse("auditFilter", &error.message()))?)
             }
         };
-        let sink = if settings.to_console {
-            Sink::Console
-        } else {
-            let path = settings.path.clone().unwrap_or_else(|| data_directory.join(FILE));
-            open_file(os, path.clone())
-                .map_err(|error| refuse(&format!("the audit log {}", path.display()), &error))?
+        let failed =
+            |path: &Path, error| refuse(&format!("the audit log {}", path.display()), &error);
+        let sink = match settings.destination {
+            AuditDestination::Console => Sink::Console,
+            AuditDestination::Syslog => {
+                let path = settings.path.as_deref().unwrap_or(Path::new(syslog::SOCKET));
+                Sink::Syslog(Syslog::open(path).map_err(|error| failed(path, error))?)
+            }
+            AuditDestination::File => {
+                let path = settings.path.clone().unwrap_or_else(|| data_directory.join(FILE));
+                open_file(os, path.clone()).map_err(|error| failed(&path, error))?
+            }
         };
         Ok(Self { os: os.clone(), format: settings.format, filter, sink: Mutex::new(sink) })
     }
@@ -80,6 +94,9 @@ impl AuditLog {
 fn open_file(os: &Os, path: PathBuf) -> io::Result<Sink> {
     let options = OpenOptions { no_follow: true, ..OpenOptions::create() };
     let file = os.vfs.open(&path, options)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // A file whose name is lost has lost what was synced into it.
+    os.vfs.sync_dir(directory.unwrap_or(Path::new(".")))?;
     let end = file.len()?;
     Ok(Sink::File { file, end, path })
 }
@@ -100,6 +117,17 @@ impl AuditSink for AuditLog {
                 let mut out = io::stdout().lock();
                 out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| error.to_string())
             }
+            Sink::Syslog(syslog) => match syslog.send(bytes.trim_ascii_end()) {
+                Err(error) if syslog::is_too_long(&error) => {
+                    // Who, what and when are told all the same.
+                    let mut short = event.clone();
+                    let left_out = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+                    short.insert("param", doc! { "tooLongForSyslog": left_out });
+                    let short = self.encode(&short)?;
+                    syslog.send(short.trim_ascii_end()).map_err(|error| error.to_string())
+                }
+                sent => sent.map_err(|error| error.to_string()),
+            },
             Sink::File { file, end, .. } => {
                 if let Err(error) = file.write_all_at(&bytes, *end) {
                     // Half an event would be none to who reads them; where it stays, it is the last one.
@@ -107,7 +135,14 @@ impl AuditSink for AuditLog {
                     return Err(error.to_string());
                 }
                 *end += bytes.len() as u64;
-                Ok(())
+                let kind = event.get_str("atype").unwrap_or_default();
+                if NOT_SYNCED.contains(&kind) {
+                    return Ok(());
+                }
+                // Others write meanwhile; one sync is of all that was written before it.
+                let file = Arc::clone(file);
+                drop(sink);
+                file.sync_data().map_err(|error| error.to_string())
             }
         }
     }
@@ -125,14 +160,18 @@ impl AuditSink for AuditLog {
 #[cfg(test)]
 mod tests {
     use super::{AuditLog, FILE};
-    use crate::config::{AuditFormat, AuditSettings};
+    use crate::config::{AuditDestination, AuditFormat, AuditSettings};
     use bson::{Document, doc};
     use os::Os;
+    use os::sim::SimOs;
     use serverstate::AuditSink;
     use std::fs;
+    use std::os::unix::net::UnixDatagram;
+    use std::path::Path;
+    use std::time::Duration;
 
     fn settings(format: AuditFormat, filter: Option<Document>) -> AuditSettings {
-        AuditSettings { to_console: false, path: None, format, filter }
+        AuditSettings { destination: AuditDestination::File, path: None, format, filter }
     }
 
     #[test]
@@ -178,6 +217,78 @@ mod tests {
             assert_eq!(Document::from_reader(&mut reader).unwrap(), event);
         }
         assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn what_changes_something_is_on_the_disk_when_it_is_told() {
+        let sim = SimOs::new(3);
+        let os = sim.os();
+        let directory = Path::new("/data");
+        os.vfs.create_dir_all(directory).unwrap();
+        let audit = AuditLog::open(&os, &settings(AuditFormat::Json, None), directory).unwrap();
+        for kind in ["authenticate", "createUser", "dropCollection", "startup"] {
+            audit.record(&doc! { "atype": kind }).unwrap();
+        }
+        // With the system at most.
+        audit.record(&doc! { "atype": "authCheck", "param": "x".repeat(10_000) }).unwrap();
+        sim.crash();
+        let file =
+            sim.reboot().vfs.open(&directory.join(FILE), os::OpenOptions::read_only()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let kinds: Vec<_> = text.lines().take(4).collect();
+        for (line, kind) in
+            kinds.iter().zip(["authenticate", "createUser", "dropCollection", "startup"])
+        {
+            assert!(line.contains(kind), "{text}");
+        }
+        assert_eq!(kinds.len(), 4, "{text}");
+    }
+
+    #[test]
+    fn the_machines_log_gets_each_event_also_after_it_was_started_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let listen = || {
+            let socket = UnixDatagram::bind(&path).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            socket
+        };
+        let open = || {
+            let settings = AuditSettings {
+                destination: AuditDestination::Syslog,
+                path: Some(path.clone()),
+                ..settings(AuditFormat::Json, None)
+            };
+            AuditLog::open(&Os::real(), &settings, directory.path())
+        };
+        assert!(open().err().unwrap().line.contains("log"));
+        let keeper = listen();
+        let audit = open().unwrap();
+        let heard = |keeper: &UnixDatagram| {
+            let mut bytes = vec![0; 1 << 20];
+            let length = keeper.recv(&mut bytes).unwrap();
+            String::from_utf8(bytes[..length].to_vec()).unwrap()
+        };
+        let events = |kind: &str| doc! { "atype": kind, "param": { "db": "d" } };
+        audit.record(&events("createUser")).unwrap();
+        let text = heard(&keeper);
+        let head = format!("<14>fernd[{}]: {{\"atype\":\"createUser\"", std::process::id());
+        assert!(text.starts_with(&head) && text.ends_with('}'), "{text}");
+        // More than a datagram takes: who and what are told, and that something is left out.
+        let long =
+            doc! { "atype": "authCheck", "param": { "args": "x".repeat(4 << 20) }, "result": 13 };
+        audit.record(&long).unwrap();
+        let text = heard(&keeper);
+        assert!(text.contains("tooLongForSyslog") && text.contains("authCheck"), "{text}");
+        drop(keeper);
+        fs::remove_file(&path).unwrap();
+        assert!(audit.record(&events("dropUser")).is_err(), "nobody keeps the log");
+        let keeper = listen();
+        audit.record(&events("dropRole")).unwrap();
+        assert!(heard(&keeper).contains("dropRole"));
+        audit.rotate().unwrap();
     }
 
     #[test]

@@ -16,10 +16,11 @@ mod options;
 mod parse;
 mod settings;
 mod size;
+mod start_parameters;
 mod tls;
 
-pub use audit::{AuditFormat, AuditSettings};
-pub use encryption::EncryptionSettings;
+pub use audit::{AuditDestination, AuditFormat, AuditSettings};
+pub use encryption::{EncryptionSettings, KeySource};
 pub use options::Settings;
 pub use parse::{CommandLine, parse};
 pub use size::parse_size;

@@ -4,12 +4,14 @@
 //! does, with a warning at each start that `getLog: "startupWarnings"` and the status page show; only
 //! the parameter `refuseOpenBind` makes a server that anybody can reach a refused start.
 
-use crate::config::{Settings, parse_switch};
+use crate::config::{AuditDestination, Settings, parse_switch};
 use crate::startup::{ExitCode, StartError};
 use net::Endpoint;
 use serverstate::security::AuthMode;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use tls::Mode;
 
 /// The parameter that refuses to listen where others than this machine's users reach it.
 const REFUSE_OPEN_BIND: &str = "refuseOpenBind";
@@ -61,6 +63,10 @@ pub(crate) struct Exposure {
     pub(crate) test_commands: bool,
     /// Logs that are written plain beside encrypted data.
     pub(crate) plain_logs: Vec<PathBuf>,
+    /// TLS is spoken, and clients may do without; how it is said.
+    pub(crate) optional_tls: Option<&'static str>,
+    /// Code of clients is run.
+    pub(crate) scripts: bool,
 }
 
 impl Exposure {
@@ -87,6 +93,12 @@ impl Exposure {
                 .filter_map(|path| Some((path.clone(), permissions(path)?)))
                 .collect(),
             plain_logs: plain_logs(settings),
+            optional_tls: matches!(settings.tls.mode, Mode::Allow | Mode::Prefer)
+                .then(|| settings.tls.mode.name()),
+            scripts: settings
+                .parameters
+                .get("javascriptEnabled")
+                .is_none_or(|text| parse_switch(text) != Some(false)),
             test_commands: settings
                 .parameters
                 .get("enableTestCommands")
@@ -132,6 +144,36 @@ impl Exposure {
                 ),
             ));
         }
+        if !self.status.is_empty() && asks {
+            all.push((
+                5_123_309,
+                format!(
+                    "The status page can be reached from other machines at {}: users with the role clusterMonitor \
+                     log in there, from other machines by https alone. --statusBindIp names the addresses that it \
+                     needs",
+                    listed(&self.status)
+                ),
+            ));
+        }
+        if let Some(mode) = self.optional_tls {
+            all.push((
+                5_123_310,
+                format!(
+                    "TLS is spoken and not required (tlsMode {mode}): clients that do not ask for it send everything in \
+                     the clear. Once all of them use it, set tlsMode to requireTLS"
+                ),
+            ));
+        }
+        if asks && self.scripts && !self.clients.is_empty() {
+            all.push((
+                5_123_311,
+                format!(
+                    "JavaScript of clients is run, and this server can be reached from other machines at {}: where no \
+                     client needs $where, $function or mapReduce, switch it off with --noscripting",
+                    listed(&self.clients)
+                ),
+            ));
+        }
         if self.is_root {
             all.push((
                 22138,
@@ -172,10 +214,33 @@ impl Exposure {
         all
     }
 
+    /// The line to warn with where whoever is on this machine may make the first user, and others may seem to be on it.
+    fn first_user_warning(&self) -> Option<String> {
+        (self.auth == AuthMode::On && !self.clients.is_empty()).then(|| {
+            format!(
+                "There is no user yet, so that whoever connects from this machine may make the first one (the localhost \
+                 exception), and this server can be reached from other machines at {}: who comes through a proxy on this \
+                 machine seems to be on it. Make the first user before others can connect, or switch the exception off \
+                 with --setParameter enableLocalhostAuthBypass=false",
+                listed(&self.clients)
+            )
+        })
+    }
+
     /// Writes the warnings to the log.
     pub(crate) fn tell(&self) {
         for (id, warning) in self.warnings() {
             tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
+        }
+    }
+
+    /// The same, of what is known once the data is open.
+    pub(crate) fn tell_of_first_user(&self, service: &commands::Service) {
+        // A member that has no data yet cannot tell, and its set has users.
+        let nobody = service.user_tables().is_ok_and(|tables| tables.is_empty);
+        let bypass = service.security.localhost_bypass.load(Ordering::Relaxed);
+        if let Some(warning) = self.first_user_warning().filter(|_| nobody && bypass) {
+            tracing::warn!(target: "CONTROL", id = 5_123_312, startupWarning = true, "{warning}");
         }
     }
 }
@@ -185,7 +250,8 @@ fn plain_logs(settings: &Settings) -> Vec<PathBuf> {
     if settings.encryption.is_none() {
         return Vec::new();
     }
-    let audit = settings.audit.as_ref().filter(|audit| !audit.to_console);
+    let audit = settings.audit.as_ref();
+    let audit = audit.filter(|audit| audit.destination == AuditDestination::File);
     let audit = audit
         .map(|audit| audit.path.clone().unwrap_or_else(|| settings.dbpath.join("auditLog.json")));
     settings.log_path.iter().cloned().chain(audit).collect()
@@ -238,9 +304,11 @@ mod tests {
             test_commands: true,
             plain_logs: vec!["/var/log/fernd.log".into()],
             auth: AuthMode::Off,
+            optional_tls: Some("allowTLS"),
+            scripts: true,
         };
         let text = format!("{:?}", wide.warnings());
-        assert_eq!(wide.warnings().len(), 8, "{text}");
+        assert_eq!(wide.warnings().len(), 9, "{text}");
         for word in [
             "0.0.0.0:27017",
             "0.0.0.0:28017",
@@ -250,8 +318,23 @@ mod tests {
             "/t is",
             "tests",
             "fernd.log is not",
+            "tlsMode allowTLS",
         ] {
             assert!(text.contains(word), "{word} in {text}");
         }
+        assert_eq!(wide.first_user_warning(), None, "nobody is asked who he is");
+        // Who asks is told of what stays open then.
+        let asking = Exposure { auth: AuthMode::On, directories: Vec::new(), ..wide };
+        let text = format!("{:?}", asking.warnings());
+        for word in ["clusterMonitor", "noscripting", "tlsMode allowTLS"] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+        let first = asking.first_user_warning().unwrap();
+        assert!(
+            first.contains("0.0.0.0:27017") && first.contains("localhost exception"),
+            "{first}"
+        );
+        let near = Exposure { clients: Vec::new(), ..asking };
+        assert_eq!(near.first_user_warning(), None);
     }
 }

@@ -25,20 +25,21 @@ pub(crate) fn read(os: &Os, path: &Path) -> Result<ClusterKey, StartError> {
         StartError::new(ExitCode::BadOptions, format!("keyFile {}: {why}", path.display()))
     };
     let failed = |error: io::Error| refuse(&error);
-    let status = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
-    if status.st_mode & GROUP_AND_OTHERS != 0 {
+    // What is judged is what is read, whoever exchanges the name between. A symbolic link is followed, for secrets are often
+    // mounted behind one; what it leads to has to be closed to others.
+    let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed)?;
+    let permissions = file.permissions().map_err(failed)?;
+    if permissions.mode & GROUP_AND_OTHERS != 0 {
         return Err(refuse(
             &"permissions are too open: only its owner may read it; run chmod 600 on it",
         ));
     }
-    let own = rustix::process::geteuid().as_raw();
-    if status.st_uid != own && status.st_uid != 0 {
+    if !permissions.is_ours_or_roots() {
         return Err(refuse(&format_args!(
             "it belongs to the user {}, and must be the server's own or root's",
-            status.st_uid
+            permissions.owner
         )));
     }
-    let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed)?;
     let length = file.len().map_err(failed)?;
     if length > MOST_BYTES {
         return Err(refuse(&"it is too long for a key file"));

@@ -16,6 +16,7 @@ use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::key_file;
 use crate::log::{Destination, Log, is_regular};
+use crate::panics;
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::tls_files::TlsFiles;
@@ -93,9 +94,17 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let starts_again = os::was_re_executed();
     let memory = os::memory();
     let cache_size = startup::cache_size(settings.cache_size, memory)?;
+    if startup::holds_keys(&settings) && !settings.allow_core_dumps {
+        os::keep_memory_private().map_err(|error| {
+            let text = format!(
+                "cannot keep the memory with the keys out of core files: {error}; --setParameter allowCoreDumps=true \
+                 starts without that"
+            );
+            StartError::new(ExitCode::Abrupt, text)
+        })?;
+    }
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
-    let master_keys = wiring::master_keys(&os, &settings);
-    let master = wiring::master_key(master_keys.as_ref())?;
+    let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
@@ -112,8 +121,9 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let status_port = status::port_of(&status_sockets);
     startup::prepare_directory(&os, &settings.dbpath)?;
     let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
-    Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
-    for (id, warning) in tls.iter().flat_map(|tls| tls.warnings()) {
+    let exposure = Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets);
+    exposure.tell();
+    for (id, warning) in tls.iter().flat_map(|tls| tls.warnings(settings.certificate_days)) {
         tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
     }
     advisor::at_start(&os, &settings, cache_size, memory);
@@ -135,7 +145,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         quiet: Arc::clone(&quiet),
         audit,
         tls: tls.clone(),
-        master_keys,
+        encryption: settings.encryption.clone(),
+        os: os.clone(),
     };
     let info = wiring::server_info(
         &settings,
@@ -146,6 +157,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         max_connections,
     );
     let clients = limits::Account::new(client_memory_bytes(cache_size));
+    clients.bound(limits::Part::Scripts, script_bytes(clients.capacity()));
     let (lender, share) = (engine.clone(), clients.capacity() / 2);
     let pages = allocator::Pages::below(process_memory_bytes(cache_size));
     clients.on_change(move |total| {
@@ -155,6 +167,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let service =
         build_service(&os, &engine, &settings, info, program, Arc::clone(&clients), is_of_several)?;
     wiring::apply_parameters(&service, &settings)?;
+    exposure.tell_of_first_user(&service);
     service.profile_all(settings.profile_level);
     write_pid_file(&os, settings.pid_file.as_deref())?;
     let recorder = history
@@ -170,7 +183,12 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let options = NetOptions {
         max_connections,
         quiet,
-        partial_bytes: clients.capacity(),
+        connections_beyond: if settings.beyond_max_connections.is_empty() {
+            0
+        } else {
+            startup::supported_connections(open_files)
+        },
+        partial_bytes: settings.ingress_buffer_bytes.unwrap_or(clients.capacity()),
         memory: clients,
         tls: TlsPort {
             mode: settings.tls.mode,
@@ -189,7 +207,11 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     service
         .tell_audit("startup", started)
         .map_err(|error| StartError::new(ExitCode::Abrupt, error.message()))?;
-    let commands = Arc::new(Commands(Arc::clone(&service)));
+    let commands = Arc::new(Commands {
+        service: Arc::clone(&service),
+        logged_versions: settings.tls.logged_versions.clone(),
+        beyond_max_connections: settings.beyond_max_connections.clone(),
+    });
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;
     for endpoint in server.endpoints() {
@@ -258,7 +280,7 @@ fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
     telemetry::Context::named("initandlisten").enter();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("no message");
+        let text = panics::told(panic.payload());
         let backtrace = std::backtrace::Backtrace::force_capture();
         tracing::error!(target: "CONTROL", id = 6384300, place, text, %backtrace, "Panic");
     }));
@@ -270,6 +292,7 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
     let told = os::on_signals(&*os.spawner, move |signal| {
         let event = match signal {
             Signal::User1 => Event::RotateLog,
+            Signal::User2 => Event::RotateCertificates,
             Signal::Terminate | Signal::Interrupt | Signal::HangUp => {
                 tracing::info!(target: "CONTROL", id = 23377, ?signal, "Received signal");
                 Event::ShutDown(Duration::ZERO)
@@ -341,6 +364,12 @@ fn client_memory_bytes(cache_size: u64) -> u64 {
     beside - (beside / 3).max(PROGRAM_BYTES)
 }
 
+/// What the heaps of clients' JavaScript may hold together, unless `jsHeapLimitMB` says otherwise: an eighth, and enough
+/// for one that works.
+fn script_bytes(clients: u64) -> u64 {
+    (clients / 8).max(16 << 20)
+}
+
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
     let Some(path) = path else { return Ok(()) };
     let text = format!("{}\n", std::process::id());
@@ -385,6 +414,7 @@ fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (D
                     tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
                 }
             }
+            Ok(Event::RotateCertificates) => service.rotate_certificates(),
             Err(RecvTimeoutError::Timeout) => service.housekeep(),
             Err(RecvTimeoutError::Disconnected) => return (Duration::ZERO, End::Done),
         }

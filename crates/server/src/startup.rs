@@ -95,8 +95,19 @@ pub fn cache_size(asked: Option<u64>, memory: Memory) -> Result<u64, StartError>
 
 /// Connections at most: what was asked for, or the default, as far as open files allow.
 pub fn max_connections(asked: Option<usize>, open_files: u64) -> usize {
-    let supported = usize::try_from(open_files / 10 * (10 - FILES_SHARE)).unwrap_or(usize::MAX);
-    asked.unwrap_or(DEFAULT_CONNECTIONS).min(supported.max(1))
+    asked.unwrap_or(DEFAULT_CONNECTIONS).min(supported_connections(open_files))
+}
+
+/// Connections that open files allow.
+pub fn supported_connections(open_files: u64) -> usize {
+    usize::try_from(open_files / 10 * (10 - FILES_SHARE)).unwrap_or(usize::MAX).max(1)
+}
+
+/// Whether the process reads a key: of its data, of its set, or of its certificate.
+pub fn holds_keys(settings: &Settings) -> bool {
+    settings.encryption.is_some()
+        || settings.key_file.is_some()
+        || settings.tls.mode != tls::Mode::Disabled
 }
 
 /// Makes the data directory where it is missing and shows that it can be written.

@@ -5,11 +5,12 @@
 use crate::audit::AuditLog;
 use crate::config::{EncryptionSettings, Settings};
 use crate::log::Log;
+use crate::master_keys;
 use crate::startup::{ExitCode, StartError};
 use crate::tls_files::TlsFiles;
-use auth::ClusterKey;
+use auth::{ClusterKey, Network as Addresses, RoleName};
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use crypt::{KeyFile, MasterKey, MasterKeys};
+use crypt::MasterKey;
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, HistoryOptions, Options, Showing};
 use history::History;
@@ -23,6 +24,7 @@ use serverstate::{
     Allocator, AuditSink, Certificate, ClientCertificate, Host, LogEvent, LogSettings, Network,
     ServerInfo, Severity,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -41,19 +43,27 @@ pub(crate) enum Event {
     Fail(&'static str),
     /// Start a new log file.
     RotateLog,
+    /// Load the files of TLS again.
+    RotateCertificates,
 }
 
 /// `mongod`'s and our default of `--slowms`.
 const DEFAULT_SLOW_MS: i64 = 100;
 
 /// The commands behind the sockets.
-pub(crate) struct Commands(pub(crate) Arc<commands::Service>);
+pub(crate) struct Commands {
+    pub(crate) service: Arc<commands::Service>,
+    /// The log has a line for each connection that speaks one of these.
+    pub(crate) logged_versions: Vec<tls::Version>,
+    /// Connections from here are let in beyond the usual number.
+    pub(crate) beyond_max_connections: Vec<Addresses>,
+}
 
 impl Service for Commands {
     type Connection = serverstate::Connection;
 
     fn open_connection(&self, peer: ConnectionInfo) -> Arc<serverstate::Connection> {
-        self.0.open_connection(peer)
+        self.service.open_connection(peer)
     }
 
     fn number(&self, connection: &serverstate::Connection) -> u64 {
@@ -61,28 +71,40 @@ impl Service for Commands {
     }
 
     fn run(&self, connection: &serverstate::Connection, request: &Request<'_>) -> Reply {
-        self.0.run(connection, request)
+        self.service.run(connection, request)
     }
 
     fn secured(&self, connection: &serverstate::Connection, established: &tls::Established) {
+        if self.logged_versions.contains(&established.version) {
+            let (version, remote) = (established.version.name(), &connection.info().remote);
+            tracing::info!(target: "NETWORK", id = 23218, connectionId = connection.id(), tlsVersion = version, %remote,
+                "Accepted connection with TLS");
+        }
         if let Some(why) = &established.unverified {
             tracing::warn!(target: "NETWORK", id = 23236, connectionId = connection.id(), why,
                 "A client's certificate is not good, and its client is let in as nobody");
         }
         if let Some(subject) = &established.subject {
             let (subject, of_member) = (subject.clone(), established.of_member);
-            let _told_once = connection.certificate.set(ClientCertificate { subject, of_member });
+            let roles =
+                established.roles.iter().map(|(role, db)| RoleName::new(role, db)).collect();
+            let certificate = ClientCertificate { subject, of_member, roles };
+            let _told_once = connection.certificate.set(certificate);
         }
     }
 
     fn before_login(&self, connection: &serverstate::Connection) -> Option<&BeforeLogin> {
-        let security = &self.0.security;
+        let security = &self.service.security;
         let asks = security.is_enforced() && !connection.login.lock().is_somebody();
         asks.then_some(&security.before_login)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {
-        Some(&self.0.arrivals)
+        Some(&self.service.arrivals)
+    }
+
+    fn is_let_in_beyond(&self, from: IpAddr) -> bool {
+        self.beyond_max_connections.iter().any(|network| network.contains(from))
     }
 
     fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
@@ -90,27 +112,27 @@ impl Service for Commands {
     }
 
     fn on_change(&self, wake: Wake) {
-        self.0.on_change(wake);
+        self.service.on_change(wake);
     }
 
     fn write_refused(&self, connection: &serverstate::Connection, error: &errors::Error) {
-        self.0.refuse_write(connection, error);
+        self.service.refuse_write(connection, error);
     }
 
     fn close_connection(&self, connection: &serverstate::Connection) {
-        self.0.close_connection(connection);
+        self.service.close_connection(connection);
     }
 
     fn client_left(&self, connection: &serverstate::Connection) {
-        self.0.client_left(connection);
+        self.service.client_left(connection);
     }
 
     fn stopping(&self) {
-        self.0.end_waits();
+        self.service.end_waits();
     }
 
     fn interrupt_all(&self) {
-        self.0.begin_shutdown();
+        self.service.begin_shutdown();
     }
 }
 
@@ -127,7 +149,8 @@ pub(crate) struct Program {
     /// There unless TLS is off.
     pub(crate) tls: Option<Arc<TlsFiles>>,
     /// There where the data directory is encrypted.
-    pub(crate) master_keys: Option<Arc<dyn MasterKeys>>,
+    pub(crate) encryption: Option<EncryptionSettings>,
+    pub(crate) os: Os,
 }
 
 impl Host for Program {
@@ -155,8 +178,8 @@ impl Host for Program {
     }
 
     fn read_master_key(&self) -> Option<Result<MasterKey, String>> {
-        let read = self.master_keys.as_ref()?.read();
-        Some(read.map_err(|error| error.to_string()))
+        let read = master_keys::of(self.encryption.as_ref()?).master_key(&self.os);
+        Some(read.map_err(|error| error.line))
     }
 
     fn rotate_log(&self) -> Result<(), String> {
@@ -274,6 +297,7 @@ pub(crate) fn server_info(
         auth: settings.auth,
         cluster_key,
         cluster_auth: settings.cluster_auth,
+        members_from: settings.members_from.clone(),
         members_tls: members_tls(settings, tls),
         data_directory: settings.dbpath.display().to_string(),
         backup_root: settings.backup_root.clone(),
@@ -450,26 +474,16 @@ pub(crate) fn open_engine(
         .map_err(|error| engine_error(settings, &error))
 }
 
-/// Where the key of an encrypted data directory is kept.
-pub(crate) fn master_keys(os: &Os, settings: &Settings) -> Option<Arc<dyn MasterKeys>> {
-    settings.encryption.as_ref().map(|encryption| {
-        let EncryptionSettings { key_file, permissions } = encryption.clone();
-        Arc::new(KeyFile { path: key_file, permissions, os: os.clone() }) as Arc<dyn MasterKeys>
-    })
-}
-
-/// That key.
+/// The key of an encrypted data directory.
 ///
 /// # Errors
-/// It is not taken.
+/// There is none.
 pub(crate) fn master_key(
-    source: Option<&Arc<dyn MasterKeys>>,
+    os: &Os,
+    settings: &Settings,
 ) -> Result<Option<Arc<MasterKey>>, StartError> {
-    let read = source.map(|source| source.read()).transpose();
-    match read {
-        Ok(key) => Ok(key.map(Arc::new)),
-        Err(error) => Err(StartError::new(ExitCode::BadOptions, error.to_string())),
-    }
+    let Some(encryption) = &settings.encryption else { return Ok(None) };
+    Ok(Some(Arc::new(master_keys::of(encryption).master_key(os)?)))
 }
 
 /// A copy of another member's data that came as a whole takes the place of what the data directory has.

@@ -4,6 +4,7 @@
 
 use crate::last_write::LastWrites;
 use crate::security::Login;
+use auth::RoleName;
 use bson::RawDocumentBuf;
 use catalog::{Savepoint, Txn};
 use dispatch::ConnectionInfo;
@@ -44,6 +45,8 @@ pub struct ClientCertificate {
     pub subject: String,
     /// It is one of those that the members of the set have.
     pub of_member: bool,
+    /// The roles that its authority has written into it.
+    pub roles: Vec<RoleName>,
 }
 
 /// A client connection.

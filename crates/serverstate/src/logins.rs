@@ -6,17 +6,17 @@
 mod store;
 
 use crate::connection::Connection;
-use crate::security::{Identity, Login, MEMBER_ID, Tables};
+use crate::security::{CERTIFICATE_ID, Identity, Login, MEMBER_ID, Tables};
 use crate::state::ServerState;
 use auth::scram::{Credentials, Mechanism, prepare};
 use auth::{
-    Action, ActionSet, Address, Grants, Privilege, Resource, RoleName, Roles, UserName, all_met,
-    resolve,
+    Action, ActionSet, Address, Grants, Privilege, Resource, Restrictions, RoleName, Roles,
+    UserName, all_met, resolve,
 };
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -137,26 +137,55 @@ impl ServerState {
     ) -> Result<Option<Identity>> {
         let tables = self.user_tables()?;
         if name.is_member() {
-            return Ok(self.member_identity(name, tables.generation));
+            let may_come = self.members_may_come_from(address_of(connection.info()).client);
+            return Ok(self.member_identity(name, tables.generation).filter(|_| may_come));
         }
-        let Some(user) = tables.users.get(name) else { return Ok(None) };
-        if id.is_some_and(|id| id != user.id) {
+        let of_certificate = self.roles_of_certificate(name, connection);
+        let none = Restrictions::default();
+        let (known_as, roles, restrictions) = match (of_certificate, tables.users.get(name)) {
+            // Nobody is a member by what a certificate says of roles.
+            (Some(roles), _) if roles.iter().any(RoleName::is_of_members) => return Ok(None),
+            (Some(roles), _) => (CERTIFICATE_ID, roles, &none),
+            (None, Some(user)) => (user.id, &user.roles[..], &user.restrictions),
+            (None, None) => return Ok(None),
+        };
+        if id.is_some_and(|id| id != known_as) {
             return Ok(None);
         }
-        let resolved = resolve(&user.roles, &tables.roles);
-        let holders = resolved.restrictions.iter().chain([&user.restrictions]);
+        let resolved = resolve(roles, &tables.roles);
+        let holders = resolved.restrictions.iter().chain([restrictions]);
         if !all_met(holders, address_of(connection.info())) {
             return Ok(None);
         }
         Ok(Some(Identity {
             name: name.clone(),
             digest: UserDigest(name.digest()),
-            id: user.id,
-            roles: user.roles.clone(),
+            id: known_as,
+            roles: roles.to_vec(),
             grants: Grants::new(&resolved.privileges),
             resolved,
             generation: tables.generation,
         }))
+    }
+
+    /// The roles that the connection's certificate gives its subject, where it has any and they are taken. Such a user
+    /// need not be stored, and of one that is these count.
+    pub fn roles_of_certificate<'c>(
+        &self,
+        name: &UserName,
+        connection: &'c Connection,
+    ) -> Option<&'c [RoleName]> {
+        let takes = self.security.takes_certificate_roles.load(Ordering::Relaxed);
+        let certificate = connection.certificate.get().filter(|_| takes)?;
+        let is_subject = name.db == UserName::EXTERNAL && name.user == certificate.subject;
+        (is_subject && !certificate.roles.is_empty()).then_some(&certificate.roles)
+    }
+
+    /// Whether members may log in from there. A socket of this machine's files is nowhere.
+    fn members_may_come_from(&self, client: Option<IpAddr>) -> bool {
+        let from = &self.info.members_from;
+        from.is_empty()
+            || client.is_some_and(|client| from.iter().any(|network| network.contains(client)))
     }
 
     /// Another member of the set: it may do everything.

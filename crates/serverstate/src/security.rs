@@ -68,6 +68,8 @@ pub struct Security {
     pub failed_delay_ms: AtomicU64,
     /// `enforceUserClusterSeparation`: nobody is a user by a certificate that looks like a member's.
     pub separates_members: AtomicBool,
+    /// `allowRolesFromX509Certificates`.
+    pub takes_certificate_roles: AtomicBool,
     /// `enableLocalhostAuthBypass`.
     pub localhost_bypass: AtomicBool,
     /// `authenticationMechanisms`, as far as a password goes with them.
@@ -114,6 +116,7 @@ impl Security {
             failed_logins: FailedLogins::default(),
             failed_delay_ms: AtomicU64::new(0),
             separates_members: AtomicBool::new(true),
+            takes_certificate_roles: AtomicBool::new(true),
             localhost_bypass: AtomicBool::new(true),
             mechanisms: Mutex::new(Mechanism::ALL.to_vec()),
             x509: AtomicBool::new(true),
@@ -181,6 +184,9 @@ impl Security {
 
 /// What stands in the place of a `userId` for the members of the set.
 pub const MEMBER_ID: [u8; 16] = [0xff; 16];
+
+/// And of who has its roles from its certificate, and need not be stored.
+pub const CERTIFICATE_ID: [u8; 16] = [0xfe; 16];
 
 /// A user who is logged in, and what it may do, as of a generation.
 #[derive(Debug)]

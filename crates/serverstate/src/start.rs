@@ -129,6 +129,7 @@ impl ServerState {
             arrivals: limits::Arrivals::default(),
             audits,
             audit_failed: AtomicBool::new(false),
+            audit_failure_is_fatal: AtomicBool::new(true),
             audit_successes: AtomicBool::new(false),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),

@@ -24,7 +24,7 @@ use crate::session_records::SessionRecords;
 use crate::session_state::{SessionState, TxnCounters};
 use crate::write_gate::WriteGate;
 use auth::{ClusterAuth, ClusterKey};
-use bson::Document;
+use bson::{Bson, Document};
 use catalog::Catalog;
 use dispatch::Wake;
 use errors::Result;
@@ -72,6 +72,8 @@ pub struct ServerInfo {
     pub cluster_key: Option<Arc<ClusterKey>>,
     /// How those log in.
     pub cluster_auth: ClusterAuth,
+    /// From where those may log in; from anywhere where there is none.
+    pub members_from: Vec<auth::Network>,
     /// What this server opens connections to other members by TLS with, where it is to.
     pub members_tls: Option<Arc<Certificates>>,
 }
@@ -83,6 +85,8 @@ pub struct Settings {
     pub automation: String,
     /// `logLevel`, `quiet` and `logComponentVerbosity`.
     pub log: LogSettings,
+    /// Parameters that the program went by before it listened, as they were set.
+    pub of_program: BTreeMap<&'static str, Bson>,
 }
 
 /// What a server knows between two requests.
@@ -153,8 +157,10 @@ pub struct ServerState {
     pub security: Security,
     /// An audit log is kept.
     pub audits: bool,
-    /// It lost an event: nothing more is done.
+    /// It lost an event: nothing more is done, where that is fatal.
     pub audit_failed: AtomicBool,
+    /// `auditFailureIsFatal`.
+    pub audit_failure_is_fatal: AtomicBool,
     /// `auditAuthorizationSuccess`.
     pub audit_successes: AtomicBool,
     /// What clients' code may do.

@@ -3,8 +3,9 @@
 //! Always true: what is loaded was checked as a whole; connections that were begun keep what they began with.
 
 use crate::key;
+use crate::member_rule::MemberRule;
 use crate::pem_files::{self, FileError, OwnCertificate, TlsFile};
-use crate::subject::organization;
+use crate::suites::Suites;
 use crate::verifier::{OfMembers, TakesAny};
 use parking_lot::RwLock;
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -40,6 +41,8 @@ pub struct Options {
     pub without_tls12: bool,
     /// TLS 1.3 is not spoken.
     pub without_tls13: bool,
+    /// The cipher suites that are spoken.
+    pub suites: Suites,
 }
 
 /// What is to be loaded.
@@ -55,12 +58,33 @@ pub struct Request<'a> {
     pub cluster_password: Option<&'a str>,
     /// The certificates that clients' have to come from, and members'.
     pub authorities: Option<&'a [u8]>,
+    /// Those are the authorities that this machine trusts: one of them that is not understood is none.
+    pub of_system: bool,
     /// The ones that clients' have to come from, where those are others.
     pub cluster_authorities: Option<&'a [u8]>,
     /// The revoked ones.
     pub revoked: Option<&'a [u8]>,
+    /// By what members' certificates are known; by O, OU and DC of this server's own where that is not said.
+    pub member_rule: Option<&'a MemberRule>,
+    /// By what else, while a set changes from one to another.
+    pub other_member_rule: Option<&'a MemberRule>,
     /// The rest.
     pub options: Options,
+}
+
+impl Request<'_> {
+    fn authorities_file(&self) -> TlsFile {
+        if self.of_system { TlsFile::SystemAuthorities } else { TlsFile::Authorities }
+    }
+
+    /// By what members' certificates are known to who has this one.
+    fn rules(&self, own: &[u8]) -> Vec<MemberRule> {
+        let usual = match self.member_rule {
+            Some(rule) => Some(rule.clone()),
+            None => MemberRule::of_certificate(own),
+        };
+        usual.into_iter().chain(self.other_member_rule.cloned()).collect()
+    }
 }
 
 /// What was loaded.
@@ -71,8 +95,8 @@ pub struct Loaded {
     pub(crate) members: Option<Arc<ClientConfig>>,
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
     pub(crate) takes_any: bool,
-    /// What the certificates of members have in common; empty where this server's has nothing of that kind.
-    organization: Vec<(String, Vec<u8>)>,
+    /// By any of these a certificate is a member's; empty where this server's own says nothing and nothing else does.
+    member_rules: Vec<MemberRule>,
     clock: Clock,
     own: OwnCertificate,
     /// What it shows to other members, where that is another certificate.
@@ -94,8 +118,10 @@ impl TimeProvider for ClockOf {
 }
 
 /// The one place where it is said who computes.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+fn provider(suites: Suites) -> Arc<CryptoProvider> {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| suites.have(suite));
+    Arc::new(provider)
 }
 
 impl Loaded {
@@ -112,7 +138,7 @@ impl Loaded {
         let failed = |error: rustls::Error| {
             FileError::new(TlsFile::CertificateKey, format!("it cannot be used: {error}"))
         };
-        let provider = provider();
+        let provider = provider(request.options.suites);
         let (own, certified) = shown(
             TlsFile::CertificateKey,
             request.certificate_key,
@@ -128,27 +154,38 @@ impl Loaded {
             Some(verifier) => Arc::clone(verifier),
         };
         let resolver = Arc::new(SingleCertAndKey::from(certified));
-        let (to_members, organization, cluster) = match request.cluster_certificate_key {
-            None => (Arc::clone(&resolver), organization_of(&own), None),
+        let (to_members, shown_to_members, cluster) = match request.cluster_certificate_key {
+            None => (Arc::clone(&resolver), own.chain.first().cloned(), None),
             Some(pem) => {
                 let file = TlsFile::ClusterCertificateKey;
                 let (own, other) = shown(file, pem, request.cluster_password, now, &provider)?;
-                (Arc::new(SingleCertAndKey::from(other)), organization_of(&own), Some(own))
+                (Arc::new(SingleCertAndKey::from(other)), own.chain.first().cloned(), Some(own))
             }
         };
-        if request.options.takes_members && organization.is_empty() {
+        let shown_to_members = shown_to_members.as_deref().unwrap_or_default();
+        let member_rules = request.rules(shown_to_members);
+        if request.options.takes_members
+            && !member_rules.iter().any(|rule| rule.fits(shown_to_members))
+        {
             let file = match request.cluster_certificate_key {
                 Some(_) => TlsFile::ClusterCertificateKey,
                 None => TlsFile::CertificateKey,
             };
-            return Err(FileError::new(
-                file,
-                "the subject of its certificate has none of O, OU and DC, by which members know each other \
-                 (clusterAuthMode): have one made with them",
-            ));
+            let text = match request.member_rule {
+                None => {
+                    "the subject of its certificate has none of O, OU and DC, by which members know each other \
+                     (clusterAuthMode): have one made with them"
+                }
+                Some(_) => {
+                    "its certificate is none of a member's by what clusterAuthX509 says, and the other members would \
+                     not let this one in: have one made that is"
+                }
+            };
+            return Err(FileError::new(file, text));
         }
         // What they show to whoever connects, as this server does.
-        let of_members = request.options.shows_itself.then(|| organization_of(&own));
+        let own_first = own.chain.first().map(|first| first.as_ref()).unwrap_or_default();
+        let of_members = request.options.shows_itself.then(|| request.rules(own_first));
         let members = members(request, now, (&provider, &clock), to_members, of_members)?;
         let config = |asks: Arc<dyn ClientCertVerifier>| {
             let clock = Arc::new(ClockOf(Arc::clone(&clock)));
@@ -171,7 +208,7 @@ impl Loaded {
             members,
             verifier,
             takes_any,
-            organization,
+            member_rules,
             clock,
             own,
             to_members: cluster,
@@ -211,9 +248,9 @@ impl Loaded {
             .map(|(file, own)| (file, own.subject.as_str(), own.not_after))
     }
 
-    /// Whether a certificate is one of a member's, by what its subject says.
+    /// Whether a certificate is one of a member's.
     pub(crate) fn is_of_member(&self, certificate: &[u8]) -> bool {
-        !self.organization.is_empty() && organization(certificate) == self.organization
+        self.member_rules.iter().any(|rule| rule.fits(certificate))
     }
 
     /// Whether connections to other members can be opened: there is something to judge their certificates by.
@@ -231,10 +268,6 @@ impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("subject", &self.own.subject).finish_non_exhaustive()
     }
-}
-
-fn organization_of(own: &OwnCertificate) -> Vec<(String, Vec<u8>)> {
-    own.chain.first().map(|first| organization(first)).unwrap_or_default()
 }
 
 /// A certificate that the server shows, with its key.
@@ -268,14 +301,14 @@ fn members(
     now: i64,
     (provider, clock): (&Arc<CryptoProvider>, &Clock),
     shows: Arc<SingleCertAndKey>,
-    organization: Option<Vec<(String, Vec<u8>)>>,
+    rules: Option<Vec<MemberRule>>,
 ) -> Result<Option<Arc<ClientConfig>>, FileError> {
     let options = request.options;
     let chain = match request.authorities {
         _ if options.allow_invalid_certificates => None,
         None => return Ok(None),
         Some(authorities) => {
-            let file = TlsFile::Authorities;
+            let file = request.authorities_file();
             let roots = Arc::new(pem_files::authorities(file, authorities, now)?);
             let mut builder =
                 WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
@@ -294,7 +327,7 @@ fn members(
     };
     let algorithms = provider.signature_verification_algorithms;
     let any_name = options.allow_invalid_hostnames;
-    let verifier = OfMembers { chain, algorithms, any_name, organization };
+    let verifier = OfMembers { chain, algorithms, any_name, rules };
     let clock = Arc::new(ClockOf(Arc::clone(clock)));
     let mut config = ClientConfig::builder_with_details(Arc::clone(provider), clock)
         .with_protocol_versions(&versions(options))
@@ -321,7 +354,7 @@ fn verifier(
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, FileError> {
     let (file, given) = match request.cluster_authorities {
         Some(others) => (TlsFile::ClusterAuthorities, Some(others)),
-        None => (TlsFile::Authorities, request.authorities),
+        None => (request.authorities_file(), request.authorities),
     };
     let Some(authorities) = given else {
         if request.revoked.is_some() {

@@ -10,23 +10,29 @@
 
 mod certificates;
 mod key;
+mod member_rule;
 mod outgoing;
 mod pem_files;
 mod records;
+mod roles;
 mod session;
 mod sniff;
 mod subject;
+mod suites;
 #[cfg(test)]
 mod tests;
 mod verifier;
 
 pub use certificates::{Certificates, Loaded, Options, Request};
+pub use member_rule::MemberRule;
 pub use outgoing::Outgoing;
 pub use pem_files::{FileError, TlsFile};
+pub use roles::roles;
 pub use rustls::ServerConfig;
 pub use session::{Arrived, Established, SESSION_BYTES, Session, Version};
 pub use sniff::{Sniffed, sniff};
 pub use subject::subject;
+pub use suites::Suites;
 
 /// Which connections to the port use TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -19,6 +19,8 @@ pub enum TlsFile {
     ClusterCertificateKey,
     /// The CA certificates that the certificates of clients and members are verified against.
     Authorities,
+    /// Those that the operating system has, in the place of the operator's.
+    SystemAuthorities,
     /// The CA certificates for clients, where those differ from the members'.
     ClusterAuthorities,
     /// The revoked ones.
@@ -32,6 +34,7 @@ impl TlsFile {
             Self::CertificateKey => "tlsCertificateKeyFile",
             Self::ClusterCertificateKey => "tlsClusterFile",
             Self::Authorities => "tlsCAFile",
+            Self::SystemAuthorities => "tlsUseSystemCA",
             Self::ClusterAuthorities => "tlsClusterCAFile",
             Self::Revoked => "tlsCRLFile",
         }
@@ -138,7 +141,16 @@ pub(crate) fn own(file: TlsFile, pem: &[u8], now: i64) -> Result<OwnCertificate,
 /// The certificates that others' have to come from, without those whose time is over.
 pub(crate) fn authorities(file: TlsFile, pem: &[u8], now: i64) -> Result<RootCertStore, FileError> {
     let mut roots = RootCertStore::empty();
-    for der in certificates(file, pem)? {
+    let all = certificates(file, pem)?;
+    if file == TlsFile::SystemAuthorities {
+        // Others put together what it holds, and what is not understood there is nobody's mistake here.
+        let (_, _not_understood) = roots.add_parsable_certificates(all);
+        return match roots.is_empty() {
+            true => Err(FileError::new(file, "no certificate in it can be a root")),
+            false => Ok(roots),
+        };
+    }
+    for der in all {
         let certificate = parse(file, &der)?;
         if certificate.validity().not_after.timestamp() < now {
             continue;

@@ -9,6 +9,7 @@
 
 use crate::certificates::Loaded;
 use crate::records::Records;
+use crate::roles::roles;
 use crate::subject::subject;
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 use std::io::{self, IoSlice, Read, Write};
@@ -34,6 +35,16 @@ pub enum Version {
     Tls13,
 }
 
+impl Version {
+    /// Its number.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+}
+
 /// What the handshake agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Established {
@@ -43,6 +54,8 @@ pub struct Established {
     pub subject: Option<String>,
     /// Whether that is a certificate of a member of the set.
     pub of_member: bool,
+    /// The roles that it holds, each with its database.
+    pub roles: Vec<(String, String)>,
     /// Why it was not, where one was shown and let pass.
     pub unverified: Option<String>,
 }
@@ -168,8 +181,13 @@ impl Session {
             Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
             _ => Version::Tls12,
         };
-        let mut established =
-            Established { version, subject: None, of_member: false, unverified: None };
+        let mut established = Established {
+            version,
+            subject: None,
+            of_member: false,
+            roles: Vec::new(),
+            unverified: None,
+        };
         let (Some(chain), Some(verifier)) = (self.rustls.peer_certificates(), &loaded.verifier)
         else {
             return Ok(Some(established));
@@ -187,6 +205,8 @@ impl Session {
             Ok(()) => {
                 established.subject = subject(first);
                 established.of_member = loaded.is_of_member(first);
+                established.roles =
+                    roles(first).map_err(|text| io::Error::other(format!("TLS: {text}")))?;
             }
             Err(error) if loaded.takes_any => established.unverified = Some(error.to_string()),
             Err(error) => return Err(io::Error::other(format!("TLS: {error}"))),

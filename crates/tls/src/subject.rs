@@ -48,23 +48,26 @@ pub fn subject(certificate: &[u8]) -> Option<String> {
     Some(subject_of(&certificate))
 }
 
-/// What a subject says of the organization that a certificate belongs to: its attributes O, OU and DC, sorted. The
-/// members of a set have the same, and nobody else has.
-pub(crate) fn organization(certificate: &[u8]) -> Vec<(String, Vec<u8>)> {
-    const OF_ORGANIZATION: [&str; 3] = ["2.5.4.10", "2.5.4.11", "0.9.2342.19200300.100.1.25"];
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
-    let mut all: Vec<_> = certificate
-        .subject()
-        .iter_attributes()
-        .map(|attribute| (attribute.attr_type().to_id_string(), attribute.attr_value()))
-        .filter(|(oid, _)| OF_ORGANIZATION.contains(&oid.as_str()))
-        .map(|(oid, value)| {
-            let text = characters(value).map(String::into_bytes);
-            (oid, text.unwrap_or_else(|| value.data.to_vec()))
-        })
-        .collect();
-    all.sort();
-    all
+/// The OID of a type of attributes, of its short name or in digits.
+pub(crate) fn oid_of(name: &str) -> Option<String> {
+    let known = NAMES.iter().find(|(_, short)| short.eq_ignore_ascii_case(name));
+    if let Some((oid, _)) = known {
+        return Some((*oid).to_owned());
+    }
+    let is_oid = name.contains('.')
+        && name.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+    is_oid.then(|| name.to_owned())
+}
+
+/// The attributes of a subject, each with the OID of its type: texts as UTF-8, whatever they are encoded as.
+pub(crate) fn attributes(certificate: &X509Certificate<'_>) -> Vec<(String, Vec<u8>)> {
+    let all = certificate.subject().iter_attributes();
+    all.map(|attribute| {
+        let value = attribute.attr_value();
+        let text = characters(value).map(String::into_bytes);
+        (attribute.attr_type().to_id_string(), text.unwrap_or_else(|| value.data.to_vec()))
+    })
+    .collect()
 }
 
 /// The subject: its RDNs in reverse order, as RFC 2253 has them.

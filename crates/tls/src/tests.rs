@@ -1,7 +1,8 @@
 //! Certificates that are refused, and connections from end to end without a socket.
 
 use crate::{
-    Arrived, Certificates, Established, Loaded, Options, Request, Session, TlsFile, Version,
+    Arrived, Certificates, Established, Loaded, MemberRule, Options, Request, Session, TlsFile,
+    Version,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
@@ -513,6 +514,107 @@ fn between_members(
         }
     }
     Err("never done".to_owned())
+}
+
+/// Bytes of a text as DER.
+fn der(tag: u8, inner: &[u8]) -> Vec<u8> {
+    [&[tag, inner.len() as u8][..], inner].concat()
+}
+
+#[test]
+fn a_client_has_the_roles_that_its_certificate_holds() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(&params("server", &["localhost"])).both();
+    let pem = authority.pem();
+    let request = Request { certificate_key: &own, authorities: Some(&pem), ..Request::default() };
+    let loaded = Arc::new(load(&request).unwrap());
+    let role = |role: &str, db: &str| {
+        der(0x30, &[der(0x0c, role.as_bytes()), der(0x0c, db.as_bytes())].concat())
+    };
+    let two = der(0x31, &[role("read", "d"), role("dbAdmin", "e")].concat());
+    let pairs = [("read", "d"), ("dbAdmin", "e")].map(|(role, db)| (role.into(), db.into()));
+    for (extension, expected) in [
+        (None, Ok(Vec::new())),
+        (Some(two), Ok(pairs.to_vec())),
+        (Some(b"\x31\x02\x30\x09".to_vec()), Err("the roles in the certificate's extension")),
+    ] {
+        let mut of_client = params("client", &[]);
+        let extension = extension.map(|value| {
+            rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 34601, 2, 1, 1], value)
+        });
+        of_client.custom_extensions.extend(extension);
+        let shown = authority.issue(&of_client);
+        let client = client(&authority, Some(&shown));
+        let found = Pair::new(&client, &loaded, 1 << 20).shake_hands();
+        match (found.map(|established| established.roles), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(text), Err(word)) => assert!(text.contains(word), "{text}"),
+            (found, expected) => panic!("{found:?} instead of {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn members_are_known_by_what_is_said_of_their_certificates() {
+    let ours = Authority::new("ours");
+    let pem = ours.pem();
+    let issue = |parts: &[(DnType, &str)], extension: Option<&str>| {
+        let mut named = params("member", &["localhost"]);
+        for (kind, value) in parts {
+            named.distinguished_name.push(kind.clone(), *value);
+        }
+        let extension = extension.map(|text| {
+            let value = der(0x0c, text.as_bytes());
+            rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 34601, 2, 1, 2], value)
+        });
+        named.custom_extensions.extend(extension);
+        ours.issue(&named).both()
+    };
+    let (o, ou) = (DnType::OrganizationName, DnType::OrganizationalUnitName);
+    let plain = issue(&[(o.clone(), "Example")], None);
+    let more = issue(&[(o.clone(), "Example"), (ou, "Members")], None);
+    let other = issue(&[(o, "Other")], None);
+    let marked = issue(&[], Some("set one"));
+    let by_certificate = Options { takes_members: true, shows_itself: true, ..Options::default() };
+    let member = |certificate_key, member_rule, other_member_rule| Request {
+        certificate_key,
+        authorities: Some(&pem),
+        options: by_certificate,
+        member_rule,
+        other_member_rule,
+        ..Request::default()
+    };
+    let example = MemberRule::attributes_of("O=Example").unwrap();
+    let members = MemberRule::attributes_of("O=Example, OU=Members").unwrap();
+    let of_other = MemberRule::organization_of("O=Other,CN=x").unwrap();
+    let (one, two) =
+        (MemberRule::Extension("set one".into()), MemberRule::Extension("set two".into()));
+    for (own, rule, also, peer, is_member) in [
+        (&plain, None, None, &plain, true),
+        (&plain, None, None, &more, false),
+        (&plain, None, None, &other, false),
+        (&plain, None, Some(&of_other), &other, true),
+        (&plain, Some(&example), None, &more, true),
+        (&more, Some(&members), None, &plain, false),
+        (&plain, Some(&example), None, &other, false),
+        (&plain, Some(&example), Some(&of_other), &other, true),
+        (&marked, Some(&one), None, &marked, true),
+        (&marked, Some(&one), None, &plain, false),
+    ] {
+        let loaded = load(&member(own, rule, also)).unwrap();
+        let peer_der = CertificateDer::from_pem_slice(peer).unwrap();
+        assert_eq!(loaded.is_of_member(&peer_der), is_member, "{rule:?} {also:?}");
+        // Who connects looks at the same of who answers.
+        let answers = Request { options: Options::default(), ..member(peer, None, None) };
+        let answers = Arc::new(load(&answers).unwrap());
+        let spoken = between_members(&loaded, &answers, "localhost", 1 << 20);
+        assert_eq!(spoken.is_ok(), is_member, "{rule:?} {also:?}");
+    }
+    // Who would not be let in by the others is told before.
+    for (own, rule) in [(&plain, &members), (&marked, &two), (&plain, &one)] {
+        let refused = load(&member(own, Some(rule), None)).unwrap_err();
+        assert!(refused.text.contains("clusterAuthX509"), "{}", refused.text);
+    }
 }
 
 #[test]

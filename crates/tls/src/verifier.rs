@@ -2,7 +2,7 @@
 //!
 //! Always true: that the other side has the key of the certificate it shows is checked, whatever else is let pass.
 
-use crate::subject::organization;
+use crate::member_rule::MemberRule;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -68,8 +68,8 @@ pub(crate) struct OfMembers {
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     /// A good certificate may be of another host.
     pub(crate) any_name: bool,
-    /// What a member's certificate says of its organization; nothing where that is not looked at.
-    pub(crate) organization: Option<Vec<(String, Vec<u8>)>>,
+    /// By what a certificate is a member's; nothing where that is not looked at.
+    pub(crate) rules: Option<Vec<MemberRule>>,
 }
 
 impl ServerCertVerifier for OfMembers {
@@ -81,9 +81,11 @@ impl ServerCertVerifier for OfMembers {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.organization.as_ref().is_some_and(|ours| *ours != organization(end_entity)) {
+        let fits = |rules: &Vec<MemberRule>| rules.iter().any(|rule| rule.fits(end_entity));
+        if self.rules.as_ref().is_some_and(|rules| !fits(rules)) {
             return Err(Error::General(
-                "the certificate has another O, OU or DC than this member's: it is no member's"
+                "the certificate has not what members' have (O, OU and DC of this member's own, or what clusterAuthX509 \
+                 says): it is no member's"
                     .to_owned(),
             ));
         }

@@ -18,6 +18,7 @@ pub(crate) fn dependencies() -> Result<()> {
     let metadata = metadata()?;
     let mut breaches = linked(&policy, &metadata)?;
     breaches.extend(APART.iter().flat_map(|(from, what)| reached(&metadata, from, what)));
+    breaches.extend(built(NOT_BUILT)?);
     breaches.extend(unused(&root())?);
     let (faults, line) = advisories(&root(), &policy)?;
     breaches.extend(faults);
@@ -41,6 +42,32 @@ fn metadata() -> Result<Value> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Crates that the lock file has, and `cargo metadata` with it, because a feature that is off names them: they are built
+/// into nothing.
+const NOT_BUILT: &[&str] = &["ring"];
+
+/// Which of these crates something of the workspace is built with after all.
+fn built(crates: &[&str]) -> Result<Vec<String>> {
+    let mut breaches = Vec::new();
+    for name in crates {
+        let output =
+            cargo(&["tree", "--workspace", "--locked", "--edges", "all", "--invert", name])
+                .output()?;
+        // Who depends on it; of a crate that nothing is built with cargo has nothing to print.
+        let tree = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        if let Some(user) = tree.lines().nth(1) {
+            breaches.push(format!(
+                "{name} is built, for {}",
+                user.trim_start_matches(['└', '├', '─', ' '])
+            ));
+        }
+    }
+    Ok(breaches)
 }
 
 /// Programs that do without these crates, however many crates lie between (ADR 33).

@@ -3,7 +3,7 @@
 //! What is in the package stands in [`FILES`]; its control files are in `packaging/debian`. The
 //! package is `target/package/fernd_VERSION_ARCHITECTURE.deb`.
 
-use crate::drivers::{Build, PROGRAMS, programs};
+use crate::drivers::{Build, PROGRAMS, programs, released_programs};
 use crate::run::{root, run, target};
 use crate::{sbom, tools};
 use anyhow::{Context, Result, bail};
@@ -69,10 +69,15 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
         ("gzip", "to compress the man pages"),
         ("strip", "to leave debugging information out of the package (binutils)"),
     ])?;
-    let programs = programs(build, PROGRAMS)?;
+    let is_released = matches!(build, Build::Release);
+    let programs =
+        if is_released { released_programs(PROGRAMS)? } else { programs(build, PROGRAMS)? };
     sbom::write(&target().join("package"))?;
     let version = env!("CARGO_PKG_VERSION");
     let package = write(&programs, version)?;
+    if is_released {
+        check_lists(&target().join("package/tree/usr/bin"))?;
+    }
     println!("{}", package.display());
     if check {
         let newer = write(&programs, &format!("{version}+upgraded"))?;
@@ -81,6 +86,20 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
             .args([&package, &newer])
             .env("FERND", programs.join("fernd"))
             .env("FERN_TARGET", target()))?;
+    }
+    Ok(())
+}
+
+/// The section of a program with what it is built from.
+const LIST_SECTION: &[u8] = b".dep-v0";
+
+/// Whether each program of the package says what it is built from, after all that was stripped.
+fn check_lists(folder: &Path) -> Result<()> {
+    for name in ["fernd", "fern", "fern-client"] {
+        let program = std::fs::read(folder.join(name))?;
+        if !program.windows(LIST_SECTION.len()).any(|bytes| bytes == LIST_SECTION) {
+            bail!("{name} does not say what it is built from: it has no section .dep-v0");
+        }
     }
     Ok(())
 }

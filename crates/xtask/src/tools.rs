@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// The version of `cargo-cyclonedx`.
 const CYCLONEDX: &str = "0.5.9";
+/// The version of `cargo-auditable`.
+const AUDITABLE: &str = "0.7.7";
 
 /// Says in one line which toolchain is missing, before anything is built.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<()> {
@@ -63,11 +65,20 @@ pub(crate) fn npm() -> Result<PathBuf> {
 
 /// What writes bills of materials, built from its source package.
 pub(crate) fn cyclonedx() -> Result<PathBuf> {
+    cargo_tool("cargo-cyclonedx", CYCLONEDX)
+}
+
+/// What builds programs with the list of what they are built from in them, for those who look at a program alone.
+pub(crate) fn auditable() -> Result<PathBuf> {
+    cargo_tool("cargo-auditable", AUDITABLE)
+}
+
+fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {
     let home = target().join("tools");
-    let program = home.join("bin/cargo-cyclonedx");
+    let program = home.join("bin").join(name);
     if !program.exists() {
-        run(cargo(&["install", "--quiet", "--locked", "cargo-cyclonedx"])
-            .args(["--version", CYCLONEDX, "--root"])
+        run(cargo(&["install", "--quiet", "--locked", name])
+            .args(["--version", version, "--root"])
             .arg(&home)
             .env("CARGO_TARGET_DIR", home.join("build")))?;
     }

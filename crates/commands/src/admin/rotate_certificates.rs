@@ -4,10 +4,10 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::Action;
-use bson::doc;
+use bson::{Document, doc};
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
-use serverstate::{LogEvent, Severity};
+use serverstate::{LogEvent, ServerState, Severity};
 
 pub(crate) const ROTATE_CERTIFICATES: Command = Command::new(
     "rotateCertificates",
@@ -25,7 +25,29 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    let host = &context.service.host;
+    rotate(context.service, &format!("conn{}", context.connection.id()), note)
+}
+
+/// The program was sent the signal that asks for it. The log says what came of it.
+pub(crate) fn on_signal(service: &ServerState) {
+    let context = "signals";
+    if service.host.certificate().is_some() {
+        let _is_in_the_log = rotate(service, context, "SIGUSR2");
+        return;
+    }
+    service.host.log(&LogEvent {
+        severity: Severity::Warning,
+        component: "NETWORK",
+        id: 4_913_401,
+        context,
+        message: "SIGUSR2 asks to rotate X509 certificates, and there are none: TLS is off",
+        attributes: Document::new(),
+    });
+}
+
+/// Loads them, and says in the log what came of it. `context` is who asked.
+fn rotate(service: &ServerState, context: &str, note: &str) -> Result<()> {
+    let host = &service.host;
     if host.certificate().is_none() {
         return Err(Error::new(
             Code::ILLEGAL_OPERATION,
@@ -47,7 +69,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         severity,
         component: "NETWORK",
         id: 4_913_400,
-        context: &format!("conn{}", context.connection.id()),
+        context,
         message,
         attributes,
     });

@@ -12,7 +12,7 @@ use bson::{Bson, RawBsonRef, doc};
 use dispatch::fields::{Field, type_name};
 use engine::Adjustable;
 use errors::{Code, Error, Result};
-use limits::BeforeLogin;
+use limits::{BeforeLogin, Part};
 use serverstate::LogSettings;
 use serverstate::Origin;
 use serverstate::ServerState;
@@ -78,6 +78,15 @@ impl Value {
     fn is_true(&self) -> bool {
         self.whole() != 0
     }
+
+    /// As clients see a value that was set at the start.
+    fn shown(&self) -> Bson {
+        match self {
+            Self::Switch(value) => Bson::Boolean(*value),
+            Self::Text(text) => Bson::String(text.clone()),
+            _ => i32::try_from(self.whole()).map_or(Bson::Int64(self.whole()), Bson::Int32),
+        }
+    }
 }
 
 /// When a parameter may be set.
@@ -99,6 +108,8 @@ enum Place {
     Int(fn(&ServerState) -> &AtomicU64),
     /// The same, which they see as a long.
     Long(fn(&ServerState) -> &AtomicU64),
+    /// With the program, which went by it before it listened; without being set it is this.
+    Program(fn() -> Bson),
     /// In the engine, which goes by it from then on.
     Engine(fn(&Adjustable) -> i64, fn(&Adjustable, u64)),
 }
@@ -117,6 +128,10 @@ impl Parameter {
             Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
             Place::Int(of) => Bson::Int32(of(service).load(Ordering::Relaxed) as i32),
             Place::Long(of) => Bson::Int64(of(service).load(Ordering::Relaxed) as i64),
+            Place::Program(otherwise) => {
+                let settings = service.settings.lock();
+                settings.of_program.get(self.name).cloned().unwrap_or_else(otherwise)
+            }
             Place::Engine(read, _) => Bson::Int64(read(service.catalog.engine().adjustable())),
         }
     }
@@ -127,6 +142,9 @@ impl Parameter {
             Place::Flag(of) => of(service).store(value.is_true(), Ordering::Relaxed),
             Place::Int(of) | Place::Long(of) => {
                 of(service).store(value.whole() as u64, Ordering::Relaxed);
+            }
+            Place::Program(_) => {
+                service.settings.lock().of_program.insert(self.name, value.shown());
             }
             Place::Engine(_, write) => {
                 write(service.catalog.engine().adjustable(), value.whole() as u64);
@@ -185,6 +203,11 @@ const fn at_start(mut parameter: Parameter) -> Parameter {
     parameter
 }
 
+/// One that the program has gone by before it is set here: here it is kept for who asks what holds.
+const fn of_program(name: &'static str, shape: Shape, otherwise: fn() -> Bson) -> Parameter {
+    at_start(kept(name, shape, Place::Program(otherwise)))
+}
+
 fn seconds(period: Duration) -> i64 {
     i64::try_from(period.as_secs()).unwrap_or(i64::MAX)
 }
@@ -200,6 +223,10 @@ const X509: &str = "MONGODB-X509";
 
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
+    at_start(flag("allowRolesFromX509Certificates", |service| {
+        &service.security.takes_certificate_roles
+    })),
+    of_program("allowCoreDumps", Shape::Switch, || Bson::Boolean(false)),
     at_start(kept(
         "authenticationMechanisms",
         Shape::Mechanisms,
@@ -289,6 +316,7 @@ static PARAMETERS: &[Parameter] = &[
         |service| Bson::Boolean(service.settings.lock().log.redacts),
         |service, value| service.change_log(|log| log.redacts = value.is_true()),
     ),
+    at_start(flag("auditFailureIsFatal", |service| &service.audit_failure_is_fatal)),
     flag("auditAuthorizationSuccess", |service| &service.audit_successes),
     at_start(flag("enableTestCommands", |service| &service.test_commands)),
     of_engine(
@@ -310,6 +338,17 @@ static PARAMETERS: &[Parameter] = &[
         |e, n| {
             e.set_log_flush_period(Duration::from_millis(n));
         },
+    ),
+    of_program("ingressBufferBytes", Shape::Whole(0, i64::MAX), || Bson::Int32(0)),
+    whole(
+        "jsHeapLimitMB",
+        1,
+        1 << 20,
+        |service| {
+            let most = service.memory.most_of(Part::Scripts);
+            Bson::Int32((most.unwrap_or(service.memory.capacity()) >> 20) as i32)
+        },
+        |service, value| service.memory.bound(Part::Scripts, value.whole().unsigned_abs() << 20),
     ),
     int("internalQueryJavaScriptFnTimeoutMillis", 1, |service| &service.scripting.call_limit_ms),
     at_start(flag("javascriptEnabled", |service| &service.scripting.enabled)),
@@ -384,6 +423,13 @@ static PARAMETERS: &[Parameter] = &[
         |service| Bson::Int64(service.profiler.slow_ms() as i64),
         |service, value| service.profiler.set_slow_ms(value.whole() as u64),
     ),
+    of_program("opensslCipherConfig", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("opensslCipherSuiteConfig", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("tlsUseSystemCA", Shape::Switch, || Bson::Boolean(false)),
+    of_program("tlsX509ClusterAuthDNOverride", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("tlsX509ExpirationWarningThresholdDays", Shape::Whole(0, INT_MAX), || {
+        Bson::Int32(30)
+    }),
     int("transactionLifetimeLimitSeconds", 1, |service| &service.transaction_lifetime_secs),
     whole(
         "ttlMonitorSleepSecs",
@@ -396,23 +442,31 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
 /// took them without a word would be thought to be safer than it is.
-const OF_SECURITY: [&str; 15] = [
+const OF_SECURITY: [&str; 13] = [
     "clusterAuthMode",
     "KeysRotationIntervalSec",
     "ingressConnectionEstablishmentRateLimiterBypass",
-    "opensslCipherConfig",
     "opensslDiffieHellmanParameters",
     "saslHostName",
     "saslServiceName",
-    "saslauthdPath",
     "sslMode",
     "sslWithholdClientCertificate",
+    "tlsCATrusts",
+    "tlsClusterAuthX509Override",
     "tlsMode",
-    "tlsUseSystemCA",
+    "tlsOCSPEnabled",
     "tlsWithholdClientCertificate",
-    "tlsX509ClusterAuthDNOverride",
-    "tlsX509ExpirationWarningThresholdDays",
 ];
+
+/// How the names of those begin that are about users, certificates and keys which others keep: LDAP, Kerberos, OpenID
+/// Connect, OCSP, key servers.
+const OF_OTHER_SERVERS: [&str; 8] =
+    ["ldap", "saslauthd", "oidc", "jwks", "ocsp", "tlsocsp", "kmip", "vault"];
+
+fn is_of_security(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    OF_SECURITY.contains(&name) || OF_OTHER_SERVERS.iter().any(|begin| lower.starts_with(begin))
+}
 
 /// What `getParameter` was asked for.
 #[derive(Default)]
@@ -531,7 +585,7 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 /// The parameter of a field, where it may be set now.
 fn settable(context: &Context<'_>, field: &Field<'_>) -> Result<&'static Parameter> {
-    if OF_SECURITY.contains(&field.name) {
+    if is_of_security(field.name) {
         return Err(Error::new(
             Code::NOT_IMPLEMENTED,
             format!(
@@ -570,7 +624,7 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
             // The texts are what `--setParameter` of the command line gives.
             RawBsonRef::Null
             | RawBsonRef::Undefined
-            | RawBsonRef::String("false" | "off" | "0") => false,
+            | RawBsonRef::String("false" | "off" | "0" | "no" | "n" | "disabled") => false,
             RawBsonRef::Double(number) => number != 0.0,
             other => dispatch::fields::as_i64(other) != Some(0),
         })),

@@ -1,6 +1,7 @@
 //! `authenticate`: the way in by a certificate, and of old clients by a password, which is shut.
 //!
-//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified.
+//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified. Its roles
+//! are those that the certificate holds, where it holds any, else those that are stored of it.
 
 use super::sasl::{self, refused, tell, unavailable};
 use crate::command::Command;
@@ -11,7 +12,7 @@ use bson::{Document, RawBsonRef, RawDocument, doc};
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use serverstate::ClientCertificate;
-use serverstate::security::MEMBER_ID;
+use serverstate::security::{CERTIFICATE_ID, MEMBER_ID};
 use std::sync::atomic::Ordering;
 
 pub(crate) const AUTHENTICATE: Command =
@@ -27,7 +28,7 @@ const OF_MEMBER: &str = "The certificate has the same O, OU and DC as this serve
                          have: give clients certificates with others, or let members log in by theirs with \
                          clusterAuthMode";
 /// The database of users that are known by something else than a password of ours.
-const EXTERNAL: &str = "$external";
+const EXTERNAL: &str = UserName::EXTERNAL;
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (mut mechanism, mut user) = (None, None);
@@ -65,9 +66,14 @@ fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<
         if certificate.of_member && security.separates_members.load(Ordering::Relaxed) {
             return Err(Error::new(Code::AUTHENTICATION_FAILED, OF_MEMBER));
         }
-        let tables = context.service.user_tables()?;
-        let user = tables.users.get(&name).ok_or_else(refused)?;
-        context.service.log_in(&name, user.id, context.connection)
+        let id = match context.service.roles_of_certificate(&name, context.connection) {
+            Some(_) => CERTIFICATE_ID,
+            None => {
+                let tables = context.service.user_tables()?;
+                tables.users.get(&name).ok_or_else(refused)?.id
+            }
+        };
+        context.service.log_in(&name, id, context.connection)
     })();
     tell(context, &name, X509, outcome.as_ref().err())?;
     outcome.map(|()| subject)

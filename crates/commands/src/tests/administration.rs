@@ -156,10 +156,36 @@ fn parameters_are_listed_with_what_may_be_done_to_them() {
 #[test]
 fn security_finding_22_parameters_of_tls_and_users_are_refused_by_name() {
     let client = Client::new();
-    for name in ["clusterAuthMode", "tlsMode", "saslHostName", "opensslCipherConfig"] {
+    for name in [
+        "clusterAuthMode",
+        "tlsMode",
+        "saslHostName",
+        "opensslDiffieHellmanParameters",
+        "tlsCATrusts",
+        "oidcIdentityProviders",
+        "saslauthdPath",
+        "ldapUserCacheInvalidationInterval",
+        "JWKSMinimumQuiescePeriodSecs",
+        "ocspEnabled",
+        "kmipKeyStatePollingSeconds",
+    ] {
         let reply = client.run("admin", set_parameter(name, 1));
         assert_eq!(reply.get_i32("code").ok(), Some(238));
         assert!(reply.get_str("errmsg").unwrap().contains(name), "{reply}");
+    }
+}
+
+#[test]
+fn what_the_program_went_by_is_shown_and_stays() {
+    let client = Client::new();
+    for (name, value) in [
+        ("tlsUseSystemCA", Bson::Boolean(false)),
+        ("tlsX509ExpirationWarningThresholdDays", Bson::Int32(30)),
+        ("opensslCipherConfig", Bson::String(String::new())),
+    ] {
+        assert_eq!(parameter(&client, name), value);
+        let reply = client.run("admin", set_parameter(name, 1));
+        assert_eq!(reply.get_i32("code").ok(), Some(20), "{reply}");
     }
 }
 

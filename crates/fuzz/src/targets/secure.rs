@@ -40,6 +40,11 @@ pub(super) const CERTIFICATE: Target = Target {
     corpus: || vec![include_bytes!("certificate.der").to_vec()],
     start: || {
         Box::new(|bytes| {
+            if let Ok(roles) = tls::roles(bytes) {
+                let told: usize =
+                    roles.iter().map(|(role, database)| role.len() + database.len()).sum();
+                assert!(told <= bytes.len(), "no more roles than bytes for them");
+            }
             let Some(subject) = tls::subject(bytes) else { return };
             // A log line or an audit event holds it, and a user is called so.
             assert!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::vfs::{File, LockGuard, OpenOptions, Space, Vfs};
+use crate::vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
 
 /// The machine's filesystem.
 #[derive(Debug)]
@@ -166,6 +166,11 @@ impl File for RealFile {
     fn sync_all(&self) -> io::Result<()> {
         crate::about_to_wait();
         self.file.sync_all()
+    }
+
+    fn permissions(&self) -> io::Result<FilePermissions> {
+        let status = rustix::fs::fstat(&self.file)?;
+        Ok(FilePermissions { owner: status.st_uid, mode: status.st_mode & 0o7777 })
     }
 
     fn len(&self) -> io::Result<u64> {

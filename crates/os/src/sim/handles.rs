@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::sync::Mutex;
 
 use super::disk::Disk;
-use crate::vfs::{File, LockGuard, OpenOptions, Space, Vfs};
+use crate::vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
 
 /// The filesystem of one boot of the simulated machine.
 pub(super) struct SimVfs {
@@ -124,6 +124,12 @@ impl File for SimFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.disk.lock().sync(self.boot, self.inode)
+    }
+
+    fn permissions(&self) -> io::Result<FilePermissions> {
+        // A simulated machine has one user.
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(FilePermissions { owner, mode: 0o600 })
     }
 
     fn len(&self) -> io::Result<u64> {

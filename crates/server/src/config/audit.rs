@@ -15,12 +15,23 @@ pub enum AuditFormat {
     Bson,
 }
 
+/// Where the audit log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditDestination {
+    /// To a file.
+    File,
+    /// To standard output.
+    Console,
+    /// To the machine's log, through its socket.
+    Syslog,
+}
+
 /// Where the audit log goes, and what of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditSettings {
-    /// To standard output instead of a file.
-    pub to_console: bool,
-    /// The file; none where it has its usual name.
+    /// To what.
+    pub destination: AuditDestination,
+    /// The file, or the socket of the machine's log; none where it has its usual name.
     pub path: Option<PathBuf>,
     /// Its form.
     pub format: AuditFormat,
@@ -35,10 +46,11 @@ impl GivenOptions {
                 "option {option}: '{text}' is not supported, only {known}"
             )))
         };
-        let to_console = match self.text("auditDestination") {
-            Some("file") => false,
-            Some("console") => true,
-            Some(other) => return refuse("auditDestination", other, "file and console"),
+        let destination = match self.text("auditDestination") {
+            Some("file") => AuditDestination::File,
+            Some("console") => AuditDestination::Console,
+            Some("syslog") => AuditDestination::Syslog,
+            Some(other) => return refuse("auditDestination", other, "file, console and syslog"),
             None => {
                 let others = ["auditFormat", "auditPath", "auditFilter"];
                 return match others.iter().find(|flag| self.text(flag).is_some()) {
@@ -51,11 +63,11 @@ impl GivenOptions {
         };
         let format = match self.text("auditFormat") {
             None | Some("JSON") => AuditFormat::Json,
-            Some("BSON") if !to_console => AuditFormat::Bson,
+            Some("BSON") if destination == AuditDestination::File => AuditFormat::Bson,
             Some(other) => return refuse("auditFormat", other, "JSON, and BSON in a file"),
         };
         let filter = self.text("auditFilter").map(filter).transpose()?;
-        Ok(Some(AuditSettings { to_console, path: self.path("auditPath"), format, filter }))
+        Ok(Some(AuditSettings { destination, path: self.path("auditPath"), format, filter }))
     }
 }
 

@@ -20,6 +20,9 @@ Shut down cleanly: operations are interrupted, a checkpoint is written.
 .TP
 \fBSIGUSR1\fR
 Start a new log file.
+.TP
+\fBSIGUSR2\fR
+Load the files of TLS again, as the command \fIrotateCertificates\fR.
 .SH EXIT STATUS
 .TP
 \fB0\fR

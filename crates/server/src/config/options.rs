@@ -13,7 +13,7 @@ use crate::config::encryption::EncryptionSettings;
 use crate::config::foreign::{IGNORED, REFUSED};
 use crate::config::settings::GivenOptions;
 use crate::config::tls::{TlsSettings, hide_secrets};
-use auth::ClusterAuth;
+use auth::{ClusterAuth, Network};
 use bson::Document;
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -164,6 +164,16 @@ options! {
             "connections at most (default: 65536, or what open files allow)",
         ),
     ];
+    /// Connections from here are let in beyond that number.
+    beyond_max_connections: Vec<Network> = |given| given.networks("maxIncomingConnectionsOverride"),
+    [
+        opt(
+            "maxIncomingConnectionsOverride",
+            "net.maxIncomingConnectionsOverride",
+            Text,
+            "addresses and ranges, with commas, whose connections are let in beyond maxConns, as far as open files allow",
+        ),
+    ];
     /// The directory of the Unix domain socket, if there is to be one.
     unix_socket_prefix: Option<PathBuf> = |given| Ok(given.unix_socket_prefix()),
     [
@@ -288,6 +298,12 @@ options! {
     [
         opt("clusterAuthMode", "security.clusterAuthMode", Text, "how members log in to each other: keyFile, sendKeyFile, sendX509 or x509"),
     ];
+    /// From where members may log in; from anywhere where there is none.
+    members_from: Vec<Network> = GivenOptions::members_from,
+    [
+        opt("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", Text, "addresses and ranges from which members of the set may log in, with commas"),
+        opt("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", Text, "the old name of clusterIpSourceAllowlist"),
+    ];
     /// Whether clients are asked who they are.
     auth: AuthMode = |given| Ok(given.auth()),
     [
@@ -298,9 +314,9 @@ options! {
     /// Who did what is told to an audit log.
     audit: Option<AuditSettings> = GivenOptions::audit,
     [
-        opt("auditDestination", "auditLog.destination", Text, "tell who did what: file, console"),
+        opt("auditDestination", "auditLog.destination", Text, "tell who did what: file, console, syslog"),
         opt("auditFormat", "auditLog.format", Text, "JSON, which is the default, or BSON"),
-        opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named"),
+        opt("auditPath", "auditLog.path", Text, "the file; auditLog.json in the data directory, if none is named. With syslog the socket; /dev/log, if none is named"),
         opt("auditFilter", "auditLog.filter", Text, "tell only what this query matches"),
     ];
     /// The data directory is encrypted.
@@ -308,6 +324,7 @@ options! {
     [
         opt("enableEncryption", "security.enableEncryption", Switch, "encrypt what is stored, from an empty data directory on"),
         opt("encryptionKeyFile", "security.encryptionKeyFile", Text, "the master key: the base64 of 32 bytes, in a file"),
+        opt("encryptionKeyCommand", "security.encryptionKeyCommand", Text, "a program that prints the master key, run at the start without a shell: its whole path, and arguments between spaces"),
         opt("encryptionCipherMode", "security.encryptionCipherMode", Text, "AES256-GCM, which is the default and the only one"),
         opt("relaxPermChecks", "security.relaxPermChecks", Switch, "the group of a key file that belongs to root may read it"),
     ];
@@ -327,6 +344,10 @@ options! {
         opt("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", Switch, "let in clients whose certificate is not good, as nobody, and take any of a member"),
         opt("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Switch, "take a member's certificate that is of another host"),
         opt("tlsDisabledProtocols", "net.tls.disabledProtocols", Text, "versions that are not spoken, with commas: TLS1_2 or TLS1_3"),
+        opt("tlsCipherConfig", "net.tls.cipherConfig", Text, "cipher suites of TLS 1.2 that are spoken, with colons; also the parameter opensslCipherConfig"),
+        opt("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Text, "attributes of the subject by which a certificate is a member's, such as O=Example,OU=Members"),
+        opt("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", Text, "the text in the extension 1.3.6.1.4.1.34601.2.1.2 by which a certificate is a member's"),
+        opt("tlsLogVersions", "net.tls.logVersions", Text, "log each connection of these versions, with commas: TLS1_2 or TLS1_3"),
         opt("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", Switch, "the same as tlsMode=requireTLS"),
         opt("sslMode", "net.ssl.mode", Text, "the old name of tlsMode"),
         opt("sslPEMKeyFile", "net.ssl.PEMKeyFile", Text, "the old name of tlsCertificateKeyFile"),
@@ -340,8 +361,20 @@ options! {
         opt("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", Switch, "the old name of tlsAllowInvalidCertificates"),
         opt("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", Switch, "the old name of tlsAllowInvalidHostnames"),
         opt("sslDisabledProtocols", "net.ssl.disabledProtocols", Text, "the old name of tlsDisabledProtocols"),
+        opt("sslCipherConfig", "net.ssl.cipherConfig", Text, "the old name of tlsCipherConfig"),
         opt("sslOnNormalPorts", "net.ssl.sslOnNormalPorts", Switch, "the old name of tlsOnNormalPorts"),
     ];
+    /// A certificate that ends within so many days is warned of.
+    certificate_days: i64 = |given| {
+        given.start_number("tlsX509ExpirationWarningThresholdDays", 0..=i32::MAX.into(), 30)
+    },
+    [];
+    /// What messages that are not whole may take together; what clients may use in all where nothing is said.
+    ingress_buffer_bytes: Option<u64> = GivenOptions::ingress_buffer_bytes,
+    [];
+    /// A crash may leave a core file although the process holds keys.
+    allow_core_dumps: bool = |given| given.start_switch("allowCoreDumps", false),
+    [];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),
     [

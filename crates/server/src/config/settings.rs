@@ -6,7 +6,7 @@ use crate::config::parse::Given;
 use crate::config::size::{parse_size, parse_switch};
 use crate::config::tls;
 use ::tls::Mode;
-use auth::ClusterAuth;
+use auth::{ClusterAuth, Network};
 use bson::{Bson, Document};
 use dashboard::ShowValues;
 use serverstate::security::AuthMode;
@@ -125,6 +125,41 @@ impl GivenOptions {
             ));
         }
         Ok(mode)
+    }
+
+    /// Addresses and ranges of them, with commas.
+    pub(super) fn networks(&self, flag: &str) -> Result<Vec<Network>, ConfigError> {
+        let words = self.words(flag, "");
+        let parsed = words.iter().map(|word| {
+            Network::parse(word).ok_or_else(|| {
+                ConfigError::new(format!(
+                    "option {flag}: '{word}' is no address and no range of them, such as 10.0.0.0/8"
+                ))
+            })
+        });
+        parsed.collect()
+    }
+
+    /// From where members may log in.
+    pub(super) fn members_from(&self) -> Result<Vec<Network>, ConfigError> {
+        let (name, old) = ("clusterIpSourceAllowlist", "clusterIpSourceWhitelist");
+        let flag = match (self.text(name), self.text(old)) {
+            (Some(_), Some(_)) => {
+                return Err(ConfigError::new(format!(
+                    "options {name} and {old} are the same: leave {old} out"
+                )));
+            }
+            (None, Some(_)) => old,
+            (_, None) => name,
+        };
+        let networks = self.networks(flag)?;
+        if !networks.is_empty() && !self.names_members_login() {
+            return Err(ConfigError::new(format!(
+                "option {flag} says from where members may log in, and they do not: it needs --keyFile or \
+                 --clusterAuthMode"
+            )));
+        }
+        Ok(networks)
     }
 
     pub(super) fn path(&self, flag: &str) -> Option<PathBuf> {

@@ -1,6 +1,6 @@
 //! The command line and files together.
 
-use super::{CommandLine, ConfigError, Settings, parse};
+use super::{CommandLine, ConfigError, KeySource, Settings, parse};
 use bson::doc;
 use os::Os;
 use std::path::Path;
@@ -272,10 +272,16 @@ fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
 fn encryption_is_asked_for_as_a_whole_and_with_the_one_cipher() {
     let on = ["--enableEncryption", "--encryptionKeyFile", "/k"];
     let asked = settings(&on).encryption.unwrap();
-    assert_eq!((asked.key_file, asked.permissions), ("/k".into(), crypt::Permissions::OwnerAlone));
+    let file = KeySource::File { path: "/k".into(), permissions: crypt::Permissions::OwnerAlone };
+    assert_eq!(asked.source, file);
+    let by_command =
+        settings(&["--enableEncryption", "--encryptionKeyCommand", "/bin/key  --of a"]);
+    let words = ["/bin/key", "--of", "a"].map(str::to_owned).to_vec();
+    assert_eq!(by_command.encryption.unwrap().source, KeySource::Command(words));
     let more = [&on[..], &["--encryptionCipherMode", "AES256-GCM", "--relaxPermChecks"]].concat();
     let asked = settings(&more).encryption.unwrap();
-    assert_eq!(asked.permissions, crypt::Permissions::GroupOfRoot);
+    let permissions = crypt::Permissions::GroupOfRoot;
+    assert_eq!(asked.source, KeySource::File { path: "/k".into(), permissions });
     let yaml = "security: {enableEncryption: true, encryptionKeyFile: /k, encryptionCipherMode: AES256-GCM}\n";
     let Ok(CommandLine::Start(settings)) = with_file(yaml, &[]) else { panic!("{yaml}") };
     assert!(settings.encryption.is_some());
@@ -283,7 +289,10 @@ fn encryption_is_asked_for_as_a_whole_and_with_the_one_cipher() {
     let Ok(CommandLine::Start(settings)) = with_file(off, &[]) else { panic!("{off}") };
     assert_eq!(settings.encryption, None);
     for (arguments, line) in [
-        (&["--enableEncryption"][..], "enableEncryption needs --encryptionKeyFile"),
+        (
+            &["--enableEncryption"][..],
+            "enableEncryption needs --encryptionKeyFile or --encryptionKeyCommand",
+        ),
         (&["--encryptionKeyFile", "/k"], "encryptionKeyFile needs --enableEncryption"),
         (&["--encryptionCipherMode", "AES256-GCM"], "needs --enableEncryption"),
         (
@@ -350,6 +359,57 @@ fn tls_is_asked_for_under_new_names_and_old_ones() {
         "--tlsCertificateKeyFilePassword=pencil",
     ]);
     assert!(!format!("{:?}", joined.argv).contains("pencil"));
+}
+
+#[test]
+fn what_tls_is_told_by_parameters_and_lists() {
+    use tls::{Suites, Version};
+    let on = ["--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c"];
+    let with = |more: &[&str]| settings(&[&on[..], more].concat());
+    let refused = |more: &[&str]| refusal(&[&on[..], more].concat());
+    assert_eq!(with(&[]).certificate_days, 30);
+    let told = with(&[
+        "--tlsLogVersions=TLS1_0,TLS1_2, TLS1_3",
+        "--setParameter=tlsX509ExpirationWarningThresholdDays=7",
+        "--setParameter=tlsUseSystemCA=true",
+        "--setParameter=opensslCipherConfig=HIGH:!aNULL",
+    ]);
+    assert_eq!(told.tls.logged_versions, [Version::Tls12, Version::Tls13]);
+    assert_eq!((told.certificate_days, told.tls.uses_system_authorities), (7, true));
+    assert_eq!(told.tls.options.suites, Suites::default());
+    let mut one = Suites::default();
+    one.take_tls12("ECDHE-RSA-AES128-GCM-SHA256").unwrap();
+    one.take_tls13("TLS_AES_128_GCM_SHA256").unwrap();
+    for name in ["--tlsCipherConfig=", "--sslCipherConfig=", "--setParameter=opensslCipherConfig="]
+    {
+        let list = format!("{name}ECDHE-RSA-AES128-GCM-SHA256");
+        let of_13 = "--setParameter=opensslCipherSuiteConfig=TLS_AES_128_GCM_SHA256";
+        assert_eq!(with(&[&list, of_13]).tls.options.suites, one, "{name}");
+    }
+    for (more, word) in [
+        ("--tlsLogVersions=TLS2", "tlsLogVersions"),
+        ("--setParameter=tlsX509ExpirationWarningThresholdDays=soon", "not a number"),
+        ("--setParameter=tlsX509ExpirationWarningThresholdDays=-1", "not a number"),
+        ("--setParameter=tlsUseSystemCA=perhaps", "tlsUseSystemCA"),
+        ("--setParameter=opensslCipherConfig=AES128-SHA", "'AES128-SHA'"),
+        (
+            "--setParameter=opensslCipherSuiteConfig=TLS_AES_128_CCM_SHA256",
+            "'TLS_AES_128_CCM_SHA256'",
+        ),
+        ("--tlsCipherConfig=!aNULL", "no cipher suite is left"),
+    ] {
+        let line = refused(&[more]);
+        assert!(line.contains(word) && !line.contains('\n'), "{line}");
+    }
+    let twice = refused(&["--tlsCipherConfig=HIGH", "--setParameter=opensslCipherConfig=HIGH"]);
+    assert!(twice.contains("the same"), "{twice}");
+    // Without TLS there is nothing that they could say.
+    for alone in ["--tlsLogVersions=TLS1_2", "--setParameter=tlsUseSystemCA=true"] {
+        assert!(refusal(&[alone]).contains("TLS is off"), "{alone}");
+    }
+    // Members are known by an authority of the operator's own.
+    let line = refused(&["--setParameter=tlsUseSystemCA=true", "--clusterAuthMode=x509"]);
+    assert!(line.contains("tlsCAFile"), "{line}");
 }
 
 #[test]

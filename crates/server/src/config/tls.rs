@@ -7,7 +7,7 @@ use crate::config::settings::GivenOptions;
 use auth::ClusterAuth;
 use std::fmt;
 use std::path::PathBuf;
-use tls::{Mode, Options};
+use tls::{MemberRule, Mode, Options, Version};
 
 /// The options with their old names.
 pub(super) const OLD_NAMES: &[(&str, &str)] = &[
@@ -24,6 +24,7 @@ pub(super) const OLD_NAMES: &[(&str, &str)] = &[
     ("tlsAllowInvalidCertificates", "sslAllowInvalidCertificates"),
     ("tlsAllowInvalidHostnames", "sslAllowInvalidHostnames"),
     ("tlsDisabledProtocols", "sslDisabledProtocols"),
+    ("tlsCipherConfig", "sslCipherConfig"),
 ];
 
 /// The options whose values nobody is shown.
@@ -63,8 +64,16 @@ pub struct TlsSettings {
     pub cluster_authorities_file: Option<PathBuf>,
     /// The certificates that clients' and members' have to come from.
     pub authorities_file: Option<PathBuf>,
+    /// Those are the ones that this machine trusts, where no file is named.
+    pub uses_system_authorities: bool,
     /// The revoked ones.
     pub revoked_file: Option<PathBuf>,
+    /// By what members' certificates are known, where it is not O, OU and DC of the server's own.
+    pub member_rule: Option<MemberRule>,
+    /// And by what else, while a set changes.
+    pub other_member_rule: Option<MemberRule>,
+    /// The log has a line for each connection of these.
+    pub logged_versions: Vec<Version>,
     /// The rest.
     pub options: Options,
 }
@@ -110,6 +119,49 @@ impl GivenOptions {
         Ok(mode)
     }
 
+    /// Which cipher suites are spoken.
+    fn take_suites(&self, options: &mut Options) -> Result<(), ConfigError> {
+        fn refuse(name: &str) -> impl Fn(String) -> ConfigError {
+            move |why| ConfigError::new(format!("{name}: {why}"))
+        }
+        let option = self.tls_text("tlsCipherConfig")?.map(str::to_owned);
+        let parameter = self.parameter("opensslCipherConfig");
+        if option.is_some() && parameter.is_some() {
+            return Err(ConfigError::new(
+                "option tlsCipherConfig and parameter opensslCipherConfig are the same: leave one out",
+            ));
+        }
+        if let Some(list) = option {
+            options.suites.take_tls12(&list).map_err(refuse("option tlsCipherConfig"))?;
+        }
+        if let Some(list) = parameter {
+            options.suites.take_tls12(&list).map_err(refuse("parameter opensslCipherConfig"))?;
+        }
+        if let Some(list) = self.parameter("opensslCipherSuiteConfig") {
+            options
+                .suites
+                .take_tls13(&list)
+                .map_err(refuse("parameter opensslCipherSuiteConfig"))?;
+        }
+        Ok(())
+    }
+
+    /// By what members' certificates are known.
+    fn member_rule(&self) -> Result<Option<MemberRule>, ConfigError> {
+        let (attributes, extension) =
+            ("tlsClusterAuthX509Attributes", "tlsClusterAuthX509ExtensionValue");
+        match (self.text(attributes), self.text(extension)) {
+            (Some(_), Some(_)) => Err(ConfigError::new(format!(
+                "options {attributes} and {extension} say two things of the same: leave one out"
+            ))),
+            (Some(name), None) => MemberRule::attributes_of(name)
+                .map(Some)
+                .map_err(|why| ConfigError::new(format!("option {attributes}: {why}"))),
+            (None, Some(text)) => Ok(Some(MemberRule::Extension(text.to_owned()))),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// All of it.
     pub(super) fn tls(&self) -> Result<TlsSettings, ConfigError> {
         let mode = self.tls_mode()?;
@@ -132,6 +184,7 @@ impl GivenOptions {
         if let Some(text) = self.tls_text("tlsDisabledProtocols")? {
             disable(text, &mut options)?;
         }
+        self.take_suites(&mut options)?;
         let settings = TlsSettings {
             mode,
             certificate_key_file: path("tlsCertificateKeyFile")?,
@@ -140,7 +193,17 @@ impl GivenOptions {
             cluster_password: password("tlsClusterPassword")?,
             cluster_authorities_file: path("tlsClusterCAFile")?,
             authorities_file: path("tlsCAFile")?,
+            uses_system_authorities: self.start_switch("tlsUseSystemCA", false)?,
             revoked_file: path("tlsCRLFile")?,
+            member_rule: self.member_rule()?,
+            other_member_rule: self
+                .parameter("tlsX509ClusterAuthDNOverride")
+                .map(|name| MemberRule::organization_of(&name))
+                .transpose()
+                .map_err(|why| {
+                    ConfigError::new(format!("parameter tlsX509ClusterAuthDNOverride: {why}"))
+                })?,
+            logged_versions: self.text("tlsLogVersions").map_or(Ok(Vec::new()), logged)?,
             options,
         };
         settings.check()?;
@@ -176,6 +239,25 @@ fn disable(text: &str, options: &mut Options) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Which versions of TLS the log tells of.
+fn logged(text: &str) -> Result<Vec<Version>, ConfigError> {
+    let mut versions = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        match word {
+            // No connection speaks them.
+            "TLS1_0" | "TLS1_1" => {}
+            "TLS1_2" => versions.push(Version::Tls12),
+            "TLS1_3" => versions.push(Version::Tls13),
+            other => {
+                return Err(ConfigError::new(format!(
+                    "option tlsLogVersions: '{other}' is none of TLS1_0, TLS1_1, TLS1_2 and TLS1_3"
+                )));
+            }
+        }
+    }
+    Ok(versions)
+}
+
 impl TlsSettings {
     fn check(&self) -> Result<(), ConfigError> {
         if self.mode != Mode::Disabled {
@@ -189,12 +271,12 @@ impl TlsSettings {
             for (is_given, needs_other, text) in [
                 (
                     self.revoked_file.is_some(),
-                    self.authorities_file.is_none(),
+                    self.authorities_file.is_none() && !self.uses_system_authorities,
                     "tlsCRLFile needs the authority that it is of: name that with tlsCAFile",
                 ),
                 (
                     self.cluster_authorities_file.is_some(),
-                    self.authorities_file.is_none(),
+                    self.authorities_file.is_none() && !self.uses_system_authorities,
                     "tlsClusterCAFile says who clients' certificates are of alone: name the authority of the servers' \
                      with tlsCAFile",
                 ),
