@@ -7,6 +7,7 @@ use crate::command::{Command, Registry};
 use crate::judged::Judged;
 use crate::needs::{Asked, Needs, Required, is_unique};
 use auth::{Action, ActionSet, Grants, Privilege, Target, UserName};
+use bson::raw::RawArrayBuf;
 use bson::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::Request;
@@ -15,7 +16,7 @@ use errors::{Code, Error, Result};
 use serverstate::security::Identity;
 use serverstate::{Connection, Origin, ServerState};
 use session::UserDigest;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Who sends a request, as the gate has found.
 #[derive(Clone, Default)]
@@ -32,6 +33,12 @@ impl Admitted {
     /// Whose cursors, sessions and operations the request may touch.
     pub(crate) fn digest(&self) -> UserDigest {
         self.identity.as_ref().map_or(UserDigest::NOBODY, |identity| identity.digest)
+    }
+
+    /// The user's roles, its own and those that they inherit, as `$$USER_ROLES` tells them.
+    pub(crate) fn shown_roles(&self) -> Arc<RawArrayBuf> {
+        static NONE: LazyLock<Arc<RawArrayBuf>> = LazyLock::new(Arc::default);
+        self.identity.as_ref().map_or_else(|| Arc::clone(&NONE), |id| Arc::clone(&id.shown_roles))
     }
 
     /// Whether the user has these privileges, or access control is off.

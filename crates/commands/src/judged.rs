@@ -74,8 +74,7 @@ impl Judged {
         let in_few = self.few.iter().any(|named| {
             let name = &self.names[start..named.end];
             start = named.end;
-            let opened =
-                if named.is_database { namespace.database() } else { namespace.as_str() };
+            let opened = if named.is_database { namespace.database() } else { namespace.as_str() };
             name == opened.as_bytes() && serves(named.actions, opening)
         });
         in_few || serves(self.everything, opening) || self.in_many(namespace, opening)

@@ -13,9 +13,12 @@ use auth::{
     Action, ActionSet, Address, Grants, Privilege, Resource, RoleName, Roles, UserName, all_met,
     resolve,
 };
+use bson::raw::RawArrayBuf;
+use bson::rawdoc;
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +27,15 @@ use std::sync::atomic::Ordering;
 fn address_of(info: &ConnectionInfo) -> Address {
     let of = |text: &str| text.parse::<SocketAddr>().ok().map(|at| at.ip());
     Address { client: of(&info.remote), server: of(&info.local) }
+}
+
+/// Roles as `$$USER_ROLES` tells them.
+fn shown(roles: &BTreeSet<RoleName>) -> RawArrayBuf {
+    let mut shown = RawArrayBuf::new();
+    for RoleName { role, db } in roles {
+        shown.push(rawdoc! { "_id": format!("{db}.{role}"), "role": &**role, "db": &**db });
+    }
+    shown
 }
 
 impl ServerState {
@@ -154,6 +166,7 @@ impl ServerState {
             id: user.id,
             roles: user.roles.clone(),
             grants: Grants::new(&resolved.privileges),
+            shown_roles: Arc::new(shown(&resolved.roles)),
             resolved,
             generation: tables.generation,
         }))
@@ -172,6 +185,7 @@ impl ServerState {
             id: MEMBER_ID,
             roles,
             grants: Grants::new(&resolved.privileges),
+            shown_roles: Arc::new(shown(&resolved.roles)),
             resolved,
             generation,
         })

@@ -389,12 +389,9 @@ fn run_as_client(
     let Some((_, command)) = context.registry.find(&name) else {
         return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")));
     };
-    let judged = gate::judge_within(
-        &context.admitted,
-        context.registry,
-        (database, body),
-        || gate::refusal(context.database(), context.command, context.body),
-    )?;
+    let judged = gate::judge_within(&context.admitted, context.registry, (database, body), || {
+        gate::refusal(context.database(), context.command, context.body)
+    })?;
     let request =
         Request { database, body, sequences: &[], exhaust_allowed: false, ..*context.request };
     let mut fields = Fields::new();

@@ -11,7 +11,7 @@ use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
     GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, OwnedValue, array, convert, date, object,
 };
-use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
 use bsonval::text_score;
 use bsonval::types::name_of;
 use errors::{Code, Error, Result};
@@ -103,8 +103,7 @@ fn field_path(path: &str, ctx: &ParseContext) -> Result<Node> {
         "NOW" => Base::Now,
         "CLUSTER_TIME" => Base::ClusterTime,
         "REMOVE" => return Ok(Node::Constant(None)),
-        // There are no users, so nobody has a role.
-        "USER_ROLES" => return Ok(Node::Constant(Some(RawBson::Array(RawArrayBuf::new())))),
+        "USER_ROLES" => Base::UserRoles,
         "DESCEND" | "PRUNE" | "KEEP" => {
             return Ok(Node::Constant(Some(RawBson::String(name.to_ascii_lowercase()))));
         }
