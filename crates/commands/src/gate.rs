@@ -54,6 +54,13 @@ impl Admitted {
             || self.identity.as_ref().is_some_and(|id| id.grants.allow(target, actions))
     }
 
+    /// Whether the time limit for reads that name none is not the user's. Without access control it is everybody's.
+    pub(crate) fn bypasses_default_limit(&self) -> bool {
+        let action = ActionSet::of(&[Action::BypassDefaultMaxTimeMS]);
+        let identity = self.identity.as_ref();
+        identity.is_some_and(|id| id.grants.allow(Target::Cluster, action))
+    }
+
     /// The same for an action on the server.
     pub(crate) fn may_cluster(&self, action: Action) -> bool {
         self.may_do(Target::Cluster, action)

@@ -1,6 +1,8 @@
 //! Users asked for: logins, the gate, what belongs to whom.
 
+mod api_version;
 mod cluster_time;
+mod connections;
 mod findings;
 mod matrix;
 mod old_users;

@@ -194,7 +194,17 @@ fn operator(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize)
     Err(unrecognized(name))
 }
 
+/// Operators of Queryable Encryption, which is not built. They are refused as what is known and not there.
+const ON_ENCRYPTED: [&str; 4] =
+    ["$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq", "$encStrStartsWith"];
+
 fn unrecognized(name: &str) -> Error {
+    if ON_ENCRYPTED.contains(&name) {
+        return Error::new(
+            Code::NOT_IMPLEMENTED,
+            format!("{name} is not supported by this version of FernDB"),
+        );
+    }
     Error::new(Code::INVALID_PIPELINE_OPERATOR, format!("Unrecognized expression '{name}'"))
 }
 
