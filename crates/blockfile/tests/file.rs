@@ -277,7 +277,7 @@ fn full_disk_changes_nothing_and_the_same_call_works_later() {
 #[test]
 fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     let sim = SimOs::new(1);
-    let options = Options { reserve_bytes: 64 << 10, ..Options::default() };
+    let options = Options { reserve_bytes: 512 << 10, ..Options::default() };
     let metrics = Metrics::new(&Registry::new());
     sim.os().vfs.create_dir_all(Path::new(DIR)).unwrap();
     let (file, _) = BlockFile::open(&sim.os(), Path::new(DIR), options, metrics).unwrap();

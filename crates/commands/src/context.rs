@@ -133,7 +133,7 @@ impl<'a> Context<'a> {
     }
 
     /// It was let through as this sender's, after it was judged where anybody is asked for.
-    pub(crate) fn admit(&mut self, admitted: Admitted, judged: Option<Judged>) {
+    pub(crate) fn admit(&mut self, admitted: Admitted, judged: Option<Judged<'a>>) {
         self.permit = judged.map(|judged| RequestPermit::new(self.service, self.command, judged));
         self.arguments.user = admitted.digest();
         self.admitted = admitted;

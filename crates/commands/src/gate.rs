@@ -5,13 +5,12 @@
 
 use crate::command::{Command, Registry};
 use crate::judged::Judged;
-use crate::needs::{Asked, Needs, Required, is_unique};
-use auth::{Action, ActionSet, Grants, Privilege, Target, UserName};
+use crate::needs::{Asked, Needs, Required, first_of, is_unique, text_of};
+use auth::{Action, ActionSet, Grants, Privilege, Target};
 use bson::raw::RawArrayBuf;
 use bson::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::Request;
-use dispatch::request::Sequence;
 use errors::{Code, Error, Result};
 use serverstate::security::Identity;
 use serverstate::{Connection, Origin, ServerState};
@@ -68,14 +67,14 @@ impl Admitted {
 }
 
 /// Lets a request through, and tells what it was judged by where anybody is asked for; or says why not.
-pub(crate) fn admit(
+pub(crate) fn admit<'a>(
     state: &ServerState,
     registry: &Registry,
     connection: &Connection,
-    request: &Request<'_>,
+    request: &'a Request<'_>,
     command: &'static Command,
-    body: &RawDocument,
-) -> Result<(Admitted, Option<Judged>)> {
+    body: &'a RawDocument,
+) -> Result<(Admitted, Option<Judged<'a>>)> {
     if connection.origin == Origin::Startup {
         return Ok((Admitted::default(), None));
     }
@@ -100,7 +99,9 @@ pub(crate) fn admit(
     };
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
     let user = admitted.identity.as_ref().map(|identity| &identity.name);
-    let asked = asked_of(request.database, (body, request.sequences), user, grants, &needs_of);
+    let first = first_of(body);
+    let asked =
+        Asked::new(request.database, (body, first, request.sequences), user, grants, &needs_of);
     // A field that is given twice could be authorized by one value and executed with the other.
     let is_plain = !matches!(command.needs, Needs::Computed(_))
         || is_unique(body)
@@ -108,7 +109,7 @@ pub(crate) fn admit(
                 raw::field_by_bytes(body, name).is_ok_and(|value| value.is_none())
                     && request.sequences[..at].iter().all(|(other, _)| other != name)
             });
-    let mut judged = Judged::default();
+    let mut judged = Judged::of(request.database, text_of(first));
     let verdict = judge(&command.needs, &asked, &mut judged);
     // The localhost exception allows nothing but to create the first user.
     let needs_nothing = exception.is_some() && verdict.is_empty;
@@ -121,12 +122,12 @@ pub(crate) fn admit(
 
 /// Judges `body`, which the admitted command is going to run: it may have changed what the gate has seen, as `applyOps`
 /// does, which puts the collection that an entry's UUID stands for in the place of the one that the entry names.
-pub(crate) fn judge_within(
+pub(crate) fn judge_within<'a>(
     admitted: &Admitted,
     registry: &Registry,
-    (database, body): (&str, &RawDocument),
+    (database, body): (&'a str, &'a RawDocument),
     refusal: impl FnOnce() -> Error,
-) -> Result<Option<Judged>> {
+) -> Result<Option<Judged<'a>>> {
     if !admitted.is_access_control_on {
         return Ok(None);
     }
@@ -135,8 +136,10 @@ pub(crate) fn judge_within(
         return Err(refusal());
     };
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
-    let asked = asked_of(database, (body, &[]), Some(&identity.name), &identity.grants, &needs_of);
-    let mut judged = Judged::default();
+    let first = first_of(body);
+    let asked =
+        Asked::new(database, (body, first, &[]), Some(&identity.name), &identity.grants, &needs_of);
+    let mut judged = Judged::of(database, text_of(first));
     let verdict = judge(&command.needs, &asked, &mut judged);
     if verdict.is_allowed { Ok(Some(judged)) } else { Err(refusal()) }
 }
@@ -152,23 +155,15 @@ pub(crate) fn privileges(
     let Some(identity) = &admitted.identity else { return Vec::new() };
     let (user, grants) = (Some(&identity.name), &identity.grants);
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
-    let asked = asked_of(request.database, (body, request.sequences), user, grants, &needs_of);
+    let first = first_of(body);
+    let asked =
+        Asked::new(request.database, (body, first, request.sequences), user, grants, &needs_of);
     let mut privileges = Vec::new();
     let mut keep = |target: Target<'_>, actions| {
         privileges.push(Privilege { resource: target.to_resource(), actions });
     };
     command.needs.of(&asked, &mut Required::new(&mut keep));
     privileges
-}
-
-fn asked_of<'a>(
-    database: &'a str,
-    (body, sequences): (&'a RawDocument, &'a [Sequence<'a>]),
-    user: Option<&'a UserName>,
-    grants: &'a Grants,
-    needs_of: &'a dyn Fn(&str) -> Option<&'static Needs>,
-) -> Asked<'a> {
-    Asked { database, body, sequences, user, grants, needs_of, depth: 0 }
 }
 
 /// What became of all that a request needs.
@@ -178,7 +173,7 @@ struct Verdict {
 }
 
 /// Judges a request, and notes what by.
-fn judge(needs: &Needs, asked: &Asked<'_>, judged: &mut Judged) -> Verdict {
+fn judge(needs: &Needs, asked: &Asked<'_>, judged: &mut Judged<'_>) -> Verdict {
     let mut is_allowed = true;
     let mut ask = |target: Target<'_>, actions| {
         is_allowed &= asked.grants.allow(target, actions);

@@ -39,6 +39,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) database: &'a str,
     /// The command.
     pub(crate) body: &'a RawDocument,
+    /// The value of its first field.
+    first: Option<RawBsonRef<'a>>,
     /// The kind 1 sections.
     pub(crate) sequences: &'a [Sequence<'a>],
     /// The user who is logged in; `None` under the localhost exception.
@@ -128,6 +130,23 @@ pub(crate) fn is_unique(document: &RawDocument) -> bool {
 const FEW_NAMES: usize = 16;
 
 impl<'a> Asked<'a> {
+    /// A request that somebody with these grants sends, and its first field ([`first_of`]).
+    pub(crate) fn new(
+        database: &'a str,
+        (body, first, sequences): (&'a RawDocument, Option<RawBsonRef<'a>>, &'a [Sequence<'a>]),
+        user: Option<&'a UserName>,
+        grants: &'a Grants,
+        needs_of: &'a dyn Fn(&str) -> Option<&'static Needs>,
+    ) -> Self {
+        Self { database, body, first, sequences, user, grants, needs_of, depth: 0 }
+    }
+
+    /// A command within this one.
+    pub(crate) fn within(&self, database: &'a str, body: &'a RawDocument) -> Self {
+        let (first, depth) = (first_of(body), self.depth + 1);
+        Self { database, body, first, sequences: &[], depth, ..*self }
+    }
+
     /// A field of the command.
     pub(crate) fn field(&self, name: &str) -> Option<RawBsonRef<'a>> {
         // What is judged depends on the bytes alone, not on whether the operation goes on.
@@ -187,15 +206,12 @@ impl<'a> Asked<'a> {
 
     /// The value of the first field.
     pub(crate) fn first(&self) -> Option<RawBsonRef<'a>> {
-        raw::first(self.body)?.ok()?.value().ok()
+        self.first
     }
 
     /// The collection that the first field names.
     pub(crate) fn collection(&self) -> Option<&'a str> {
-        match self.first() {
-            Some(RawBsonRef::String(name)) => Some(name),
-            _ => None,
-        }
+        text_of(self.first)
     }
 
     /// Requires actions on the collection that the first field names; on everything where it names none, which the
@@ -208,6 +224,19 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The value of a command's first field.
+pub(crate) fn first_of(body: &RawDocument) -> Option<RawBsonRef<'_>> {
+    raw::first(body)?.ok()?.value().ok()
+}
+
+/// The collection that such a field names.
+pub(crate) fn text_of(first: Option<RawBsonRef<'_>>) -> Option<&str> {
+    match first {
+        Some(RawBsonRef::String(name)) => Some(name),
+        _ => None,
+    }
+}
+
 impl Needs {
     /// What a request needs, where somebody must be logged in at all.
     pub(crate) fn of(&self, asked: &Asked<'_>, required: &mut Required<'_>) {
@@ -216,7 +245,7 @@ impl Needs {
             Self::Cluster(actions) => required.cluster(actions),
             Self::Database(actions) => required.database(asked.database, actions),
             Self::Collection(actions) => asked.on_collection(required, actions),
-            Self::CollectionOrUuid(actions) => match asked.first() {
+            Self::CollectionOrUuid(actions) => match asked.first {
                 Some(RawBsonRef::Binary(given)) if given.subtype == BinarySubtype::Uuid => {
                     required.cluster(&[Action::UseUUID]);
                 }

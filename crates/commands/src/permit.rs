@@ -7,7 +7,7 @@
 //! Always true: nothing is worked out here: what the gate has asked for ([`Judged`]) is compared with what is opened.
 
 use crate::command::Command;
-use crate::judged::Judged;
+use crate::judged::{Judged, JudgedOthers};
 use auth::{ActionSet, Target};
 use catalog::Namespace;
 use errors::{Code, Error, Result};
@@ -31,14 +31,18 @@ fn refuse(misses: &AtomicU64, command: &str, namespace: &Namespace, opening: Ope
 pub(crate) struct RequestPermit<'a> {
     state: &'a ServerState,
     command: &'static Command,
-    judged: Judged,
+    judged: Judged<'a>,
     /// The collection that a UUID stood for, and which actions on it were asked for once that was known.
     resolved: Option<(Namespace, ActionSet)>,
 }
 
 impl<'a> RequestPermit<'a> {
     /// That of a request which was judged.
-    pub(crate) fn new(state: &'a ServerState, command: &'static Command, judged: Judged) -> Self {
+    pub(crate) fn new(
+        state: &'a ServerState,
+        command: &'static Command,
+        judged: Judged<'a>,
+    ) -> Self {
         Self { state, command, judged, resolved: None }
     }
 
@@ -76,7 +80,7 @@ impl Permit for RequestPermit<'_> {
 
     fn keep(&self) -> Arc<dyn KeptPermit> {
         Arc::new(Kept(Arc::new(KeptState {
-            judged: self.judged.clone(),
+            judged: self.judged.to_others(),
             of_views: Mutex::default(),
             misses: Arc::clone(&self.state.security.permit_misses),
             command: self.command.name,
@@ -89,7 +93,7 @@ impl Permit for RequestPermit<'_> {
 struct Kept(Arc<KeptState>);
 
 struct KeptState {
-    judged: Judged,
+    judged: JudgedOthers,
     /// What views are made of that were opened.
     of_views: Mutex<BTreeSet<String>>,
     misses: Arc<AtomicU64>,

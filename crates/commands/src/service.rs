@@ -92,13 +92,13 @@ impl Service {
     }
 
     /// Whether the sender may do this; who it is, or the reply that refuses.
-    fn admit(
+    fn admit<'a>(
         &self,
         connection: &Connection,
-        request: &Request<'_>,
+        request: &'a Request<'_>,
         (position, command): (usize, &'static Command),
-        body: &RawDocument,
-    ) -> std::result::Result<(Admitted, Option<Judged>), Reply> {
+        body: &'a RawDocument,
+    ) -> std::result::Result<(Admitted, Option<Judged<'a>>), Reply> {
         if self.audits {
             audit::check(self).map_err(|error| Reply::error(&error))?;
         }
@@ -121,7 +121,7 @@ impl Service {
         connection: &Connection,
         request: &Request<'_>,
         (position, command): (usize, &'static Command),
-        (admitted, judged): (Admitted, Option<Judged>),
+        (admitted, judged): (Admitted, Option<Judged<'_>>),
         started: Duration,
     ) -> Reply {
         let body = unwrap_query(request);

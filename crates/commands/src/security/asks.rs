@@ -15,7 +15,6 @@ use auth::Action::{
 };
 use auth::{Resource, Target};
 use bson::{Document, RawBsonRef, RawDocument};
-use dispatch::request::Sequence;
 
 fn field<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
     document.get(name).ok().flatten()
@@ -164,9 +163,7 @@ fn command_within(
     if !is_unique(body) {
         required.internal();
     }
-    let none: &[Sequence<'_>] = &[];
-    let inner = Asked { database, body, sequences: none, depth: asked.depth + 1, ..*asked };
-    needs.of(&inner, required);
+    needs.of(&asked.within(database, body), required);
 }
 
 /// `explain` needs what the command needs that it explains.
@@ -229,9 +226,8 @@ pub(crate) fn create(asked: &Asked<'_>, required: &mut Required<'_>) {
     let inserts = asked.may(Target::Collection(asked.database, name), Insert);
     let view_or_capped = asked.field("viewOn").is_some() || asked.is_set("capped");
     // Who may insert makes plain collections by that.
-    if view_or_capped || !inserts {
-        asked.on_collection(required, &[CreateCollection]);
-    }
+    let by = if view_or_capped || !inserts { CreateCollection } else { Insert };
+    asked.on_collection(required, &[by]);
     if asked.is_set("capped") {
         asked.on_collection(required, &[ConvertToCapped]);
     }
