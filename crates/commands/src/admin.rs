@@ -27,6 +27,7 @@ pub(crate) mod rotate_master_key;
 pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;
+pub(crate) mod structured_encryption;
 pub(crate) mod touch;
 pub(crate) mod user_write_block;
 pub(crate) mod validate;

@@ -5,6 +5,7 @@ use crate::gate::{Admitted, refusal};
 use crate::judged::Judged;
 use crate::permit::RequestPermit;
 use auth::{Action, ActionSet, Target};
+use bson::raw::RawArrayBuf;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
@@ -17,6 +18,7 @@ use errors::{Code, Error, Result};
 use os::Waits;
 use query::{Interrupt, OpContext, Opening, Permit, StatementLog, Verbosity};
 use serverstate::profiler::OpFigures;
+use serverstate::security::AuthMode;
 use serverstate::{Checked, Connection, RetryableWrite, Running, ServerState};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -173,10 +175,21 @@ impl<'a> Context<'a> {
         Arc::clone(&self.connection.interrupt)
     }
 
+    /// The sender's roles as `$$USER_ROLES` tells them. Who logs in is known on the way to access control, too.
+    fn shown_roles(&self) -> Arc<RawArrayBuf> {
+        if self.service.security.mode() == AuthMode::Transition
+            && let Ok(Some(identity)) = self.service.identity(self.connection)
+        {
+            return Arc::clone(&identity.shown_roles);
+        }
+        self.admitted.shown_roles()
+    }
+
     /// What `query` runs a part of a command in, apart from every transaction.
     pub(crate) fn internal_op(&self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
         op.bypass_validation = self.arguments.bypass_validation;
+        op.user_roles = Some(self.shown_roles());
         op.permit = self.permit.as_ref().map(|permit| permit as &dyn Permit);
         op
     }
@@ -190,6 +203,7 @@ impl<'a> Context<'a> {
         op.comment = self.arguments.comment.map(Into::into);
         let replication = &self.service.replication;
         op.cluster_time = replication.keeps_time().then(|| replication.clock.now());
+        op.user_roles = Some(self.shown_roles());
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {
             op.txn = Some(&mut open.txn);

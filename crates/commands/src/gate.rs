@@ -7,6 +7,7 @@ use crate::command::{Command, Registry};
 use crate::judged::Judged;
 use crate::needs::{Asked, Needs, Required, first_of, is_unique, text_of};
 use auth::{Action, ActionSet, Grants, Privilege, Target};
+use bson::raw::RawArrayBuf;
 use bson::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use dispatch::Request;
@@ -14,7 +15,7 @@ use errors::{Code, Error, Result};
 use serverstate::security::Identity;
 use serverstate::{Connection, Origin, ServerState};
 use session::UserDigest;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Who sends a request, as the gate has found.
 #[derive(Clone, Default)]
@@ -33,6 +34,12 @@ impl Admitted {
         self.identity.as_ref().map_or(UserDigest::NOBODY, |identity| identity.digest)
     }
 
+    /// The user's roles, its own and those that they inherit, as `$$USER_ROLES` tells them.
+    pub(crate) fn shown_roles(&self) -> Arc<RawArrayBuf> {
+        static NONE: LazyLock<Arc<RawArrayBuf>> = LazyLock::new(Arc::default);
+        self.identity.as_ref().map_or_else(|| Arc::clone(&NONE), |id| Arc::clone(&id.shown_roles))
+    }
+
     /// Whether the user has these privileges, or access control is off.
     pub(crate) fn may(&self, privilege: &Privilege) -> bool {
         !self.is_access_control_on
@@ -44,6 +51,13 @@ impl Admitted {
         let actions = ActionSet::of(&[action]);
         !self.is_access_control_on
             || self.identity.as_ref().is_some_and(|id| id.grants.allow(target, actions))
+    }
+
+    /// Whether the time limit for reads that name none is not the user's. Without access control it is everybody's.
+    pub(crate) fn bypasses_default_limit(&self) -> bool {
+        let action = ActionSet::of(&[Action::BypassDefaultMaxTimeMS]);
+        let identity = self.identity.as_ref();
+        identity.is_some_and(|id| id.grants.allow(Target::Cluster, action))
     }
 
     /// The same for an action on the server.

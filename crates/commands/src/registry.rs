@@ -64,6 +64,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::partitions::GET_PARTITION_INFO,
     &crate::admin::re_index::RE_INDEX,
     &crate::admin::compact::COMPACT,
+    &crate::admin::structured_encryption::COMPACT_ENCRYPTION,
+    &crate::admin::structured_encryption::CLEANUP_ENCRYPTION,
     &crate::admin::rename_collection::RENAME_COLLECTION,
     &crate::admin::auto_compact::AUTO_COMPACT,
     &crate::admin::backup::start::BACKUP_START,

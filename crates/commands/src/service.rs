@@ -30,7 +30,7 @@ use limits::{Charge, Part};
 use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
-use serverstate::{Connection, Parts, ServerState, last_write};
+use serverstate::{Connection, Origin, Parts, ServerState, last_write};
 use session::{CursorId, OperationStart};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -187,7 +187,9 @@ impl Service {
         }
         let document = reply.finish();
         let memory = self.reply_memory(admitted, document.as_bytes().len());
-        let reply = Reply { document, exhaust, hang_up, wait: None, memory, hand_over };
+        let is_last = matches!(&result, Err(error) if error.code() == Code::AUTHENTICATION_FAILED)
+            && connection.fails_login();
+        let reply = Reply { document, exhaust, hang_up, is_last, wait: None, memory, hand_over };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
     }
@@ -533,6 +535,27 @@ fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> R
     Err(Error::new(Code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
 }
 
+/// What a client says before it can be told that it lacks a version: a driver whose `hello` is refused tells its user
+/// nothing but that no server was found.
+const WITHOUT_VERSION: [&str; 6] =
+    ["authenticate", "hello", "isMaster", "logout", "saslContinue", "saslStart"];
+
+/// Refuses a command of a client that declares no version of the API, where `requireApiVersion` asks for one. Members
+/// and the server itself declare none.
+fn check_needs_no_version(context: &Context<'_>) -> Result<()> {
+    let identity = context.admitted.identity.as_ref();
+    if context.connection.origin == Origin::Startup
+        || WITHOUT_VERSION.contains(&context.command.name)
+        || identity.is_some_and(|identity| identity.name.is_member())
+    {
+        return Ok(());
+    }
+    Err(Error::location(
+        498_870,
+        "The apiVersion parameter is required, please configure your MongoClient's API version",
+    ))
+}
+
 /// Whether the limit of the cluster parameter `defaultMaxTimeMS` holds for a command that names none.
 fn takes_default_limit(command: &Command) -> bool {
     command.class == Class::Read && !matches!(command.name, "getMore" | "explain")
@@ -576,6 +599,10 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         // Who has not logged in has no session, and moves no clock.
         (arguments.session, arguments.cluster_time) = (None, None);
     }
+    if context.service.require_api_version.load(Ordering::Relaxed) && !arguments.names_api_version()
+    {
+        check_needs_no_version(context)?;
+    }
     let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
     if !anywhere {
         check_database(command, context.request.database)?;
@@ -588,7 +615,10 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         service.touch_session(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
     }
-    if arguments.max_time_ms.is_none() && takes_default_limit(command) {
+    if arguments.max_time_ms.is_none()
+        && takes_default_limit(command)
+        && !context.admitted.bypasses_default_limit()
+    {
         let limit = service.default_max_time_ms.load(Ordering::Relaxed);
         arguments.max_time_ms = (limit > 0).then_some(limit);
     }

@@ -188,11 +188,19 @@ impl<'a> Arguments<'a> {
             | "help"
             | "mayBypassWriteBlocking" => {}
             // Nothing is stored in another form than clients see: measurements are documents here.
+            // Of Queryable Encryption, which is not built: what it keeps must be kept exactly, so that it is refused where
+            // it begins, whatever the command.
+            "encryptionInformation" => return Err(field.not_yet()),
             "rawData" if field.is_null() => {}
             "rawData" => drop(field.bool()?),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the client has declared the version of the API that it uses.
+    pub fn names_api_version(&self) -> bool {
+        self.api_version.is_some()
     }
 
     /// Whether only what belongs to API version 1 may be used.

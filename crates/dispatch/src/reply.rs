@@ -17,6 +17,8 @@ pub struct Reply {
     pub exhaust: Option<RawDocumentBuf>,
     /// Close the connection instead of answering: a fail point asked for it.
     pub hang_up: bool,
+    /// Close the connection once `document` is sent.
+    pub is_last: bool,
     /// No answer yet: the same request is to be run again at this server time, with
     /// [`Request::waited_until`](crate::Request), or before where the service asks for it: of all that wait
     /// ([`Wake`](crate::Wake)), or of this one ([`Request::waker`](crate::Request)). No thread need wait for that.

@@ -244,7 +244,7 @@ impl<S: Service> Exchange<'_, S> {
             return Ok(());
         }
         if silent {
-            return Ok(());
+            return if reply.is_last { Err(Ended(None)) } else { Ok(()) };
         }
         // Each further reply answers the one before it, as if the client had asked in between.
         while let Some(next) = reply.exhaust.take().filter(|_| request.exhaust_allowed) {
@@ -273,8 +273,10 @@ impl<S: Service> Exchange<'_, S> {
                 return Ok(());
             }
         }
-        let Reply { document, memory, .. } = reply;
-        self.send(envelope, MsgFlags::NONE, document, memory).map(drop)
+        let Reply { document, memory, is_last, .. } = reply;
+        self.send(envelope, MsgFlags::NONE, document, memory)?;
+        // What the client has not taken by now it does not get.
+        if is_last { Err(Ended(None)) } else { Ok(()) }
     }
 
     fn run(&self, request: &Request<'_>) -> Reply {

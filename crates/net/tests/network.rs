@@ -273,6 +273,15 @@ fn large_messages_pass_both_ways() {
 }
 
 #[test]
+fn a_last_reply_is_sent_and_the_connection_ends() {
+    let running = start();
+    let mut client = running.connect();
+    assert!(ok(&client.call(&ping())));
+    assert!(ok(&client.call(&rawdoc! { "last": 1, "$db": "a" })));
+    assert!(client.is_closed());
+}
+
+#[test]
 fn a_panic_in_a_command_is_an_internal_error_and_the_connection_goes_on() {
     let running = start();
     let mut client = running.connect();

@@ -270,7 +270,7 @@ pub(crate) fn is_uncorrelated(stages: &[PipelineStage]) -> bool {
     let mut uncorrelated = !has_chance(stages);
     visit(stages, &mut |expression| {
         let found = expression.dependencies();
-        uncorrelated &= !found.random && !found.clock && found.variables.is_empty();
+        uncorrelated &= !found.random && !found.context && found.variables.is_empty();
     });
     uncorrelated
 }

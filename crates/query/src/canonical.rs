@@ -140,6 +140,9 @@ pub(crate) fn parse_context(
     if let Some(time) = ctx.cluster_time {
         variables = variables.with_cluster_time(time);
     }
+    if let Some(roles) = &ctx.user_roles {
+        variables = variables.with_user_roles(Arc::clone(roles));
+    }
     let mut names = agg::ParseContext::new();
     for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;

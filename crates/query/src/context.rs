@@ -2,7 +2,7 @@
 
 use crate::permit::{Opening, Permit};
 use crate::request::FindAndModifyResult;
-use bson::raw::RawBson;
+use bson::raw::{RawArrayBuf, RawBson};
 use catalog::{Catalog, Collection, Names, Namespace, Reader, Txn};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
@@ -85,6 +85,8 @@ pub struct OpContext<'a> {
     pub keep_empty_timestamps: bool,
     /// `$$CLUSTER_TIME`, on a member of a replica set.
     pub cluster_time: Option<bson::Timestamp>,
+    /// `$$USER_ROLES`: the roles of the user who asks; none for the server's own work.
+    pub user_roles: Option<Arc<RawArrayBuf>>,
     /// What is done as a whole outside a transaction.
     pub atomicity: Atomicity,
     /// What it may open; the server's own work has none.
@@ -118,6 +120,7 @@ impl<'a> OpContext<'a> {
             bypass_validation: false,
             keep_empty_timestamps: false,
             cluster_time: None,
+            user_roles: None,
             atomicity: Atomicity::default(),
             permit: None,
         }

@@ -139,6 +139,7 @@ pub(crate) fn as_a_whole<T>(
         inside.bypass_validation = ctx.bypass_validation;
         inside.keep_empty_timestamps = ctx.keep_empty_timestamps;
         inside.cluster_time = ctx.cluster_time;
+        inside.user_roles.clone_from(&ctx.user_roles);
         inside.permit = ctx.permit;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {

@@ -49,6 +49,10 @@ pub struct ClientCertificate {
     pub roles: Vec<RoleName>,
 }
 
+/// With so many failed logins a connection ends. Drivers end theirs with the first: more is guessing, which has to
+/// begin a connection, and so be counted, again and again.
+const MOST_FAILED_LOGINS: u8 = 3;
+
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
@@ -65,6 +69,8 @@ pub struct Connection {
     pub limit: Arc<dyn limits::Interrupt>,
     /// And as a client's code does.
     pub script_host: Arc<dyn script::Host>,
+    /// How many logins have failed on it.
+    failed_logins: AtomicU8,
     /// What the audit log knows it by; made when it is first asked for.
     audit_id: OnceLock<[u8; 16]>,
     /// What the client said about itself in its first `hello`.
@@ -107,6 +113,7 @@ impl Connection {
             script_host,
             limit: Arc::clone(&interrupt) as _,
             interrupt,
+            failed_logins: AtomicU8::new(0),
             audit_id: OnceLock::new(),
             client: OnceLock::new(),
             certificate: OnceLock::new(),
@@ -118,6 +125,14 @@ impl Connection {
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
         }
+    }
+
+    /// Counts a login that has failed; says whether it was one too many.
+    pub fn fails_login(&self) -> bool {
+        let now = self.failed_logins.load(Ordering::Relaxed).saturating_add(1);
+        // One request of a connection runs at a time.
+        self.failed_logins.store(now, Ordering::Relaxed);
+        now >= MOST_FAILED_LOGINS
     }
 
     /// What the audit log knows it by: a random UUID.

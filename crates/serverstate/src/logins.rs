@@ -13,9 +13,12 @@ use auth::{
     Action, ActionSet, Address, Grants, Privilege, Resource, Restrictions, RoleName, Roles,
     UserName, all_met, resolve,
 };
+use bson::raw::RawArrayBuf;
+use bson::rawdoc;
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +27,15 @@ use std::sync::atomic::Ordering;
 fn address_of(info: &ConnectionInfo) -> Address {
     let of = |text: &str| text.parse::<SocketAddr>().ok().map(|at| at.ip());
     Address { client: of(&info.remote), server: of(&info.local) }
+}
+
+/// Roles as `$$USER_ROLES` tells them.
+fn shown(roles: &BTreeSet<RoleName>) -> RawArrayBuf {
+    let mut shown = RawArrayBuf::new();
+    for RoleName { role, db } in roles {
+        shown.push(rawdoc! { "_id": format!("{db}.{role}"), "role": &**role, "db": &**db });
+    }
+    shown
 }
 
 impl ServerState {
@@ -63,15 +75,24 @@ impl ServerState {
         Ok(now)
     }
 
-    /// Logs in whoever has proven to be this user. Somebody else who is logged in stays, and it is an error.
-    pub fn log_in(&self, user: &UserName, id: [u8; 16], connection: &Connection) -> Result<()> {
+    /// Logs in whoever has proven to be this user. Somebody else who is logged in stays, and it is an error; under
+    /// `apiStrict` (`is_strict`) the same user may not log in twice either.
+    pub fn log_in(
+        &self,
+        user: &UserName,
+        id: [u8; 16],
+        connection: &Connection,
+        is_strict: bool,
+    ) -> Result<()> {
         let refused = || Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.");
         let identity = self.look_up(user, Some(id), connection)?.ok_or_else(refused)?;
         let mut login = connection.login.lock();
         if let Some(other) = &login.identity
-            && other.name != *user
+            && (other.name != *user || is_strict)
         {
-            let (number, what) = if other.name.db == user.db {
+            let (number, what) = if other.name == *user {
+                (5626703, "the same user again under apiStrict")
+            } else if other.name.db == user.db {
                 (5626702, "different users")
             } else {
                 (5626701, "users of different databases")
@@ -113,7 +134,7 @@ impl ServerState {
         let prepared = prepare(mechanism, &user.user, password).map_err(|_| refused())?;
         let fits = credentials.matches_password(mechanism, &prepared);
         match stored {
-            Some(stored) if fits => self.log_in(user, stored.id, connection),
+            Some(stored) if fits => self.log_in(user, stored.id, connection, false),
             _ => Err(refused()),
         }
     }
@@ -163,6 +184,7 @@ impl ServerState {
             id: known_as,
             roles: roles.to_vec(),
             grants: Grants::new(&resolved.privileges),
+            shown_roles: Arc::new(shown(&resolved.roles)),
             resolved,
             generation: tables.generation,
         }))
@@ -201,6 +223,7 @@ impl ServerState {
             id: MEMBER_ID,
             roles,
             grants: Grants::new(&resolved.privileges),
+            shown_roles: Arc::new(shown(&resolved.roles)),
             resolved,
             generation,
         })

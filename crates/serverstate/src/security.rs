@@ -17,6 +17,7 @@ use auth::scram::{Mechanism, Server};
 use auth::{
     ClusterAuth, ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName,
 };
+use bson::raw::RawArrayBuf;
 use limits::BeforeLogin;
 use os::Os;
 use os::sync::{Mutex, MutexGuard};
@@ -201,6 +202,8 @@ pub struct Identity {
     pub roles: Vec<RoleName>,
     /// These, and all that they inherit.
     pub resolved: Resolved,
+    /// The same roles as `$$USER_ROLES` tells them.
+    pub shown_roles: Arc<RawArrayBuf>,
     /// What it may do.
     pub grants: Grants,
     pub(crate) generation: u64,

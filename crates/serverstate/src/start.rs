@@ -133,6 +133,7 @@ impl ServerState {
             audit_successes: AtomicBool::new(false),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
+            require_api_version: AtomicBool::new(false),
             write_gate: WriteGate::default(),
             auto_compact: AutoCompact::default(),
             backups: Backups::default(),

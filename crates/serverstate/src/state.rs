@@ -167,6 +167,8 @@ pub struct ServerState {
     pub scripting: Arc<Scripting>,
     /// `enableTestCommands`.
     pub test_commands: AtomicBool,
+    /// Clients must declare the version of the API that they use.
+    pub require_api_version: AtomicBool,
     /// Closed by `fsync: {lock: true}`.
     pub write_gate: WriteGate,
     /// Compaction in the background.

@@ -7,7 +7,8 @@
 //! call of [`Sessions::expire`], and the map never exceeds [`Sessions::MAX`] entries. Where it is full
 //! a new session takes the place of one that was not used for long and holds nothing, so that a client
 //! that names millions of sessions keeps nobody else out: an id costs nothing to make, and a session
-//! that lost its place gets another with its next use.
+//! that lost its place gets another with its next use. A user who logged in has one share of [`SHARES`] at most, and
+//! beyond that takes the places of its own sessions, so that its sessions that hold something keep no other user out.
 
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
@@ -101,19 +102,55 @@ const SAMPLE: usize = 64;
 /// How many of those are asked about, the oldest first, before a new session is refused.
 const CANDIDATES: usize = 8;
 
+/// A user's share of all sessions is one of so many.
+const SHARES: usize = 16;
+
 /// The sessions of one part, each with its last use.
 #[derive(Default)]
 struct Shard {
     sessions: BTreeMap<SessionId, Duration>,
+    /// How many of them are each user's.
+    of_users: BTreeMap<UserDigest, usize>,
     /// Where the next sample begins, so that it goes round.
     hand: Option<SessionId>,
 }
 
 impl Shard {
-    /// Sessions that may lose their place, those first that were not used for longest.
-    fn candidates(&mut self) -> Vec<(Duration, SessionId)> {
+    fn insert(&mut self, id: SessionId, now: Duration) {
+        if self.sessions.insert(id, now).is_none() && id.user != UserDigest::NOBODY {
+            *self.of_users.entry(id.user).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, id: SessionId) -> bool {
+        let lived = self.sessions.remove(&id).is_some();
+        if lived {
+            self.forget_one_of(id.user);
+        }
+        lived
+    }
+
+    fn forget_one_of(&mut self, user: UserDigest) {
+        if let Some(count) = self.of_users.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_users.remove(&user);
+            }
+        }
+    }
+
+    /// Whether a user has its share. Who does not log in has no share of others.
+    fn is_at_share(&self, user: UserDigest, room: usize) -> bool {
+        let share = (room / SHARES).max(1);
+        self.of_users.get(&user).is_some_and(|count| *count >= share)
+    }
+
+    /// Sessions that may lose their place, those first that were not used for longest: those of a user, or of
+    /// everybody. A user that has its share has one of [`SHARES`] sessions, so that a sample of them is soon found.
+    fn candidates(&mut self, of: Option<UserDigest>) -> Vec<(Duration, SessionId)> {
         let from = self.hand.unwrap_or(SessionId::of_nobody([0; 16]));
         let round = self.sessions.range(from..).chain(self.sessions.range(..from));
+        let round = round.filter(|(id, _)| of.is_none_or(|user| id.user == user));
         let mut sample: Vec<_> =
             round.take(SAMPLE).map(|(id, last_use)| (*last_use, *id)).collect();
         self.hand = sample.last().map(|(_, id)| *id);
@@ -178,10 +215,10 @@ impl Sessions {
             }
             let mut shard = self.shard(id).lock();
             if shard.sessions.get(&old) == Some(&last_use) {
-                shard.sessions.remove(&old);
+                shard.remove(old);
             }
-            if shard.sessions.len() < self.most / SHARDS {
-                shard.sessions.insert(id, now);
+            if shard.sessions.len() < self.room() && !shard.is_at_share(id.user, self.room()) {
+                shard.insert(id, now);
                 return Ok(());
             }
         }
@@ -204,11 +241,19 @@ impl Sessions {
             *last_use = now;
             return None;
         }
-        if shard.sessions.len() >= self.most / SHARDS {
-            return Some(shard.candidates());
+        if shard.is_at_share(id.user, self.room()) {
+            return Some(shard.candidates(Some(id.user)));
         }
-        shard.sessions.insert(id, now);
+        if shard.sessions.len() >= self.room() {
+            return Some(shard.candidates(None));
+        }
+        shard.insert(id, now);
         None
+    }
+
+    /// How many may live in a shard.
+    fn room(&self) -> usize {
+        self.most / SHARDS
     }
 
     /// Notes a use of `id` only if it lives.
@@ -236,7 +281,7 @@ impl Sessions {
 
     /// Ends `id`; says whether it lived.
     pub fn end(&self, id: SessionId) -> bool {
-        self.shard(id).lock().sessions.remove(&id).is_some()
+        self.shard(id).lock().remove(id)
     }
 
     /// Ends the sessions idle for longer than [`Sessions::TIMEOUT`] and names them, so that the
@@ -244,13 +289,18 @@ impl Sessions {
     pub fn expire(&self, now: Duration) -> Vec<SessionId> {
         let mut dead = Vec::new();
         for shard in &self.shards {
-            shard.lock().sessions.retain(|id, last_use| {
+            let mut shard = shard.lock();
+            let before = dead.len();
+            shard.sessions.retain(|id, last_use| {
                 let lives = now.saturating_sub(*last_use) < Self::TIMEOUT;
                 if !lives {
                     dead.push(*id);
                 }
                 lives
             });
+            for id in &dead[before..] {
+                shard.forget_one_of(id.user);
+            }
         }
         dead
     }
@@ -338,6 +388,47 @@ mod tests {
         let refused =
             (0..100).filter(|n| sessions.touch(id(1 << 60 | n), MINUTE, |_| false).is_err());
         assert!(refused.count() > 50);
+    }
+
+    #[test]
+    fn a_user_has_its_share_of_all_sessions_and_takes_no_places_of_others() {
+        let sessions = Sessions::with_room(7, 16 * 16 * 10);
+        let of = |user: u8, number| SessionId { user: UserDigest([user; 32]), ..id(number) };
+        let count = |user: u8| {
+            sessions.list().iter().filter(|one| one.id.user == UserDigest([user; 32])).count()
+        };
+        // One whose sessions all hold something is refused once it has its share, and nobody else is.
+        let refused =
+            (0..5000).filter(|n| sessions.touch(of(1, *n), MINUTE, |_| false).is_err()).count();
+        assert_eq!(count(1), 160);
+        assert_eq!(refused, 5000 - 160);
+        for number in 0..100 {
+            sessions.touch(id(1 << 50 | number), MINUTE, |_| false).unwrap();
+        }
+        sessions.touch(of(2, 1), MINUTE, |_| false).unwrap();
+        // One whose sessions hold nothing goes on in the places of its own.
+        for number in 0..5000 {
+            let gives = |old: SessionId| {
+                assert_eq!(old.user, UserDigest([2; 32]), "the places of others are theirs");
+                true
+            };
+            sessions.touch(of(2, number), MINUTE * 2, gives).unwrap();
+        }
+        assert_eq!(count(2), 160);
+        // What ends, by itself or by its client, makes room.
+        for one in sessions.list().iter().filter(|one| one.id.user == UserDigest([2; 32])) {
+            assert!(sessions.end(one.id));
+        }
+        assert_eq!(sessions.expire(MINUTE * 60).len(), 160 + 100);
+        let (mut room, mut number) = (0, 0);
+        while room < 160 {
+            assert!(number < 20_000, "there is room for its share again");
+            room += usize::from(sessions.touch(of(1, 1 << 40 | number), MINUTE, |_| false).is_ok());
+            number += 1;
+        }
+        // Who does not log in is everybody at once, and has all the room there is.
+        let all = (0..5000).filter(|n| sessions.touch(id(1 << 52 | n), MINUTE, |_| false).is_ok());
+        assert!(all.count() > 2000);
     }
 
     #[test]

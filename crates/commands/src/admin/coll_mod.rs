@@ -52,6 +52,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
             "dryRun" => dry_run = field.bool()?,
             "changeStreamPreAndPostImages" => images = Some(field.document()?),
+            // A collection has no encrypted fields from the beginning, and gets none later.
+            "encryptedFields" => return Err(field.not_yet()),
             _ => return Err(field.unknown()),
         }
     }

@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::{RoleName, UserName};
-use bson::{Bson, doc};
+use bson::{Bson, Uuid, doc};
 use dispatch::fields::Field;
 use errors::Result;
 
@@ -32,5 +32,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         info.insert("authenticatedUserPrivileges", held);
     }
     context.reply.bson("authInfo", &Bson::Document(info));
+    // By which the audit log knows the connection.
+    let uuid = Uuid::from_bytes(context.connection.audit_id(&context.service.os));
+    context.reply.bson("uuid", &Bson::from(uuid));
     Ok(())
 }

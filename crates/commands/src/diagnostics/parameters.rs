@@ -409,7 +409,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     // Judged by the program before it listens; kept here for who asks what holds.
     at_start(flag("refuseOpenBind", |service| &service.refuse_open_bind)),
-    fixed("requireApiVersion", |_| Bson::Boolean(false)),
+    flag("requireApiVersion", |service| &service.require_api_version),
     int_up_to("scramIterationCount", FEWEST_ITERATIONS, MOST_ITERATIONS, |service| {
         &service.security.sha1_iterations
     }),

@@ -55,9 +55,10 @@ fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<
     let certificate = certificate_of(context, database, named)?;
     let subject = certificate.subject.clone();
     let security = &context.service.security;
+    let is_strict = context.arguments.is_strict();
     if certificate.of_member && security.cluster_auth.takes_certificates() {
         let name = UserName::member();
-        let outcome = context.service.log_in(&name, MEMBER_ID, context.connection);
+        let outcome = context.service.log_in(&name, MEMBER_ID, context.connection, is_strict);
         tell(context, &name, X509, outcome.as_ref().err())?;
         return outcome.map(|()| subject);
     }
@@ -73,7 +74,7 @@ fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<
                 tables.users.get(&name).ok_or_else(refused)?.id
             }
         };
-        context.service.log_in(&name, id, context.connection)
+        context.service.log_in(&name, id, context.connection, is_strict)
     })();
     tell(context, &name, X509, outcome.as_ref().err())?;
     outcome.map(|()| subject)

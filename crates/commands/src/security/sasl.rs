@@ -198,7 +198,8 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     };
     let outcome = outcome.and_then(|(answer, id, is_last)| {
         if is_last {
-            context.service.log_in(&user, id, context.connection)?;
+            let is_strict = context.arguments.is_strict();
+            context.service.log_in(&user, id, context.connection, is_strict)?;
         }
         Ok((answer, id, is_last))
     });

@@ -1,11 +1,14 @@
 //! Users asked for: logins, the gate, what belongs to whom.
 
+mod api_version;
 mod cluster_time;
+mod connections;
 mod findings;
 mod matrix;
 mod old_users;
 mod permit;
 mod timing;
+mod user_roles;
 
 use super::Client;
 use auth::scram;
@@ -87,6 +90,13 @@ fn create(name: &str, roles: &[(&str, &str)]) -> Document {
         roles.iter().map(|(role, db)| Bson::from(doc! { "role": *role, "db": *db })).collect();
     // Few iterations: the tests make many users.
     doc! { "createUser": name, "pwd": PASSWORD, "roles": roles, "mechanisms": ["SCRAM-SHA-256"] }
+}
+
+/// The first batch of a reply.
+fn first_batch(reply: &Document) -> Vec<Document> {
+    let cursor = reply.get_document("cursor").unwrap();
+    let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
+    batch.iter().map(|one| one.as_document().unwrap().clone()).collect()
 }
 
 fn find(name: &str) -> Document {

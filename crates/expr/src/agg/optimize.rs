@@ -26,8 +26,8 @@ pub struct Dependencies {
     pub variables: BTreeSet<VarId>,
     /// The result differs from call to call (`$rand`).
     pub random: bool,
-    /// Reads `$$NOW` or `$$CLUSTER_TIME`.
-    pub clock: bool,
+    /// Reads what the command was given beside its words: `$$NOW`, `$$CLUSTER_TIME` or `$$USER_ROLES`.
+    pub context: bool,
     /// Runs a client's code.
     pub code: bool,
 }
@@ -39,7 +39,7 @@ impl Dependencies {
     }
 
     fn is_constant(&self) -> bool {
-        self.is_document_free() && self.variables.is_empty() && !self.random && !self.clock
+        self.is_document_free() && self.variables.is_empty() && !self.random && !self.context
     }
 }
 
@@ -125,7 +125,7 @@ impl Node {
                     }
                     None => found.whole = true,
                 },
-                Base::Now | Base::ClusterTime => found.clock = true,
+                Base::Now | Base::ClusterTime | Base::UserRoles => found.context = true,
                 Base::User(id) => {
                     found.variables.insert(id);
                 }

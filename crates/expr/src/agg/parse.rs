@@ -11,7 +11,7 @@ use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
     GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, OwnedValue, array, convert, date, object,
 };
-use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
 use bsonval::text_score;
 use bsonval::types::name_of;
 use errors::{Code, Error, Result};
@@ -103,8 +103,7 @@ fn field_path(path: &str, ctx: &ParseContext) -> Result<Node> {
         "NOW" => Base::Now,
         "CLUSTER_TIME" => Base::ClusterTime,
         "REMOVE" => return Ok(Node::Constant(None)),
-        // There are no users, so nobody has a role.
-        "USER_ROLES" => return Ok(Node::Constant(Some(RawBson::Array(RawArrayBuf::new())))),
+        "USER_ROLES" => Base::UserRoles,
         "DESCEND" | "PRUNE" | "KEEP" => {
             return Ok(Node::Constant(Some(RawBson::String(name.to_ascii_lowercase()))));
         }
@@ -195,7 +194,17 @@ fn operator(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize)
     Err(unrecognized(name))
 }
 
+/// Operators of Queryable Encryption, which is not built. They are refused as what is known and not there.
+const ON_ENCRYPTED: [&str; 4] =
+    ["$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq", "$encStrStartsWith"];
+
 fn unrecognized(name: &str) -> Error {
+    if ON_ENCRYPTED.contains(&name) {
+        return Error::new(
+            Code::NOT_IMPLEMENTED,
+            format!("{name} is not supported by this version of FernDB"),
+        );
+    }
     Error::new(Code::INVALID_PIPELINE_OPERATOR, format!("Unrecognized expression '{name}'"))
 }
 

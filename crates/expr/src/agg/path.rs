@@ -6,7 +6,7 @@
 use crate::agg::Value;
 use crate::agg::eval::Scope;
 use crate::agg::value::List;
-use crate::agg::variables::{VarId, cluster_time_value};
+use crate::agg::variables::{VarId, cluster_time_value, user_roles_value};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bsonval::raw;
 use bsonval::text_score;
@@ -19,6 +19,7 @@ pub(crate) enum Base {
     Current,
     Now,
     ClusterTime,
+    UserRoles,
     User(VarId),
 }
 
@@ -54,6 +55,7 @@ impl FieldPath {
             Base::Current => self.of_document(scope.current),
             Base::Now => self.within(Value::Ref(RawBsonRef::DateTime(scope.variables.now()))),
             Base::ClusterTime => self.within(cluster_time_value(scope.variables)?),
+            Base::UserRoles => self.within(user_roles_value(scope.variables)?),
             Base::User(id) => self.within(scope.user(id)),
         }
     }

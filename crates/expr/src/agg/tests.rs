@@ -5,13 +5,16 @@ mod extremes;
 mod nasty;
 
 use super::*;
-use bson::raw::RawDocumentBuf;
-use bson::{Bson, DateTime, Decimal128, Document, bson, doc, oid::ObjectId};
+use bson::raw::{RawArrayBuf, RawDocumentBuf};
+use bson::{Bson, DateTime, Decimal128, Document, bson, doc, oid::ObjectId, rawdoc};
+use std::sync::Arc;
 
 fn run(expression: &Bson, document: &Document) -> Result<Option<Bson>> {
     let raw = RawDocumentBuf::try_from(document).unwrap();
     let value = RawBson::try_from(expression.clone()).unwrap();
-    let variables = Variables::new(DateTime::from_millis(1000), 7);
+    let mut roles = RawArrayBuf::new();
+    roles.push(rawdoc! { "_id": "db.read", "role": "read", "db": "db" });
+    let variables = Variables::new(DateTime::from_millis(1000), 7).with_user_roles(Arc::new(roles));
     let parsed = Expression::parse(value.as_raw_bson_ref(), &ParseContext::new())?;
     let plain = parsed.evaluate(&raw, &variables)?.into_owned();
     let folded = parsed.optimize();

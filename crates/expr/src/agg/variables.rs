@@ -1,13 +1,13 @@
 //! Variables: names when parsing, numbers when running.
 //!
 //! [`ParseContext`] maps the names in scope to [`VarId`]s. [`Variables`] holds what a command
-//! supplies: the clock's NOW, the cluster time, the collation, user `let` values. `$let` and its kin bind their
+//! supplies: the clock's NOW, the cluster time, the sender's roles, the collation, user `let` values. `$let` and its kin bind their
 //! own in frames on the stack (see `eval`).
 
 use crate::agg::{OwnedValue, Value};
 use bson::DateTime;
 use bson::Timestamp;
-use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use bsonval::text_score;
 use errors::{Code, Error, Result};
 use keystring::Collation;
@@ -104,6 +104,7 @@ fn check_user_name(name: &str) -> Result<()> {
 pub struct Variables {
     now: DateTime,
     cluster_time: Option<Timestamp>,
+    user_roles: Option<Arc<RawArrayBuf>>,
     /// The collation that the command runs under; `None` compares bytes.
     collation: Option<Collation>,
     /// Few entries, one for each variable, looked up by a linear scan.
@@ -118,6 +119,7 @@ impl Variables {
         Self {
             now,
             cluster_time: None,
+            user_roles: None,
             collation: None,
             values: Vec::new(),
             random: AtomicU64::new(seed),
@@ -128,6 +130,13 @@ impl Variables {
     #[must_use]
     pub fn with_cluster_time(mut self, time: Timestamp) -> Self {
         self.cluster_time = Some(time);
+        self
+    }
+
+    /// Sets `$$USER_ROLES`.
+    #[must_use]
+    pub fn with_user_roles(mut self, roles: Arc<RawArrayBuf>) -> Self {
+        self.user_roles = Some(roles);
         self
     }
 
@@ -207,6 +216,7 @@ impl Clone for Variables {
         Self {
             now: self.now,
             cluster_time: self.cluster_time,
+            user_roles: self.user_roles.clone(),
             collation: self.collation.clone(),
             values: self.values.clone(),
             random: AtomicU64::new(self.random.fetch_add(1, Ordering::Relaxed)),
@@ -226,4 +236,12 @@ pub(crate) fn cluster_time_value(variables: &Variables) -> Result<Value<'_>> {
         Error::new(Code::location(51144), "Builtin variable '$$CLUSTER_TIME' is not available")
     })?;
     Ok(Value::Ref(RawBsonRef::Timestamp(time)))
+}
+
+/// `$$USER_ROLES` asked for where no client asks: in a validator or an index's filter.
+pub(crate) fn user_roles_value(variables: &Variables) -> Result<Value<'_>> {
+    let roles = variables.user_roles.as_deref().ok_or_else(|| {
+        Error::new(Code::location(51144), "Builtin variable '$$USER_ROLES' is not available")
+    })?;
+    Ok(Value::Ref(RawBsonRef::Array(roles)))
 }

@@ -115,21 +115,33 @@ impl<S: Service> Exchange<'_, S> {
             self.defer(self.frame.to_vec(), envelope.packed, Some(until));
             return Ok(());
         }
-        let Reply { document, memory: _until_sent, .. } = reply;
+        let Reply { document, memory: _until_sent, is_last, .. } = reply;
+        self.send_translated(envelope, &translated, &document, request_id)?;
+        if is_last { Err(Ended(None)) } else { Ok(()) }
+    }
+
+    /// Sends the answer to a translated request in the form that its sender knows.
+    fn send_translated(
+        &mut self,
+        envelope: Envelope,
+        translated: &Translated<'_>,
+        document: &RawDocument,
+        request_id: i32,
+    ) -> Result<(), Ended> {
         match translated.answer {
-            Answer::Command => self.send_one(envelope, &document),
-            Answer::Plan => match legacy::plan(&document) {
+            Answer::Command => self.send_one(envelope, document),
+            Answer::Plan => match legacy::plan(document) {
                 Ok(plan) => self.send_one(envelope, &plan),
                 Err(error) => self.send_failure(envelope, &error),
             },
             Answer::Inline => {
-                let (inline, left) = legacy::inline(&document);
+                let (inline, left) = legacy::inline(document);
                 if let Some(kill) = left {
                     self.write(Ok(kill), request_id)?;
                 }
                 self.send_one(envelope, &inline)
             }
-            Answer::Batch => match legacy::batch(&document) {
+            Answer::Batch => match legacy::batch(document) {
                 Ok(reply) => self.send_reply(envelope, &reply),
                 Err(error) => self.send_failure(envelope, &error),
             },

@@ -88,6 +88,7 @@ impl Service for Commands {
                 rawdoc! { "ok": 1.0 }.into()
             }
             "hang_up" => Reply { hang_up: true, ..rawdoc! {}.into() },
+            "last" => Reply { is_last: true, ..rawdoc! { "ok": 1.0 }.into() },
             // The connection is another's from then on.
             "link" => {
                 let kept = Arc::clone(&self.handed_over);

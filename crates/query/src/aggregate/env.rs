@@ -10,7 +10,7 @@ use crate::permit::{KeptPermit, Opening, Permit, names_of};
 use crate::plan_cache::plan_cache_stats;
 use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, DateTime, Document, doc};
 use catalog::{Catalog, Collection, Names, Namespace, View};
 use engine::Snapshot;
@@ -34,6 +34,7 @@ pub(crate) struct QueryEnv {
     bypass_validation: bool,
     keep_empty_timestamps: bool,
     cluster_time: Option<bson::Timestamp>,
+    user_roles: Option<Arc<RawArrayBuf>>,
     options: ExecOptions,
     /// The state to read where it is not that of now, and what stands under names only there.
     state: Option<Snapshot>,
@@ -67,6 +68,7 @@ impl QueryEnv {
             bypass_validation: ctx.bypass_validation,
             keep_empty_timestamps: ctx.keep_empty_timestamps,
             cluster_time: ctx.cluster_time,
+            user_roles: ctx.user_roles.clone(),
             options,
             namespace,
             depth: 0,
@@ -101,6 +103,7 @@ impl QueryEnv {
         ctx.snapshot.clone_from(&self.state);
         ctx.own.clone_from(&self.own);
         ctx.cluster_time = self.cluster_time;
+        ctx.user_roles.clone_from(&self.user_roles);
         ctx.permit = self.permit.as_deref().map(|permit| permit as &dyn Permit);
         ctx
     }
@@ -128,6 +131,7 @@ impl QueryEnv {
         ctx.bypass_validation = self.bypass_validation;
         ctx.keep_empty_timestamps = self.keep_empty_timestamps;
         ctx.cluster_time = self.cluster_time;
+        ctx.user_roles.clone_from(&self.user_roles);
         ctx
     }
 }

@@ -106,6 +106,8 @@ fn rows() -> Vec<Row> {
         row("admin", doc! { "renameCollection": "d.c", "to": "f.x" }, "", "readWriteAnyDatabase"),
         row("d", on("collMod"), ADMINS, "dbAdminAnyDatabase restore"),
         row("d", on("compact"), ADMINS, "dbAdminAnyDatabase"),
+        row("d", on("compactStructuredEncryptionData"), WRITERS, "readWriteAnyDatabase"),
+        row("d", on("cleanupStructuredEncryptionData"), WRITERS, "readWriteAnyDatabase"),
         row("d", on("reIndex"), ADMINS, "dbAdminAnyDatabase"),
         row("d", on("validate"), ADMINS, "dbAdminAnyDatabase"),
         row("admin", doc! { "validateDBMetadata": 1, "db": "d" }, ADMINS, "dbAdminAnyDatabase"),

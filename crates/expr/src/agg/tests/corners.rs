@@ -165,5 +165,17 @@ fn the_field_to_set_is_a_constant() {
     fails_with(set(bson!("$a")), 4_161_108);
     fails_with(set(bson!({"$toLower": "$a"})), 4_161_106);
     fails_with(set(bson!(1)), 4_161_107);
-    check("$$USER_ROLES", bson!([]));
+}
+
+#[test]
+fn the_roles_of_who_asks_are_what_the_command_was_given() {
+    let role = bson!({"_id": "db.read", "role": "read", "db": "db"});
+    check("$$USER_ROLES", bson!([role]));
+    check("$$USER_ROLES.role", bson!(["read"]));
+    check(doc! {"$in": ["db.read", "$$USER_ROLES._id"]}, true);
+    // Where nobody asks there is no such variable, and an empty answer would be a wrong one.
+    let nobody = Variables::new(DateTime::from_millis(0), 0);
+    let parsed = Expression::parse(RawBsonRef::String("$$USER_ROLES"), &ParseContext::new());
+    let error = parsed.unwrap().optimize().evaluate(empty_document(), &nobody).unwrap_err();
+    assert_eq!(error.code().0, 51144);
 }
