@@ -156,6 +156,18 @@ def what_goes_beyond_its_needs_fails_its_test():
     other.remove()
 
 
+def a_login_may_send_the_last_word_back():
+    """The Java driver up to 3.12 sends the server's signature back where others send an empty payload."""
+    with Fernd("--auth") as server, with_root(server), Raw(server) as connection:
+        end = connection.log_in("root", "admin", "pencil", skips_empty=False)
+        assert not end["done"] and end["payload"].startswith(b"v="), end
+        last = {"saslContinue": 1, "conversationId": end["conversationId"], "payload": end["payload"]}
+        reply = connection.ask("admin", last)
+        assert reply["ok"] == 1 and reply["done"] and reply["payload"] == b"", reply
+        who = connection.ask("admin", {"connectionStatus": 1})["authInfo"]["authenticatedUsers"]
+        assert [user["user"] for user in who] == ["root"], who
+
+
 def a_cursor_is_its_users():
     with Fernd("--auth") as server, with_root(server) as root:
         root.d.c.insert_many([{"_id": i} for i in range(100)])
@@ -305,6 +317,7 @@ TESTS = [
     what_is_taken_away_is_felt_at_once,
     a_thousand_connections_feel_what_is_taken_away,
     what_goes_beyond_its_needs_fails_its_test,
+    a_login_may_send_the_last_word_back,
     a_cursor_is_its_users,
     users_and_rights_outlive_a_restart,
     secrets_are_in_no_log,

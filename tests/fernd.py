@@ -225,10 +225,11 @@ class Raw:
         length = struct.unpack("<i", self.replies.read(4))[0]
         return bson.decode(self.replies.read(length - 4)[17:])
 
-    def log_in(self, user, database, password):
+    def log_in(self, user, database, password, skips_empty=True):
+        """The last reply; without `skips_empty` one more exchange is to follow."""
         first = f"n={user},r=fixed"
         begin = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": f"n,,{first}".encode(),
-                 "options": {"skipEmptyExchange": True}}
+                 "options": {"skipEmptyExchange": skips_empty}}
         challenge = self.ask(database, begin)["payload"].decode()
         told = dict(part.split("=", 1) for part in challenge.split(","))
         key = salted(password, told["s"], int(told["i"]))
@@ -238,8 +239,9 @@ class Raw:
         signature = hmac.digest(stored, f"{first},{challenge},{last}".encode(), "sha256")
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(client, signature))).decode()
         end = self.ask(database, {"saslContinue": 1, "conversationId": 1, "payload": f"{last},p={proof}".encode()})
-        if not end.get("done"):
+        if end["ok"] != 1:
             raise pymongo.errors.OperationFailure(str(end), end.get("code"), end)
+        return end
 
     def close(self):
         self.replies.close()
