@@ -39,11 +39,11 @@ def java_trust():
 class Secured(Fernd):
     """With `auth` it asks for users, with `tls` it takes nothing but TLS; with `--replSet` it has a key file."""
 
-    def __init__(self, *options, auth=True, tls=True, **more):
+    def __init__(self, *options, auth=True, tls=True, mode="requireTLS", **more):
         self.auth, self.tls, self.has_root = auth, tls, False
         if tls:
             certify()
-            options = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", SERVER, "--tlsCAFile", CA,
+            options = ("--tlsMode", mode, "--tlsCertificateKeyFile", SERVER, "--tlsCAFile", CA,
                        "--tlsAllowConnectionsWithoutCertificates", *options)
         super().__init__(*options, **more)
         if auth:
