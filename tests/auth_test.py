@@ -1,7 +1,9 @@
 """`fernd --auth` through PyMongo: logins, the first user, roles, what is taken away, what is not shown."""
 
 import base64
+import collections
 import concurrent.futures
+import contextlib
 import json
 import subprocess
 import time
@@ -11,7 +13,7 @@ import urllib.request
 import pymongo
 from bson import Int64
 from pymongo.errors import OperationFailure
-from fernd import Fernd, fails, free_port, run_tests
+from fernd import Fernd, Raw, fails, free_port, run_tests
 
 
 def uri(server, user=None, password="pencil", database="admin", more=""):
@@ -109,6 +111,61 @@ def what_is_taken_away_is_felt_at_once():
             assert user.d.c.find_one() is not None
             root.d.command("dropUser", "u")
             fails(13, lambda: user.d.c.find_one())
+
+
+def a_thousand_connections_feel_what_is_taken_away():
+    """By raw sockets, each logged in by itself: a driver would log in again, or keep fewer."""
+    with Fernd("--auth") as server, with_root(server) as root, contextlib.ExitStack() as opened:
+        root.d.c.insert_many([{"_id": i} for i in range(1000)])
+        for name in ("dropped", "demoted", "untouched"):
+            root.d.command("createUser", name, pwd="pencil", roles=["read"])
+        names = ["dropped", "demoted"] * 495 + ["untouched"] * 10
+        connections = [(name, opened.enter_context(Raw(server, name, "d"))) for name in names]
+        cursors = {name: connection.ask("d", {"find": "c", "batchSize": 1})["cursor"]["id"]
+                   for name, connection in reversed(connections)}
+        firsts = {name: connection for name, connection in reversed(connections)}
+        assert all(cursors.values()), cursors
+        root.d.command("dropUser", "dropped")
+        root.d.command("updateUser", "demoted", roles=[])
+        for name, cursor in cursors.items():
+            reply = firsts[name].ask("d", {"getMore": Int64(cursor), "collection": "c"})
+            assert reply.get("code", 0) == (0 if name == "untouched" else 13), (name, reply)
+        felt = collections.Counter()
+        for name, connection in connections:
+            felt[name, connection.ask("d", {"find": "c", "limit": 1}).get("code", 0)] += 1
+        assert felt == {("dropped", 13): 495, ("demoted", 13): 495, ("untouched", 0): 10}, felt
+        who = connections[0][1].ask("admin", {"connectionStatus": 1})["authInfo"]["authenticatedUsers"]
+        assert who == [], who
+
+
+def what_goes_beyond_its_needs_fails_its_test():
+    """How the other tests learn of `permitMisses`: by asking, as an administrator if need be, and from the log."""
+    with Fernd() as plain, Fernd("--auth") as server, with_root(server):
+        assert plain.permit_misses() == 0 and server.permit_misses() == 0
+    other = Fernd("--auth").start()
+    with other.client() as first:
+        first.admin.command("createUser", "other", pwd="other", roles=["root"])
+    assert other.permit_misses() is None
+    with open(other.log, "a") as log:
+        log.write('{"s":"E","c":"ACCESS","id":9016776,"msg":"A command\'s needs do not name what it opens"}\n')
+    try:
+        other.stop()
+        raise AssertionError("the log is not looked at")
+    except RuntimeError as error:
+        assert "the log tells of 1" in str(error), error
+    other.remove()
+
+
+def a_login_may_send_the_last_word_back():
+    """The Java driver up to 3.12 sends the server's signature back where others send an empty payload."""
+    with Fernd("--auth") as server, with_root(server), Raw(server) as connection:
+        end = connection.log_in("root", "admin", "pencil", skips_empty=False)
+        assert not end["done"] and end["payload"].startswith(b"v="), end
+        last = {"saslContinue": 1, "conversationId": end["conversationId"], "payload": end["payload"]}
+        reply = connection.ask("admin", last)
+        assert reply["ok"] == 1 and reply["done"] and reply["payload"] == b"", reply
+        who = connection.ask("admin", {"connectionStatus": 1})["authInfo"]["authenticatedUsers"]
+        assert [user["user"] for user in who] == ["root"], who
 
 
 def a_cursor_is_its_users():
@@ -258,6 +315,9 @@ TESTS = [
     every_mechanism_logs_in_and_wrong_ones_fail_alike,
     roles_let_and_keep,
     what_is_taken_away_is_felt_at_once,
+    a_thousand_connections_feel_what_is_taken_away,
+    what_goes_beyond_its_needs_fails_its_test,
+    a_login_may_send_the_last_word_back,
     a_cursor_is_its_users,
     users_and_rights_outlive_a_restart,
     secrets_are_in_no_log,

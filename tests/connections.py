@@ -2,7 +2,7 @@
 
 Checked: every connection is answered; an idle one costs at most 64 KB of the server's memory; a
 client that reads nothing and one that sends half a message hold up nobody; `--maxConns` refuses
-the one too many.
+the one too many. With `--tls` the same of connections with TLS.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import struct
 import time
 
 import bson
-from fernd import Fernd
+from secured import Secured
 
 
 def message(body, request_id=1):
@@ -28,10 +28,16 @@ async def call(reader, writer, body):
     return bson.decode(rest[17:])
 
 
-async def open_all(port, count):
+def dial(port, context):
+    """Without a certificate of the client's; the name is checked, as a driver does."""
+    named = {"ssl": context, "server_hostname": "localhost"} if context else {}
+    return asyncio.open_connection("127.0.0.1", port, **named)
+
+
+async def open_all(port, count, context):
     connections = []
     for i in range(0, count, 200):
-        batch = [asyncio.open_connection("127.0.0.1", port) for _ in range(min(200, count - i))]
+        batch = [dial(port, context) for _ in range(min(200, count - i))]
         opened = await asyncio.gather(*batch)
         replies = await asyncio.gather(*(call(r, w, {"hello": 1, "$db": "admin"})
                                          for r, w in opened))
@@ -55,18 +61,22 @@ async def main():
     p.add_argument("--open", type=int, default=10_000)
     p.add_argument("--active", type=int, default=1_000)
     p.add_argument("--seconds", type=float, default=5)
+    p.add_argument("--tls", action="store_true", help="a server with `tlsMode: requireTLS`")
     a = p.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with Fernd("--cacheSize", "256M", "--maxConns", str(a.open + 20)) as server:
+    with Secured("--cacheSize", "256M", "--maxConns", str(a.open + 20), auth=False, tls=a.tls) as server:
+        context = server.context()
         with server.client() as client:
             client.conns.docs.insert_many([{"_id": i, "pad": "x" * 200} for i in range(1000)])
         await asyncio.sleep(1)
-        before = server.resident()
-        connections = await open_all(server.port, a.open)
+        before, cpu = server.resident(), server.cpu_seconds()
+        connections = await open_all(server.port, a.open, context)
+        cpu = (server.cpu_seconds() - cpu) / a.open
         await asyncio.sleep(2)
         idle = (server.resident() - before) / a.open
-        print(f"{a.open} open: {idle / 1024:.1f} KB each when idle, {server.threads()} threads")
+        print(f"{a.open} open{' with TLS' if a.tls else ''}: {idle / 1024:.1f} KB each when idle, "
+              f"{cpu * 1e6:.0f} CPU us each to open, {server.threads()} threads")
 
         stuck_r, stuck_w = connections[-1]
         for _ in range(200):  # asks for much and reads nothing
@@ -88,7 +98,7 @@ async def main():
         refused = 0
         for _ in range(60):
             try:
-                extra = await asyncio.open_connection("127.0.0.1", server.port)
+                extra = await dial(server.port, context)
                 connections.append(extra)
                 await asyncio.wait_for(call(*extra, {"ping": 1, "$db": "admin"}), 10)
             except (OSError, asyncio.IncompleteReadError):

@@ -4,7 +4,11 @@ through /proc, stopped (or killed) by process id.
 The binary is named by the environment variable FERND, as `cargo xtask` sets it.
 """
 
+import base64
 import contextlib
+import functools
+import hashlib
+import hmac
 import os
 import random
 import shutil
@@ -21,6 +25,10 @@ import bson
 import pymongo
 
 TICKS = os.sysconf("SC_CLK_TCK")
+# Who most tests make as the first user of a server that asks for users.
+ROOT = {"username": "root", "password": "pencil", "authSource": "admin"}
+# The log's line of a request that opened what it was not judged by.
+PERMIT_MISS = b'"id":9016776'
 
 
 def free_port():
@@ -53,6 +61,8 @@ class Fernd:
         self.options = list(options)
         self.process = None
         self.log = os.path.join(self.home, "fernd.log")
+        # What an administrator logs in by, where the server asks for users.
+        self.administrator = ROOT
 
     def command(self):
         command = [self.binary, "--dbpath", self.dbpath, "--port", str(self.port), *self.options]
@@ -97,17 +107,42 @@ class Fernd:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def permit_misses(self):
+        """How many requests opened what the gate had not judged them by; None where nobody here may ask."""
+        for who in ({}, self.administrator):
+            try:
+                with self.client(**{"serverSelectionTimeoutMS": 2000, "connectTimeoutMS": 2000,
+                                    "socketTimeoutMS": 5000, **who}) as client:
+                    return client.admin.command("serverStatus")["security"]["permitMisses"]
+            except pymongo.errors.OperationFailure:
+                continue
+            except pymongo.errors.PyMongoError:
+                break
+        return None
+
+    def check_permits(self, misses=None):
+        """Every command's needs name what it opens: a gap in them fails the test that goes through it."""
+        with open(self.log, "rb") as log:
+            told = [line for line in log if PERMIT_MISS in line]
+        if misses or told:
+            shown = b"".join(told[:3]).decode(errors="replace")
+            raise RuntimeError(f"security.permitMisses is {misses}, the log tells of {len(told)}:\n{shown}")
+
     def stop(self, wait=120):
         """SIGTERM; returns the exit status. A server that has ended by itself is no server that stopped."""
         ended = self.process.poll()
         if ended is not None:
             raise RuntimeError(f"fernd had ended with {ended}:\n{self.tail()}")
+        # It counts from its start on: what it has counted is asked for before it is gone.
+        misses = self.permit_misses()
         self.process.terminate()
         try:
-            return self.process.wait(wait)
+            ended = self.process.wait(wait)
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError(f"fernd did not stop within {wait} s:\n{self.tail()}") from None
+        self.check_permits(misses)
+        return ended
 
     def remove(self):
         shutil.rmtree(self.home, ignore_errors=True)
@@ -123,6 +158,8 @@ class Fernd:
                 ended = self.stop()
             if error[0] is None and ended not in (0, -signal.SIGKILL):
                 raise RuntimeError(f"fernd ended with {ended}:\n{self.tail()}")
+            if error[0] is None and self.process:
+                self.check_permits()
         finally:
             if error[0] is not None:
                 print(f"fernd ended with {ended}:\n{self.tail()}", file=sys.stderr)
@@ -167,14 +204,65 @@ class Fernd:
         return total
 
 
+class Raw:
+    """A connection that sends commands as they stand: a driver would put a session of its own into them.
+
+    With a user it logs in by SCRAM-SHA-256; `context` is that of `ssl`, for a connection with TLS.
+    """
+
+    def __init__(self, server, user=None, database="admin", password="pencil", timeout=60, context=None):
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context:
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+        self.replies = self.socket.makefile("rb")
+        if user:
+            self.log_in(user, database, password)
+
+    def ask(self, database, command):
+        body = bson.encode({**command, "$db": database})
+        self.socket.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
+        length = struct.unpack("<i", self.replies.read(4))[0]
+        return bson.decode(self.replies.read(length - 4)[17:])
+
+    def log_in(self, user, database, password, skips_empty=True):
+        """The last reply; without `skips_empty` one more exchange is to follow."""
+        first = f"n={user},r=fixed"
+        begin = {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": f"n,,{first}".encode(),
+                 "options": {"skipEmptyExchange": skips_empty}}
+        challenge = self.ask(database, begin)["payload"].decode()
+        told = dict(part.split("=", 1) for part in challenge.split(","))
+        key = salted(password, told["s"], int(told["i"]))
+        last = f"c=biws,r={told['r']}"
+        client = hmac.digest(key, b"Client Key", "sha256")
+        stored = hashlib.sha256(client).digest()
+        signature = hmac.digest(stored, f"{first},{challenge},{last}".encode(), "sha256")
+        proof = base64.b64encode(bytes(a ^ b for a, b in zip(client, signature))).decode()
+        end = self.ask(database, {"saslContinue": 1, "conversationId": 1, "payload": f"{last},p={proof}".encode()})
+        if end["ok"] != 1:
+            raise pymongo.errors.OperationFailure(str(end), end.get("code"), end)
+        return end
+
+    def close(self):
+        self.replies.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+@functools.lru_cache(maxsize=64)
+def salted(password, salt, iterations):
+    return hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), iterations)
+
+
 def raw(server, database, command, timeout=60):
-    """Sends a command as it stands: a driver would put a session of its own into it."""
-    body = bson.encode({**command, "$db": database})
-    with socket.create_connection(("127.0.0.1", server.port), timeout) as s:
-        s.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
-        reply = s.makefile("rb")
-        length = struct.unpack("<i", reply.read(4))[0]
-        return bson.decode(reply.read(length - 4)[17:])
+    """One command on a connection of its own."""
+    with Raw(server, timeout=timeout) as connection:
+        return connection.ask(database, command)
 
 
 class ReplicaSet:
@@ -266,6 +354,8 @@ class ReplicaSet:
 
     def __exit__(self, *error):
         """All are stopped at once: one after the other the last ones would have to elect."""
+        misses = {host(member): error[0] is None and member.permit_misses()
+                  for member in self.members if member.is_running()}
         for member in self.members:
             if member.is_running():
                 member.process.terminate()
@@ -273,7 +363,7 @@ class ReplicaSet:
             if member.process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     member.process.wait(60)
-        failed = []
+        failed = [f"{name}: security.permitMisses is {count}" for name, count in misses.items() if count]
         for member in self.members:
             if member.process is None:
                 member.remove()

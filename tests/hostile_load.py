@@ -1,31 +1,37 @@
-"""A server that asks for users, with honest clients on it and hostile ones beside them.
+"""A server with users and TLS, with honest clients on it and hostile ones beside them.
 
-The hostile ones never log in: thousands of silent connections, messages that come a byte at a time, halves of long
-messages, packed messages that would unpack to much, TLS's first bytes and rubbish, wrong passwords by the hundred,
-deep documents, a flood of connections. One of them has a user with few rights, and asks for a thousand sessions and
-collections that do not exist.
+The hostile ones are a process of their own and never log in: thousands of silent connections, messages that come a byte
+at a time, halves of long messages, messages packed by each compressor that would unpack to much, floods of TLS's first
+message and of handshakes that stop half way, rubbish, wrong passwords by the hundred, deep documents, a flood of
+connections. One of them has a user with few rights, and asks for a thousand sessions and collections that do not exist.
 
 Checked: no honest login is refused and no honest operation fails; the server's memory stays below what it was given and
 a bound for its clients; it serves as before once they have left. Shown: how long honest operations and logins take,
-alone and beside the others.
+alone, beside a process that does nothing but take a processor, and beside the hostile ones.
 """
 
 import argparse
 import base64
 import contextlib
+import multiprocessing
 import os
 import random
 import resource
 import socket
+import ssl
 import statistics
 import struct
 import threading
 import time
+import zlib
 
 import bson
+import cramjam
 import pymongo
-from fernd import Fernd, fails
+from backports import zstd
+from fernd import fails
 from pymongo.errors import PyMongoError
+from secured import Secured
 
 
 def message(body, request_id=1):
@@ -37,13 +43,25 @@ def half_of_a_long_message(length):
     return struct.pack("<iiii", length, 1, 0, 2013) + b"\0" * 3000
 
 
-def packed_bomb():
-    """It says that it unpacks to 47 MB, in a message of some KB."""
-    import zlib
+def packed_bombs():
+    """They unpack to 47 MB, by each compressor, out of a few KB to 2 MB; half of them say so."""
     plain = b"\0" * 47_000_000
-    packed = zlib.compress(plain, 9)
-    body = struct.pack("<iiB", 2013, len(plain), 2) + packed
-    return struct.pack("<iiii", 16 + len(body), 1, 0, 2012) + body
+    packed = {1: bytes(cramjam.snappy.compress_raw(plain)), 2: zlib.compress(plain, 9), 3: zstd.compress(plain, 19)}
+    bombs = []
+    for compressor, body in packed.items():
+        for said in (len(plain), 1000):
+            payload = struct.pack("<iiB", 2013, said, compressor) + body
+            bombs.append(struct.pack("<iiii", 16 + len(payload), 1, 0, 2012) + payload)
+    return bombs
+
+
+def client_hello():
+    """The first message of TLS, with a key share of its own."""
+    context = ssl.create_default_context()
+    came, gone = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(came, gone, server_hostname="localhost").do_handshake()
+    return gone.read()
 
 
 def deep_document():
@@ -59,6 +77,10 @@ def ask(one, command):
     return bson.decode(one.recv(length - 4, socket.MSG_WAITALL)[17:])
 
 
+HARMS = ("byte_by_byte", "half_messages", "bombs", "rubbish", "client_hellos", "half_handshakes", "handshakes", "deep",
+         "flood", "wrong_passwords", "greedy_user")
+
+
 class Hostile:
     """Threads that do harm until they are told to end."""
 
@@ -68,6 +90,7 @@ class Hostile:
         self.sockets = []
         self.counts = {}
         self.threads = []
+        self.packed = packed_bombs()
 
     def connect(self):
         """From one of forty addresses, none of which is that of the honest clients."""
@@ -127,10 +150,39 @@ class Hostile:
         for one in halves:
             one.close()
 
-    def bombs(self, bomb=packed_bomb()):
-        with self.connect() as one:
-            one.sendall(bomb)
-            one.recv(1)
+    def bombs(self):
+        for bomb in self.packed:
+            with self.connect() as one, contextlib.suppress(OSError):
+                # Without a hello that agrees on it no packed message is looked at.
+                if random.random() < 0.8:
+                    ask(one, {"hello": 1, "compression": ["snappy", "zlib", "zstd"], "$db": "admin"})
+                one.sendall(bomb)
+                one.recv(1)
+
+    def client_hellos(self):
+        """The server answers each with its key share, its certificate and a signature, for nobody."""
+        for _ in range(20):
+            with self.connect() as one:
+                one.sendall(client_hello())
+
+    def half_handshakes(self):
+        """Fifty that stop behind the server's answer, fifty that stop in the middle of the first message."""
+        first, halves = client_hello(), []
+        for at in range(100):
+            one = self.connect()
+            halves.append(one)
+            one.sendall(first if at % 2 else first[:len(first) // 2])
+        self.ended.wait(1)
+        for one in halves:
+            one.close()
+
+    def handshakes(self):
+        """Whole ones, and then nothing."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        for _ in range(10):
+            with self.connect() as one, context.wrap_socket(one):
+                pass
 
     def rubbish(self):
         for bytes_sent in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(600), os.urandom(300), b"GET / HTTP/1.1\r\n\r\n"):
@@ -174,7 +226,7 @@ class Hostile:
 
     def start(self):
         for what in (self.silence, self.byte_by_byte, self.byte_by_byte, self.half_messages, self.bombs, self.rubbish,
-                     self.deep, self.flood, self.hellos, self.wrong_passwords, self.wrong_passwords, self.greedy_user):
+                     self.client_hellos, self.half_handshakes, self.handshakes, self.deep, self.flood, self.hellos, self.wrong_passwords, self.wrong_passwords, self.greedy_user):
             self.repeat(what, pause=0.02)
         for thread in self.threads:
             thread.start()
@@ -188,6 +240,37 @@ class Hostile:
             one.close()
 
 
+def harm(port, silent, ended, counts):
+    """What the hostile process does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    hostile = Hostile(port, min(silent, hard - 4000)).start()
+    ended.wait()
+    hostile.end()
+    counts.put(hostile.counts)
+
+
+def take_a_processor(_port, _silent, ended, counts):
+    while not ended.is_set():
+        sum(range(100_000))
+    counts.put({})
+
+
+@contextlib.contextmanager
+def beside(what, port, silent):
+    """A process beside; gives where its counts are once it has ended."""
+    context = multiprocessing.get_context("spawn")
+    ended, counts, told = context.Event(), context.Queue(), {}
+    process = context.Process(target=what, args=(port, silent, ended, counts))
+    process.start()
+    try:
+        yield told
+    finally:
+        ended.set()
+        told.update(counts.get(timeout=60))
+        process.join()
+
+
 class Honest:
     """Clients that log in and do their work, each with a connection of its own; and some that log in again and again."""
 
@@ -196,7 +279,7 @@ class Honest:
         self.times, self.logins, self.failed = [], [], []
 
     def client(self):
-        return self.server.client(username="root", password="pencil", authSource="admin", maxPoolSize=1)
+        return self.server.client(maxPoolSize=1)
 
     def work(self):
         with self.client() as client:
@@ -234,6 +317,10 @@ class Honest:
         assert not self.failed, (len(self.failed), self.failed[:3])
         return self
 
+    def late(self):
+        """What a find in a hundred takes longer than."""
+        return sorted(self.times)[len(self.times) * 99 // 100]
+
     def shown(self):
         def of(times):
             ordered = sorted(times)
@@ -243,37 +330,35 @@ class Honest:
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seconds", type=float, default=600)
     p.add_argument("--silent", type=int, default=20_000)
     a = p.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # The honest clients are of the same process, and want descriptors as well.
-    silent = min(a.silent, hard - 4000)
-    with Fernd("--auth", "--cacheSize", "128M") as server:
-        with server.client() as first:
-            first.admin.command("createUser", "root", pwd="pencil", roles=["root"])
-        with server.client(username="root", password="pencil") as root:
-            root.test.docs.insert_many([{"_id": i, "filler": "x" * 200} for i in range(1000)])
-            root.test.command("createUser", "small", pwd="pencil", roles=[{"role": "read", "db": "test"}])
-            alone = Honest(server).run(min(a.seconds, 20))
-            print("alone:           ", alone.shown())
-            before = server.resident()
-            hostile = Hostile(server.port, silent).start()
-            try:
-                beside = Honest(server).run(a.seconds)
-                peak, status = server.peak_resident(), root.admin.command("serverStatus")
-            finally:
-                hostile.end()
-            print("beside the others:", beside.shown())
-            print("they did:        ", ", ".join(f"{what} {count}" for what, count in sorted(hostile.counts.items())))
-            told = status["connections"]
-            print(f"connections: {told['current']} at the end, {told['closedBeforeLogin']} closed before a login;"
-                  f" resident memory {before >> 20} MiB before, at most {peak >> 20} MiB")
-            # The cache, a quarter more for clients, and what the process takes beside them.
-            assert peak < (128 << 20) * 5 / 4 + (256 << 20), peak
-            fails(18, lambda: server.client(username="root", password="wrong").test.c.find_one())
+    # Plain messages, too, so that the hostile ones reach what lies behind TLS.
+    with Secured("--cacheSize", "128M", mode="preferTLS") as server, server.client() as root:
+        root.test.docs.insert_many([{"_id": i, "filler": "x" * 200} for i in range(1000)])
+        root.test.command("createUser", "small", pwd="pencil", roles=[{"role": "read", "db": "test"}])
+        alone = Honest(server).run(min(a.seconds, 20))
+        print("alone:           ", alone.shown(), flush=True)
+        with beside(take_a_processor, server.port, 0):
+            busy = Honest(server).run(min(a.seconds, 20))
+        print("beside a process:", busy.shown(), flush=True)
+        before = server.resident()
+        with beside(harm, server.port, a.silent) as counts:
+            harmed = Honest(server).run(a.seconds)
+            peak, status = server.peak_resident(), root.admin.command("serverStatus")
+        print("beside the others:", harmed.shown())
+        print("99 % beside the others to alone: "
+              f"{harmed.late() / alone.late():.2f}, to beside a process: {harmed.late() / busy.late():.2f}")
+        print("they did:        ", ", ".join(f"{what} {count}" for what, count in sorted(counts.items())))
+        told = status["connections"]
+        print(f"connections: {told['current']} at the end, {told['closedBeforeLogin']} closed before a login;"
+              f" resident memory {before >> 20} MiB before, at most {peak >> 20} MiB")
+        # Each kind of harm was done.
+        assert all(counts.get(what, 0) > 0 for what in HARMS), counts
+        # The cache, a quarter more for clients, and what the process takes beside them.
+        assert peak < (128 << 20) * 5 / 4 + (256 << 20), peak
+        fails(18, lambda: server.client(password="wrong").test.c.find_one())
         after = Honest(server).run(5)
         print("afterwards:      ", after.shown())
 

@@ -1,7 +1,11 @@
 """The MongoDB Database Tools, built from their source as `tests/mongo-tools` pins it: mongostat and
 mongotop read the server's figures as they read mongod's, mongodump and mongorestore carry everything
-from one server to another."""
+from one server to another. With `--auth` and `--tls` the tools log in and speak TLS."""
 
+import argparse
+import base64
+import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -15,9 +19,17 @@ import bson
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 
-from fernd import Fernd, validate
+import legacy_java_test
+from fernd import fails, validate
+from secured import Secured, add_options, missing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# What `--auth` and `--tls` ask for.
+SECURITY = {"auth": False, "tls": False}
+
+
+def served(*options, **security):
+    return Secured(*options, **{**SECURITY, **security})
 
 
 def built(name):
@@ -39,7 +51,7 @@ def documents(command):
 
 
 def mongostat_counts_what_was_done(server):
-    seconds = documents([built("mongostat"), "--port", str(server.port), "-n", "4", "--json"])
+    seconds = documents([built("mongostat"), *server.tool_options(), "-n", "4", "--json"])
     rows = [row for second in seconds for row in second.values()]
     assert len(rows) == 4, rows
     number = lambda text: int(text.lstrip("*").split("|")[0])
@@ -49,7 +61,7 @@ def mongostat_counts_what_was_done(server):
 
 
 def mongotop_names_the_collection(server):
-    seconds = documents([built("mongotop"), "--port", str(server.port), "-n", "3", "--json"])
+    seconds = documents([built("mongotop"), *server.tool_options(), "-n", "3", "--json"])
     totals = [second["totals"]["shop.orders"] for second in seconds if "shop.orders" in second["totals"]]
     assert totals and any(total["write"]["count"] > 0 for total in totals), seconds
     assert any(total["total"]["time"] > 0 for total in totals), totals
@@ -62,11 +74,11 @@ def tool(name, *arguments):
 
 
 def dump(server, folder, *options):
-    tool("mongodump", "--port", str(server.port), "--out", folder, *options)
+    tool("mongodump", *server.tool_options(), "--out", folder, *options)
 
 
 def restore(server, folder, *options):
-    return tool("mongorestore", "--port", str(server.port), *options, folder)
+    return tool("mongorestore", *server.tool_options(), *options, folder)
 
 
 def info(database, *fields):
@@ -90,7 +102,7 @@ def fill(client):
     users = [
         {"_id": f"{db}.{name}", "user": name, "db": db, "userId": bson.Binary(uuid.uuid4().bytes, 4),
          "credentials": {}, "roles": []}
-        for db, name in (("admin", "root"), ("shop", "clerk"))
+        for db, name in (("admin", "boss"), ("shop", "clerk"))
     ]
     client.admin.tempusers.insert_many(users)
     client.admin.command("_mergeAuthzCollections", tempUsersCollection="admin.tempusers",
@@ -112,12 +124,14 @@ def same(one, other):
                 indexes = a[collection].index_information()
                 assert indexes == b[collection].index_information(), collection
                 validate(b[collection])
-    users = list(one.admin["system.users"].find(sort=[("_id", 1)]))
-    assert len(users) == 2 and users == list(other.admin["system.users"].find(sort=[("_id", 1)]))
+    # Each server has an administrator of its own.
+    there, here = (list(server.admin["system.users"].find({"user": {"$ne": "root"}}, sort=[("_id", 1)]))
+                   for server in (other, one))
+    assert len(here) == 2 and here == there, (here, there)
 
 
 def a_dump_with_users_restores():
-    with tempfile.TemporaryDirectory() as folder, Fernd() as one, Fernd() as other:
+    with tempfile.TemporaryDirectory() as folder, served() as one, served() as other:
         with one.client() as client, other.client() as there:
             fill(client)
             dump(one, folder)
@@ -136,8 +150,130 @@ def a_dump_with_users_restores():
             same(client, there)
 
 
+def logs_in(server, user, database, **options):
+    with server.nobody(username=user, password="pencil", authSource=database, **options) as client:
+        told = client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
+        assert told == [{"user": user, "db": database}], told
+
+
+def a_database_takes_its_users_and_roles_along():
+    with tempfile.TemporaryDirectory() as folder, served(auth=True) as one, served(auth=True) as other:
+        with one.client() as client:
+            client.shop.orders.insert_one({"_id": 1})
+            client.shop.command("createRole", "counts", roles=[], privileges=[
+                {"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}])
+            client.shop.command("createUser", "clerk", pwd="pencil", roles=["counts"])
+            client.other.command("createUser", "stranger", pwd="pencil", roles=["read"])
+        dump(one, folder, "--db", "shop", "--dumpDbUsersAndRoles")
+        restore(other, os.path.join(folder, "shop"), "--db", "shop", "--restoreDbUsersAndRoles")
+        for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+            logs_in(other, "clerk", "shop", authMechanism=mechanism)
+        with other.nobody(username="clerk", password="pencil", authSource="shop") as clerk:
+            assert clerk.shop.orders.find_one() == {"_id": 1}
+            fails(13, lambda: clerk.shop.orders.insert_one({}))
+        fails(18, lambda: logs_in(other, "stranger", "other"))
+
+
+def credential(mechanism, user):
+    """As MongoDB stores it, of the password that all tests use."""
+    name = mechanism.replace("SCRAM-SHA-", "sha")
+    password, length, count = b"pencil", 28, 15000
+    if name == "sha1":
+        password, length, count = hashlib.md5(f"{user}:mongo:pencil".encode()).hexdigest().encode(), 16, 10000
+    salt = os.urandom(length)
+    salted = hashlib.pbkdf2_hmac(name, password, salt, count)
+    client = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    text = lambda value: base64.b64encode(value).decode()
+    return {"iterationCount": count, "salt": text(salt), "storedKey": text(client),
+            "serverKey": text(hmac.digest(salted, b"Server Key", name))}
+
+
+def write_bson(folder, name, documents):
+    path = os.path.join(folder, *name.split("/"))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    codec = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
+    with open(path, "wb") as file:
+        for document in documents:
+            file.write(bson.encode(document, codec_options=codec))
+
+
+def a_dump_of_mongodb_8_brings_users_that_log_in():
+    """In its form: users and roles in `admin`, with `authSchema` of 5 beside them."""
+    def user(db, name, roles, mechanisms, **more):
+        return {"_id": f"{db}.{name}", "userId": uuid.uuid4(), "user": name, "db": db,
+                "credentials": {each: credential(each, name) for each in mechanisms}, "roles": roles, **more}
+
+    both = ("SCRAM-SHA-1", "SCRAM-SHA-256")
+    users = [user("admin", "root", [{"role": "root", "db": "admin"}], both),
+             user("shop", "clerk", [{"role": "counts", "db": "shop"}], both, customData={"desk": 4}),
+             user("shop", "modern", [{"role": "readWrite", "db": "shop"}], both[1:]),
+             user("shop", "away", [{"role": "read", "db": "shop"}], both,
+                  authenticationRestrictions=[{"clientSource": ["192.0.2.7"]}]),
+             user("$external", "CN=anna,O=Tests", [{"role": "read", "db": "shop"}], ())]
+    users[-1]["credentials"] = {"external": True}
+    roles = [{"_id": "shop.counts", "role": "counts", "db": "shop", "roles": [], "privileges": [
+        {"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}]}]
+    version = [{"_id": "featureCompatibilityVersion", "version": "8.0"}, {"_id": "authSchema", "currentVersion": 5}]
+    with tempfile.TemporaryDirectory() as folder, served(auth=True) as server:
+        for name, documents in (("users", users), ("roles", roles), ("version", version)):
+            write_bson(folder, f"admin/system.{name}.bson", documents)
+        write_bson(folder, "shop/orders.bson", [{"_id": 1}])
+        restore(server, folder)
+        for mechanism in both:
+            logs_in(server, "clerk", "shop", authMechanism=mechanism)
+        logs_in(server, "modern", "shop")
+        fails(18, lambda: logs_in(server, "away", "shop"))
+        with server.nobody(username="clerk", password="pencil", authSource="shop") as clerk:
+            assert clerk.shop.orders.find_one() == {"_id": 1}
+            fails(13, lambda: clerk.shop.orders.insert_one({}))
+        with server.client() as root:
+            stored = root.admin.command("usersInfo", {"user": "clerk", "db": "shop"}, showCustomData=True)["users"][0]
+            assert stored["customData"] == {"desk": 4}, stored
+            assert len(list(root.admin["system.users"].find())) == 5
+        logs_in(server, "root", "admin")
+
+
+def a_dump_of_tokumx_restores_and_the_driver_of_its_day_logs_in():
+    """In the form of TokuMX 2.0, which is MongoDB 2.4's: users in each database, with a digest of the password."""
+    def pwd(user):
+        return hashlib.md5(f"{user}:mongo:pencil".encode()).hexdigest()
+
+    of_admin = [{"_id": bson.ObjectId(), "user": "boss", "pwd": pwd("boss"), "roles": ["clusterAdmin"],
+                 "otherDBRoles": {"legacy": ["readWrite", "dbAdmin"]}}]
+    of_shop = [{"_id": bson.ObjectId(), "user": "clerk", "pwd": pwd("clerk"), "roles": ["readWrite"]},
+               {"_id": bson.ObjectId(), "user": "old", "pwd": pwd("old"), "readOnly": True},
+               {"_id": bson.ObjectId(), "user": "odd", "pwd": pwd("odd"), "roles": ["juggler"]}]
+    with tempfile.TemporaryDirectory() as folder, served(auth=True, tls=False) as server, server.client() as root:
+        write_bson(folder, "admin/system.users.bson", of_admin)
+        write_bson(folder, "shop/system.users.bson", of_shop)
+        write_bson(folder, "shop/orders.bson", [{"_id": i} for i in range(10)])
+        with open(os.path.join(folder, "shop", "orders.metadata.json"), "w") as file:
+            json.dump({"options": {}, "indexes": [
+                {"key": {"_id": 1}, "unique": True, "ns": "shop.orders", "name": "_id_", "clustering": True}]}, file)
+        # What the manual says.
+        for db in ("admin", "shop"):
+            restore(server, os.path.join(folder, db, "system.users.bson"), "--db", db, "--collection", "old_users")
+        restore(server, os.path.join(folder, "shop", "orders.bson"), "--db", "shop", "--collection", "orders")
+        told = root.admin.command("authSchemaUpgrade", 1, **{"from": "old_users"})
+        assert told["upgraded"] == ["admin.boss", "shop.clerk", "shop.odd", "shop.old"], told
+        assert [(left["user"], left["db"]) for left in told["notUpgraded"]] == [("odd", "shop")], told
+        assert root.admin.command("authSchemaUpgrade", 1, **{"from": "old_users"})["upgraded"] == []
+        for name, db in (("boss", "admin"), ("clerk", "shop"), ("old", "shop")):
+            logs_in(server, name, db, authMechanism="SCRAM-SHA-1")
+        with server.nobody(username="old", password="pencil", authSource="shop") as old:
+            assert old.shop.orders.count_documents({}) == 10
+            fails(13, lambda: old.shop.orders.insert_one({}))
+        if not (shutil.which("javac") and shutil.which("mvn")):
+            print("  the driver of its day does not run: no JDK or no Maven here")
+            return
+        jar = legacy_java_test.driver(os.path.abspath(os.environ["FERN_TARGET"]))
+        uri = server.uri(user="boss", ca=False)
+        done = legacy_java_test.run(jar, uri)
+        assert done.stdout.rstrip().endswith("0 failed"), (done.stdout[-3000:], done.stderr[-1000:])
+
+
 def collections_keep_their_uuids():
-    with tempfile.TemporaryDirectory() as folder, Fernd() as one, Fernd() as other:
+    with tempfile.TemporaryDirectory() as folder, served() as one, served() as other:
         with one.client() as client, other.client() as there:
             fill(client)
             dump(one, folder)
@@ -165,7 +301,7 @@ def an_oplog_is_replayed():
         entry("i", "shop.orders", {"_id": "late"}, 100, ui=collection),
     ]
     codec = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
-    with tempfile.TemporaryDirectory() as folder, Fernd() as server, server.client() as client:
+    with tempfile.TemporaryDirectory() as folder, served() as server, server.client() as client:
         with open(os.path.join(folder, "oplog.bson"), "wb") as file:
             for each in entries:
                 file.write(bson.encode(each, codec_options=codec))
@@ -211,7 +347,7 @@ def at_time(client, collection, time):
 def a_dump_of_a_set_under_load_ends_at_one_time():
     """mongodump --oplog, mongorestore --oplogReplay: equal to the source at the last entry of the dump."""
     member = ("--replSet", "rs", "--replSetAutoInitiate", "--setParameter", "minSnapshotHistoryWindowInSeconds=300")
-    with tempfile.TemporaryDirectory() as folder, Fernd(*member) as one, Fernd() as other:
+    with tempfile.TemporaryDirectory() as folder, served(*member) as one, served() as other:
         with one.client() as client, other.client() as there:
             for name in ("c0", "c1", "c2"):
                 client.shop[name].insert_many([{"_id": i, "n": 0, "text": "x" * 500} for i in range(5000)])
@@ -238,12 +374,24 @@ def a_dump_of_a_set_under_load_ends_at_one_time():
 
 
 def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    add_options(p)
+    p.add_argument("--only", metavar="TESTS", help="these of those that carry data, with commas")
+    a = p.parse_args()
+    if why := missing(a):
+        print(f"skipped: {why}")
+        return
+    SECURITY.update(auth=a.auth, tls=a.tls)
     if not shutil.which("go"):
         print("mongo-tools: not run, there is no Go to build them with")
         return
     tests = [mongostat_counts_what_was_done, mongotop_names_the_collection]
-    carried = [a_dump_with_users_restores, collections_keep_their_uuids, an_oplog_is_replayed,
+    carried = [a_dump_with_users_restores, a_database_takes_its_users_and_roles_along,
+               a_dump_of_mongodb_8_brings_users_that_log_in,
+               a_dump_of_tokumx_restores_and_the_driver_of_its_day_logs_in, collections_keep_their_uuids, an_oplog_is_replayed,
                a_dump_of_a_set_under_load_ends_at_one_time]
+    if a.only:
+        tests, carried = [], [test for test in carried if test.__name__ in a.only.split(",")]
     for name in ("mongostat", "mongotop", "mongodump", "mongorestore"):
         built(name)
     for test in carried:
@@ -258,7 +406,7 @@ def main():
                 client.shop.orders.find_one({})
                 time.sleep(0.01)
 
-    with Fernd("--cacheSize", "64M") as server:
+    with served("--cacheSize", "64M") as server:
         thread = threading.Thread(target=load, args=(server,))
         thread.start()
         try:

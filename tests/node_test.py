@@ -1,19 +1,27 @@
 """Runs the examples of the Node driver's and of Mongoose's guides (tests/node/) against a `fernd`
-that is a replica set of one, as their users start it."""
+that is a replica set of one, as their users start it; with `--auth` and `--tls` one with users and TLS."""
 
+import argparse
 import os
 import shutil
 import subprocess
-import sys
 
-from fernd import Fernd
+from secured import Secured, add_options, missing
 
 
 def main():
-    modules = sys.argv[1]
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("modules", help="the folder `node_modules`")
+    add_options(p)
+    a = p.parse_args()
+    if why := missing(a):
+        print(f"skipped: {why}")
+        return
+    modules = a.modules
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node")
-    with Fernd("--cacheSize", "256M", "--replSet", "rs0", "--replSetAutoInitiate") as server:
-        uri = f"mongodb://127.0.0.1:{server.port}/?replicaSet=rs0"
+    member = ("--cacheSize", "256M", "--replSet", "rs0", "--replSetAutoInitiate")
+    with Secured(*member, auth=a.auth, tls=a.tls) as server:
+        uri = server.uri(replicaSet="rs0")
         # Modules are looked for beside the script: it runs where they were installed.
         for name in os.listdir(folder):
             shutil.copy(os.path.join(folder, name), os.path.dirname(modules))

@@ -8,6 +8,7 @@ import argparse
 import collections
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -40,6 +41,35 @@ NEED_A_SECONDARY = [
 SUITES_OWN_PORT = 27017
 # Who the suite logs in as.
 USER, PASSWORD = "user", "password"
+# Of the suite's cases: those that need users or encryption skip themselves where there is neither.
+MARKS = "default or auth or encryption"
+# What issue 24 names: logins, TLS, client-side timeouts and client-side encryption.
+SECURITY_FILES = "auth,auth_spec,ssl,csot,encryption,session,monitoring"
+
+
+class Server(Fernd):
+    """One that the suite's certificates are for, where it is to speak TLS; its user is the suite's, where it asks for users."""
+
+    tls = None
+
+    def __init__(self, *options):
+        super().__init__(*options)
+        self.administrator = {"username": USER, "password": PASSWORD, "authSource": "admin"}
+
+    def client(self, **options):
+        return super().client(**{**(self.tls or {}), **options})
+
+
+def certificates(folder, home):
+    """What the suite brings along: options of the server and of a client. A key must be its owner's alone."""
+    given = os.path.join(folder, "test", "certificates")
+    key = os.path.join(home, "server.pem")
+    shutil.copyfile(os.path.join(given, "server.pem"), key)
+    os.chmod(key, 0o600)
+    ca = os.path.join(given, "ca.pem")
+    server = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", key, "--tlsCAFile", ca,
+              "--tlsAllowConnectionsWithoutCertificates"]
+    return server, {"tls": True, "tlsCAFile": ca, "tlsCertificateKeyFile": os.path.join(given, "client.pem")}
 
 
 def sources(target):
@@ -95,7 +125,7 @@ def reason(text):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--files", default=ISSUE_FILES, help="test_X.py, or `all`")
+    p.add_argument("--files", default=ISSUE_FILES, help="test_X.py, or `all`, or `security`")
     p.add_argument("--at-least", type=int, default=0)
     p.add_argument("--at-most-failed", type=int)
     p.add_argument("-k", help="pytest's -k")
@@ -106,6 +136,13 @@ def main():
                    help="against a replica set of one, the files that need one")
     p.add_argument("--auth", action="store_true",
                    help="the server asks for users, and the suite logs in as one that may do everything")
+    p.add_argument("--tls", action="store_true",
+                   help="the server takes nothing but TLS, with the suite's own certificates")
+    p.add_argument("--compressors", help="of zstd, zlib, snappy: what the suite asks for")
+    p.add_argument("--api-version", help="`1`: every command of the suite says so")
+    p.add_argument("--not-more-than", metavar="REPORT",
+                   help="fails where a case fails that did not in the run that left this report")
+    p.add_argument("--report", metavar="FILE", help="where the report is kept")
     p.add_argument("--percent", type=float, default=0,
                    help="fails where fewer of the cases that need nothing missing pass")
     a = p.parse_args()
@@ -113,7 +150,10 @@ def main():
         a.files = REPLICA_SET_FILES
     target = os.path.abspath(os.environ["FERN_TARGET"])
     folder = sources(target)
-    report = os.path.join(target, "pymongo-suite", "report-auth.xml" if a.auth else "report.xml")
+    if a.files == "security":
+        a.files = SECURITY_FILES
+    home = os.path.join(target, "pymongo-suite")
+    report = os.path.abspath(a.report or os.path.join(home, "report-auth.xml" if a.auth else "report.xml"))
     names = ["test"] if a.files == "all" else [
         name for name in (f"test/test_{f}.py" for f in a.files.split(","))
         if os.path.exists(os.path.join(folder, name))
@@ -130,19 +170,25 @@ def main():
         options += ["--auth", *(["--keyFile", key] if a.replica_set else [])]
     unrun = NEED_A_SECONDARY if a.replica_set else []
     selection = " and ".join([*(f"not {name}" for name in unrun), *([f"({a.k})"] if a.k else [])])
-    server = Fernd(*options, *a.server_options.split())
+    secure, encrypted = certificates(folder, home) if a.tls else ([], None)
+    server = Server(*options, *secure, *a.server_options.split())
+    server.tls = encrypted
     if a.replica_set and is_free(SUITES_OWN_PORT):
         server.port = SUITES_OWN_PORT
     with server:
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
         environment.pop("FERND")
+        if a.compressors:
+            environment["COMPRESSORS"] = a.compressors
+        if a.api_version:
+            environment["MONGODB_API_VERSION"] = a.api_version
         if a.auth:
             with server.client() as nobody:
                 nobody.admin.command("createUser", USER, pwd=PASSWORD, roles=["root"])
             environment.update(DB_USER=USER, DB_PASSWORD=PASSWORD)
         here = os.path.dirname(os.path.abspath(__file__))
         environment["PYTHONPATH"] = os.pathsep.join([here, environment.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "default or auth" if a.auth else "default", "-p", "no:cacheprovider",
+        command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, "-p", "no:cacheprovider",
                    "-p", "no_container", "--tb=short",
                    "-o", f"addopts=--junitxml={report}", "-o", "log_cli=false", *names]
         if selection:
@@ -178,6 +224,12 @@ def main():
             print(f"          {case}")
     print(f"pymongo: {counts['passed']} passed, {counts['failed']} failed, "
           f"{counts['skipped']} skipped")
+    if a.not_more_than:
+        before = {name for name, outcome, _ in outcomes(a.not_more_than) if outcome == "failed"}
+        more = sorted({name for name, outcome, _ in outcomes(report) if outcome == "failed"} - before)
+        print(f"pymongo: {len(more)} fail that did not before{':' if more else ''} {', '.join(more)}")
+        if more:
+            raise SystemExit(1)
     ran = counted["passed"] + counted["failed"]
     percent = 100 * counted["passed"] / max(ran, 1)
     if a.replica_set:

@@ -18,7 +18,8 @@ import shutil
 import subprocess
 import time
 
-from fernd import TICKS, Fernd, validate
+from fernd import TICKS, validate
+from secured import Secured, add_options, java_trust, missing
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ycsb-java")
 
@@ -76,14 +77,15 @@ class Run:
             "workload": "site.ycsb.workloads.CoreWorkload",
             "recordcount": a.records,
             "operationcount": a.operations,
-            "mongodb.url": f"mongodb://127.0.0.1:{server.port}/ycsb?w=1"
-                           + ("&journal=true" if a.journal else ""),
+            # Java is told elsewhere whom to trust.
+            "mongodb.url": server.uri("ycsb", ca=False, w=1, **({"journal": "true"} if a.journal else {})),
             **WORKLOADS.get(name, WORKLOADS["A"]),
             **dict(given.split("=", 1) for given in a.extra),
         }
         logging = os.path.join(HERE, "logging.properties")
         command = ["java", "-Xmx512m", "-XX:+UseSerialGC", f"-Djava.util.logging.config.file={logging}",
                    *(["-XX:TieredStopAtLevel=1"] if a.short else []),
+                   *(java_trust() if server.tls else []),
                    "-cp", path, "site.ycsb.Client", "-db", "FernBinding", phase,
                    "-threads", str(a.threads)]
         for key, value in properties.items():
@@ -236,6 +238,7 @@ def options():
     p.add_argument("--extra", metavar="PROPERTY=VALUE", action="append", default=[],
                    help="a property for YCSB; may be given again and again")
     p.add_argument("--short", action="store_true", help="5,000 records and operations: no figures")
+    add_options(p)
     p.add_argument("--json", metavar="FILE", help="write the figures here")
     a = p.parse_args()
     if a.short:
@@ -247,20 +250,31 @@ def options():
     return a
 
 
-def main():
-    a = options()
+def class_path():
+    """What Java is to run, fetched and compiled; or None, and why is printed."""
     if not (shutil.which("javac") and shutil.which("mvn")):
         print("skipped: no JDK or no Maven here")
-        return
+        return None
     target = os.path.join(os.path.abspath(os.environ["FERN_TARGET"]), "ycsb")
     os.makedirs(target, exist_ok=True)
     try:
         path = ycsb(target)
     except subprocess.CalledProcessError as error:
         print(f"skipped: YCSB cannot be fetched ({error})")
-        return
+        return None
     compile_binding(target, path)
-    with Fernd("--cacheSize", a.cache_size) as server:
+    return path
+
+
+def main():
+    a = options()
+    path = class_path()
+    if path is None:
+        return
+    if why := missing(a):
+        print(f"skipped: {why}")
+        return
+    with Secured("--cacheSize", a.cache_size, auth=a.auth, tls=a.tls) as server:
         runs, failed = work(server, path, a)
         if server.process.poll() is not None:
             raise SystemExit(f"fernd died:\n{server.tail()}")

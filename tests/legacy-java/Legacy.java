@@ -1,7 +1,7 @@
 // The Java driver of TokuMX's own day, 2.14.3, against `fernd`: what its users' programs do. It
 // speaks OP_QUERY, OP_GET_MORE, OP_INSERT, OP_UPDATE, OP_DELETE and getLastError.
 //
-// Run by tests/legacy_java_test.py with the server's port. Prints one line a check.
+// Run by tests/legacy_java_test.py with the server's connection string. Prints one line a check.
 
 import com.mongodb.*;
 import com.mongodb.gridfs.*;
@@ -37,7 +37,7 @@ public class Legacy {
     }
 
     public static void main(String[] arguments) throws Exception {
-        MongoClient client = new MongoClient("127.0.0.1", Integer.parseInt(arguments[0]));
+        MongoClient client = new MongoClient(new MongoClientURI(arguments[0]));
         client.dropDatabase("legacy");
         DB db = client.getDB("legacy");
         DBCollection c = db.getCollection("things");

@@ -65,21 +65,24 @@ pub(crate) fn script(build: Build, name: &str, arguments: &[String]) -> Result<(
 
 /// Runs the scripted mongosh session.
 pub(crate) fn mongosh(build: Build) -> Result<()> {
-    let home = tools::npm()?;
-    let mongosh = home.join("node_modules/.bin/mongosh");
-    script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
+    with_npm(build, "mongosh_session.py", MONGOSH, &[])
 }
 
-/// Runs the examples of the Node driver's and of Mongoose's guides.
-pub(crate) fn node(build: Build) -> Result<()> {
-    let modules = tools::npm()?.join("node_modules");
-    script(build, "node_test.py", &[modules.to_string_lossy().into_owned()])
+/// Where npm puts programs, under its folder.
+pub(crate) const MONGOSH: &str = "node_modules/.bin/mongosh";
+pub(crate) const MODULES: &str = "node_modules";
+
+/// Runs a script that is told where something is that npm installs, and these arguments.
+pub(crate) fn with_npm(build: Build, name: &str, what: &str, more: &[&str]) -> Result<()> {
+    let what = tools::npm()?.join(what);
+    let mut arguments = vec![what.to_string_lossy().into_owned()];
+    arguments.extend(more.iter().map(|&word| word.to_owned()));
+    script(build, name, &arguments)
 }
 
 /// Runs the status page in a real browser.
 pub(crate) fn dashboard(build: Build) -> Result<()> {
-    let modules = tools::npm()?.join("node_modules");
-    script(build, "dashboard_test.py", &[modules.to_string_lossy().into_owned()])
+    with_npm(build, "dashboard_test.py", MODULES, &[])
 }
 
 /// Runs the clients of the `isolation` crate, which the tests' build has made, against the server.

@@ -20,15 +20,27 @@ const STEPS: &[Step] = &[
     // Under callgrind, so whatever else the machine does.
     ("instructions", instructions::test),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
-    ("node", || drivers::node(Build::WithTests)),
+    ("mongosh-secured", || with_npm("mongosh_session.py", drivers::MONGOSH, SECURED)),
+    // What a new operator does wrong, in mongosh's words.
+    ("operator", || with_npm("operator_test.py", drivers::MONGOSH, &[])),
+    ("node", || with_npm("node_test.py", drivers::MODULES, &[])),
+    ("node-secured", || with_npm("node_test.py", drivers::MODULES, SECURED)),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
+    ("legacy-java-secured", || {
+        drivers::script(Build::WithTests, "legacy_java_test.py", &words("--auth --tls"))
+    }),
     ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
+    ("ycsb-secured", || {
+        drivers::script(Build::WithTests, "ycsb.py", &words("--short --workloads ac --auth --tls"))
+    }),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     // Half a minute: each operation twice, with waits.
     ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
     ("tls", || with_certificates("tls_test.py")),
+    ("secrets", || with_certificates("secrets_test.py")),
+    ("client-encryption", || with_certificates("client_encryption_test.py")),
     ("hostile-load", || {
         drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
     }),
@@ -40,7 +52,16 @@ const STEPS: &[Step] = &[
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
+    ("mongo-tools-secured", || {
+        let arguments = words("--auth --tls --only a_dump_with_users_restores");
+        drivers::script(Build::WithTests, "mongo_tools_test.py", &arguments)
+    }),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
+    // By name: logins, TLS, client-side timeouts, sessions, monitoring.
+    ("pymongo-secured", || {
+        let arguments = words("--files security --auth --tls --at-most-failed 0 --at-least 140");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
     ("pymongo-replica-set", || {
         let arguments = words("--replica-set --percent 95");
         drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
@@ -68,7 +89,19 @@ const STEPS: &[Step] = &[
     ("connections", || {
         drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))
     }),
+    ("connections-tls", || {
+        let arguments = words("--tls --open 3000 --active 300 --seconds 2");
+        drivers::script(Build::WithTests, "connections.py", &arguments)
+    }),
 ];
+
+/// Users and TLS, as the scripts take it.
+const SECURED: &[&str] = &["--auth", "--tls"];
+
+/// A script for something that npm installs.
+fn with_npm(name: &str, what: &str, more: &[&str]) -> Result<()> {
+    drivers::with_npm(Build::WithTests, name, what, more)
+}
 
 /// A script that makes certificates.
 fn with_certificates(name: &str) -> Result<()> {
