@@ -1,7 +1,7 @@
 //! `authenticate`: the way in by a certificate, and of old clients by a password, which is shut.
 //!
-//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified. Its roles
-//! are those that the certificate holds, where it holds any, else those that are stored of it.
+//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified.
+//! Its roles are those that the certificate holds, where it holds any, else those that are stored of it.
 
 use super::sasl::{self, refused, tell, unavailable};
 use crate::command::Command;
