@@ -253,7 +253,7 @@ mod tests {
         let path = directory.path().join("log");
         let listen = || {
             let socket = UnixDatagram::bind(&path).unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
             socket
         };
         let open = || {
