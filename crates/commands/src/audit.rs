@@ -15,7 +15,8 @@
 //! What the server deletes because it has expired is not told, nor are documents that clients write: as in MongoDB.
 //!
 //! Always true: an event is with the system before its request is answered; where that fails the request is answered
-//! with that, and nothing more is done by this server, unless `auditFailureIsFatal` is false. No secret field of a command is in an event.
+//! with that, and nothing more is done by this server, unless `auditFailureIsFatal` is false. No secret field of a
+//! command is in an event.
 
 use crate::command::Command;
 use crate::context::Context;
@@ -266,7 +267,8 @@ pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
     result
 }
 
-/// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is renamed.
+/// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is
+/// renamed.
 fn tell_made_names(context: &Context<'_>) -> Result<()> {
     for made in catalog::take_made_names() {
         let (command, kind, param) = match made {

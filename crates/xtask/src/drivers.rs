@@ -43,8 +43,8 @@ pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
     Ok(target().join(if matches!(build, Build::Release) { "release" } else { "fast" }))
 }
 
-/// Builds these programs as users get them, each with the list of crates and versions that it is built from in a section
-/// of its own, which `cargo audit bin` and scanners of images read; says where they are.
+/// Builds these programs as users get them, each with the list of crates and versions that it is built from in a
+/// section of its own, which `cargo audit bin` and scanners of images read; says where they are.
 pub(crate) fn released_programs(packages: &[&str]) -> Result<PathBuf> {
     run(Command::new(tools::auditable()?)
         .args(["auditable", "build", "--release", "--bins"])
