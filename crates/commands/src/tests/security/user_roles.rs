@@ -1,7 +1,7 @@
 //! `$$USER_ROLES`: the roles of whoever asks, wherever an expression stands.
 
 use super::super::Client;
-use super::{create, first_batch};
+use super::first_batch;
 use bson::{Bson, Document, bson, doc};
 
 /// A user with a role of its own that inherits another, and what `$$USER_ROLES` is for it.
