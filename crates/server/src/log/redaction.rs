@@ -27,6 +27,7 @@ const OF_THE_SERVER: &[&str] = &[
     "host",
     "leader",
     "level",
+    "masterFingerprint",
     "mechanism",
     "member",
     "namespace",
