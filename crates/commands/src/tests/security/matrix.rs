@@ -397,9 +397,11 @@ fn may_in_system(row: &Row, role: &str, database: &str) -> bool {
         _ => name,
     };
     let changes = match within {
-        "insert" | "update" | "delete" | "bulkWrite" => true,
-        // It finds first.
+        // Who may insert makes plain collections by that.
+        "insert" | "update" | "delete" | "bulkWrite" | "create" => true,
+        // They find first.
         "findAndModify" => database == "config" || role == "clusterAdmin",
+        "aggregate" if !has(row.own, "read") => database == "config" || role == "clusterAdmin",
         _ => false,
     };
     match role {
@@ -408,6 +410,8 @@ fn may_in_system(row: &Row, role: &str, database: &str) -> bool {
         "clusterAdmin" => reads || changes,
         // Users of these databases are managed by the one role, and restored by nobody.
         "userAdminAnyDatabase" => has(row.any, role),
+        // What is given there may be of `admin`, and is judged by the right to give it.
+        "restore" if row.own.is_empty() && name.starts_with("grant") => has(row.any, role),
         "restore" => has(row.any, role) && !has(row.any, "userAdminAnyDatabase"),
         "backup" => has(row.any, role),
         _ => false,
