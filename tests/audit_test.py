@@ -46,6 +46,7 @@ def everything(root):
     db.d.drop()
     db.e.insert_one({})
     root.drop_database("shop")
+    root.admin.command("logApplicationMessage", "the shop is closed")
     db.command("createRole", "r", roles=[], privileges=[])
     db.command("updateRole", "r", roles=["read"])
     db.command("grantRolesToRole", "r", roles=["readWrite"])
@@ -65,7 +66,8 @@ def everything(root):
 
 
 # In the order of `everything`.
-TOLD = ["createCollection", "createIndex", "dropIndex", "renameCollection", "dropCollection", "createCollection", "dropDatabase", "createRole",
+TOLD = ["createDatabase", "createCollection", "createIndex", "dropIndex", "renameCollection", "dropCollection", "createDatabase", "createCollection",
+        "dropDatabase", "applicationMessage", "createRole",
         "updateRole", "grantRolesToRole", "revokeRolesFromRole", "grantPrivilegesToRole", "revokePrivilegesFromRole",
         "createUser", "updateUser", "grantRolesToUser", "revokeRolesFromUser", "dropUser", "dropAllUsersFromDatabase",
         "dropRole", "dropAllRolesFromDatabase"]
@@ -90,6 +92,14 @@ def each_kind_is_told_once_with_who_and_what():
             rest = events(server, path)
         assert kinds(told)[0] == "startup", kinds(told)
         assert "createUser" in kinds(event for event in told if not event["users"]), kinds(told)
+        first = next(event for event in told if event["atype"] == "localhostException")
+        assert (first["param"], first["users"]) == ({"command": "createUser", "db": "admin"}, []), first
+        metadata = next(event for event in told if event["atype"] == "clientMetadata")["param"]
+        assert metadata["clientMetadata"]["driver"]["name"].startswith("PyMongo") and metadata["localEndpoint"]["ip"] == "127.0.0.1", metadata
+        message = next(event for event in told if event["atype"] == "applicationMessage")
+        assert message["param"] == {"msg": "the shop is closed"}, message
+        made = [event["param"]["ns"] for event in told if event["atype"] == "createDatabase"]
+        assert made == ["admin", "shop", "shop"], made
         check = next(event for event in told if event["param"].get("command") == "find")
         assert check["result"] == 13 and check["param"]["ns"] == "shop.c" and check["param"]["command"] == "find", check
         assert check["users"] == [] and check["remote"]["ip"] == "127.0.0.1", check
@@ -102,6 +112,7 @@ def each_kind_is_told_once_with_who_and_what():
         assert change["param"] == {"user": "u", "db": "shop", "passwordChanged": True}, change
         index = next(event for event in by_root if event["atype"] == "createIndex")
         assert (index["param"]["ns"], index["param"]["indexName"]) == ("shop.c", "a"), index
+        rest = [event for event in rest if event["atype"] != "clientMetadata"]
         assert kinds(rest)[0] == "rotateLog" and kinds(rest)[-1] == "shutdown", kinds(rest)
         failed = [event for event in rest if event["atype"] == "authenticate"]
         assert [event["result"] for event in failed] == [18] and failed[0]["param"]["user"] == "root", failed
@@ -119,12 +130,12 @@ def what_is_made_without_a_word_of_it_is_told():
             def told(action):
                 nonlocal before
                 action()
-                new = [event for event in events(server)[before:] if event["atype"] not in ("authenticate", "authCheck")]
+                new = [event for event in events(server)[before:] if event["atype"] not in ("authenticate", "authCheck", "clientMetadata")]
                 before = len(events(server))
                 assert all(event["users"] == [{"user": "root", "db": "admin"}] for event in new), new
                 return [(event["atype"], event["param"].get("ns") or event["param"].get("new")) for event in new]
 
-            assert told(lambda: db.a.insert_one({"_id": 1})) == [("createCollection", "shop.a")]
+            assert told(lambda: db.a.insert_one({"_id": 1})) == [("createDatabase", "shop"), ("createCollection", "shop.a")]
             assert told(lambda: db.a.insert_one({"_id": 2})) == []
             assert told(lambda: db.b.update_one({"_id": 1}, {"$set": {"x": 1}}, upsert=True)) == [("createCollection", "shop.b")]
             assert told(lambda: db.c.create_index("x")) == [("createCollection", "shop.c"), ("createIndex", "shop.c")]
@@ -189,7 +200,8 @@ def bson_can_be_read_back():
                 nobody.shop.create_collection("c")
         with open(path, "rb") as file:
             told = bson.decode_all(file.read())
-        assert [event["atype"] for event in told] == ["startup", "createCollection", "shutdown"], told
+        told = [event for event in told if event["atype"] != "clientMetadata"]
+        assert [event["atype"] for event in told] == ["startup", "createDatabase", "createCollection", "shutdown"], told
         assert told[1]["uuid"].subtype == 4 if hasattr(told[1]["uuid"], "subtype") else told[1]["uuid"]
 
 

@@ -5,7 +5,10 @@ import collections
 import concurrent.futures
 import contextlib
 import json
+import os
+import pty
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -246,6 +249,85 @@ def the_status_port_asks_for_users_too():
         assert get("/metrics", "old")[0] == 401
 
 
+def a_token_reads_the_figures_without_a_user():
+    port = free_port()
+
+    def get(path, token):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    token = "MARKEDTOKEN-0123456789abcdef"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "token")
+        with open(path, "w") as file:
+            file.write(token + "\n")
+        options = ("--auth", "--statusPort", str(port), "--statusTokenFile", path)
+        os.chmod(path, 0o644)
+        open_to_others = Fernd(*options)
+        done = subprocess.run(open_to_others.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "chmod 600" in done.stderr, done.stderr
+        open_to_others.remove()
+        os.chmod(path, 0o600)
+        with Fernd(*options) as server, with_root(server) as root:
+            status, text = get("/metrics", token)
+            assert status == 200 and "fern_" in text, (status, text[:200])
+            assert get("/metrics", token + "x")[0] == 401
+            assert get("/metrics", "")[0] == 401
+            for other in ("/", "/api/now", "/api/collections"):
+                assert get(other, token)[0] == 401, other
+            # It is in nothing that the server tells.
+            for told in (root.admin.command("getCmdLineOpts"), root.admin.command("getLog", "global"), server.tail(1 << 20)):
+                assert token not in str(told), told
+
+
+def the_operators_tool_asks_for_the_password_and_does_not_show_it():
+    fern = os.path.join(os.path.dirname(os.environ["FERND"]), "fern-client") if "FERND" in os.environ else None
+    if not fern or not os.path.exists(fern):
+        fern = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "target", "fast", "fern-client")
+    with Fernd("--auth") as server, with_root(server) as root:
+        root.d.command("createUser", "watcher", pwd="pen cil", roles=[{"role": "clusterMonitor", "db": "admin"}])
+        address = f"mongodb://127.0.0.1:{server.port}/?directConnection=true"
+        words = [fern, "stats", address, "--username", "watcher", "--authenticationDatabase", "d", "--lines", "--seconds", "2"]
+
+        def by_pipe(text):
+            done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stdout + done.stderr
+
+        time.sleep(2)
+        code, text = by_pipe("pen cil\n")
+        assert code == 0 and "insert" in text and "no answer" not in text, text
+        code, text = by_pipe("wrong\n")
+        assert "no answer" in text and "Authentication failed" in text, text
+        code, text = by_pipe("")
+        assert code == 2 and "password" in text, text
+        # At a terminal: it is asked for, and what is typed does not come back.
+        master, slave = pty.openpty()
+        process = subprocess.Popen(words, stdin=slave, stdout=subprocess.PIPE, stderr=slave, text=True, close_fds=True)
+        os.close(slave)
+        asked = b""
+        while b": " not in asked:
+            asked += os.read(master, 1000)
+        assert b"password of watcher@d: " in asked, asked
+        os.write(master, b"pencils\x7f\x7f\x7f\x7f cil\r")
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == 0 and "insert" in output, output
+        shown = b""
+        try:
+            while more := os.read(master, 1000):
+                shown += more
+        except OSError:
+            pass
+        os.close(master)
+        assert b"cil" not in shown and "cil" not in output, (shown, output)
+        # Two users are one too many.
+        twice = subprocess.run([fern, "stats", f"mongodb://a:b@127.0.0.1:{server.port}/", "--username", "c"], capture_output=True, text=True, timeout=60)
+        assert twice.returncode == 2 and "leave out one" in twice.stderr, twice.stderr
+
+
 def who_guesses_waits():
     """At both ports, which count together."""
     port = free_port()
@@ -322,6 +404,8 @@ TESTS = [
     users_and_rights_outlive_a_restart,
     secrets_are_in_no_log,
     the_status_port_asks_for_users_too,
+    a_token_reads_the_figures_without_a_user,
+    the_operators_tool_asks_for_the_password_and_does_not_show_it,
     who_guesses_waits,
     in_transition_logins_work_and_nothing_is_enforced,
     what_does_not_go_together_is_refused,

@@ -17,9 +17,11 @@ import tempfile
 import threading
 import time
 
+import bson
 import pymongo
 
 from fernd import Fernd, free_port, run_tests
+from pymongo.errors import PyMongoError
 
 
 def mode(path):
@@ -330,7 +332,71 @@ def a_server_under_fsync_lock_ends_when_it_is_told_to():
         writer.join(60)
 
 
+def what_clients_documents_hold_is_in_no_line_of_a_redacted_log():
+    mark = "MARKEDVALUE"
+    with Fernd("--redactClientLogData", "--slowms", "0", "-vvvvv") as server, server.client() as client:
+        db = client.shop
+        db.orders.create_index("card", unique=True)
+        db.orders.insert_one({"_id": 1, "card": mark})
+
+        def fails(action):
+            try:
+                action()
+            except PyMongoError:
+                return
+            raise AssertionError("it was done")
+
+        fails(lambda: db.orders.insert_one({"_id": 2, "card": mark}))
+        list(db.orders.find({"card": mark, "n": {"$in": [mark]}}, comment=mark, hint="card_1"))
+        fails(lambda: list(db.orders.find({"$where": f"throw '{mark}'"})))
+        fails(lambda: list(db.orders.aggregate([{"$project": {"x": {"$toInt": mark}}}])))
+        fails(lambda: list(db.orders.find({"$expr": {"$toDate": "$card"}})))
+        db.orders.update_one({"_id": 1}, [{"$set": {"copy": mark}}])
+        db.orders.find_one_and_update({"card": mark}, {"$set": {"again": mark}})
+        db.orders.delete_one({"card": mark + "2"})
+        db.orders.distinct("card", {"card": mark})
+        db.orders.count_documents({"card": mark})
+        db.orders.bulk_write([pymongo.InsertOne({"_id": n, "card": f"{mark}{n}"}) for n in range(10, 20)])
+        opened = db.command("find", "orders", filter={"card": {"$regex": mark}}, batchSize=1)["cursor"]["id"]
+        db.command("getMore", bson.Int64(opened), collection="orders", batchSize=1)
+        db.command("explain", {"find": "orders", "filter": {"card": mark}})
+        db.command("mapReduce", "orders", map=f"function() {{ emit('{mark}', 1) }}", reduce="function(k, v) { return 1 }", out={"inline": 1})
+        # A document that its validator would refuse, and is only told of.
+        db.create_collection("loose", validator={"card": {"$ne": mark}}, validationAction="warn")
+        db.loose.insert_one({"card": mark})
+        # An index over what is there twice, and one that cannot be made of a value.
+        db.twice.insert_many([{"card": mark}, {"card": mark}])
+        fails(lambda: db.twice.create_index("card", unique=True))
+        db.twice.insert_one({"place": mark})
+        fails(lambda: db.twice.create_index([("place", "2dsphere")]))
+        # A lock that is not granted, with who holds it.
+        with client.start_session() as one, client.start_session() as other:
+            with one.start_transaction(), other.start_transaction():
+                db.orders.update_one({"card": mark}, {"$set": {"n": 1}}, session=one)
+                fails(lambda: db.orders.update_one({"card": mark}, {"$set": {"n": mark}}, session=other))
+                one.abort_transaction()
+                other.abort_transaction()
+        client.admin.command("createUser", "u", pwd="p", roles=[], customData={"note": mark})
+        client.admin.command("setParameter", 1, redactClientLogData=True)
+        told = "\n".join(client.admin.command("getLog", "global")["log"])
+        text = server.tail(1 << 24)
+        for where in (told, text):
+            lines = [line for line in where.splitlines() if mark in line]
+            assert not lines, lines[:3]
+        # Names and shapes stay, and so does what the server says of itself.
+        slow = [json.loads(line) for line in text.splitlines() if '"Slow query"' in line]
+        assert any(line["attr"]["command"].get("filter", {}).get("card") == "###" and line["attr"]["ns"] == "shop.orders" for line in slow)
+        assert any(line["attr"]["planSummary"] == "IXSCAN { card: 1 }" for line in slow if "planSummary" in line["attr"])
+        assert any("would fail validation" in line for line in text.splitlines()), "the validator was asked"
+        assert server.dbpath in text
+        # Without it the same is told in full, and the test sees what it looks for.
+        client.admin.command("setParameter", 1, redactClientLogData=False)
+        db.orders.count_documents({"card": mark})
+        assert mark in server.tail(1 << 24)
+
+
 TESTS = [
+    what_clients_documents_hold_is_in_no_line_of_a_redacted_log,
     files_are_for_their_user_alone_whatever_the_umask_is,
     links_are_not_followed,
     open_addresses_are_warned_of_and_refused_where_that_is_asked,

@@ -14,6 +14,7 @@
 
 mod experiments;
 mod figures;
+mod login;
 mod meter;
 mod options;
 mod phase;
@@ -24,6 +25,7 @@ mod side;
 mod status;
 
 pub use experiments::Experiment;
+pub use login::{Login, NAMED_TWICE};
 pub use options::Options;
 pub use run::run;
 

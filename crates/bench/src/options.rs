@@ -1,6 +1,7 @@
 //! What can be asked for, and the sizes of a run of a minute.
 
 use crate::experiments::Experiment;
+use crate::login::Login;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -13,6 +14,9 @@ pub struct Options {
     /// The server, as a connection string.
     #[arg(long, default_value = "mongodb://127.0.0.1:27017")]
     pub uri: String,
+    /// As whom to log in, at the second server too.
+    #[command(flatten)]
+    pub login: Login,
     /// A second server that gets the same work, in turns; ratios are printed.
     #[arg(long, value_name = "URI")]
     pub vs: Option<String>,

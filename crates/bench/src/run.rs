@@ -27,12 +27,17 @@ pub fn run(options: &Options) -> Result<String> {
 }
 
 async fn measure(options: &Options) -> Result<Report> {
+    let login = options.login.ask()?;
+    let login = login.as_ref();
     let started = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
     let phases = options.experiment.phases(options);
     let clients = phases.iter().map(|phase| phase.clients + phase.beside).max().unwrap_or(1);
-    let mut sides = vec![Side::connect("server", &options.uri, None, clients, options).await?];
+    let mut sides =
+        vec![Side::connect("server", (options.uri.as_str(), login), None, clients, options).await?];
     if let Some(uri) = &options.vs {
-        sides.push(Side::connect("vs", uri, options.vs_pid, clients, options).await?);
+        sides.push(
+            Side::connect("vs", (uri.as_str(), login), options.vs_pid, clients, options).await?,
+        );
     }
     for (at, phase) in phases.iter().enumerate() {
         carry_out(phase, &mut sides, options)

@@ -8,14 +8,15 @@
 
 use crate::DATABASE;
 use crate::figures::{Latency, Measured, PhaseFigures, Second, ServerFigures};
+use crate::login::NAMED_TWICE;
 use crate::meter::{Tally, now};
 use crate::options::Options;
 use crate::phase::{Client, End, Phase, Room};
 use crate::progress::Progress;
 use crate::status::Status;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use mongodb::bson::{Document, doc};
-use mongodb::options::ClientOptions;
+use mongodb::options::{ClientOptions, Credential};
 use mongodb::{Client as Driver, Database};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -61,7 +62,7 @@ impl Side {
     /// Connects, and drops what an earlier run left.
     pub(crate) async fn connect(
         name: &'static str,
-        uri: &str,
+        (uri, login): (&str, Option<&Credential>),
         pid: Option<u32>,
         clients: usize,
         options: &Options,
@@ -69,6 +70,10 @@ impl Side {
         let mut settings = ClientOptions::parse(uri).await.context("the connection string")?;
         let hosts: Vec<String> = settings.hosts.iter().map(ToString::to_string).collect();
         let hosts = hosts.join(",");
+        if let Some(login) = login {
+            ensure!(settings.credential.is_none(), NAMED_TWICE);
+            settings.credential = Some(login.clone());
+        }
         settings.app_name.get_or_insert_with(|| "fern bench".to_owned());
         settings.server_selection_timeout.get_or_insert(Duration::from_secs(10));
         settings.max_pool_size = Some(clients as u32 + SPARE_CONNECTIONS);

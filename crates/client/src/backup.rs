@@ -5,6 +5,7 @@
 
 use crate::server::connect;
 use anyhow::{Context, Result, anyhow};
+use bench::Login;
 use bson::{Bson, Document, doc};
 use mongodb::sync::Database;
 use os::Os;
@@ -19,6 +20,9 @@ pub struct BackupOptions {
     /// it; and the directory, empty and on the server's machine, below its --backupRoot.
     #[arg(required = true, num_args = 1..=2, value_names = ["URI", "DIRECTORY"])]
     pub place: Vec<String>,
+    /// As whom to log in.
+    #[command(flatten)]
+    pub login: Login,
     /// Bytes a second that backups may copy from now on, as 10MB; 0 for as fast as it goes.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
@@ -39,7 +43,7 @@ pub fn run(os: &Os, asked: &BackupOptions) -> Result<()> {
         [uri, directory, ..] => (Some(uri.as_str()), directory.clone()),
         [] => return Err(anyhow!("no directory is named")),
     };
-    let (client, shown_uri) = connect(uri)?;
+    let (client, shown_uri) = connect(uri, &asked.login)?;
     let server = client.database("admin");
     if let Some(rate) = &asked.throttle {
         let throttled = server.run_command(doc! { "backupThrottle": rate }).run();

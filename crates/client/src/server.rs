@@ -2,25 +2,36 @@
 //!
 //! Always true: no text that is shown holds a password of the connection string.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use bench::{Login, NAMED_TWICE};
+use mongodb::options::ClientOptions;
 use mongodb::sync::Client;
 
 /// A client of the server of a connection string, and that string as it may be shown. Where none is given the
-/// environment variable `FERN_URI` has one, which other users of the machine do not see.
-pub(crate) fn connect(given: Option<&str>) -> Result<(Client, String)> {
+/// environment variable `FERN_URI` has one, which other users of the machine do not see. Where a user is named beside it
+/// the password is asked for.
+pub(crate) fn connect(given: Option<&str>, login: &Login) -> Result<(Client, String)> {
     let uri = match given {
         Some(uri) => uri.to_owned(),
         None => std::env::var("FERN_URI").unwrap_or_else(|_| DEFAULT_URI.to_owned()),
     };
     let shown_uri = without_secrets(&uri);
     // The driver's own words may repeat what it could not read.
-    let client = Client::with_uri_str(&uri).map_err(|error| {
+    let refused = |error: mongodb::error::Error| {
         let reason = error.to_string().replace(&uri, &shown_uri);
         if reason.contains(&secrets_of(&uri)) {
             return anyhow!("{shown_uri}: it cannot be read as a connection string");
         }
         anyhow!("{shown_uri}: {reason}")
-    })?;
+    };
+    let mut options = ClientOptions::parse(&uri).run().map_err(refused)?;
+    if login.username.is_some() && options.credential.is_some() {
+        bail!(NAMED_TWICE);
+    }
+    if let Some(credential) = login.ask()? {
+        options.credential = Some(credential);
+    }
+    let client = Client::with_options(options).map_err(refused)?;
     Ok((client, shown_uri))
 }
 
@@ -83,6 +94,7 @@ fn without_secrets(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{connect, without_secrets};
+    use bench::Login;
 
     #[test]
     fn security_finding_19_passwords_are_not_shown() {
@@ -106,7 +118,7 @@ mod tests {
         }
         // Nor where the string is refused.
         for uri in ["mongodb://me:secret@", "mongodb://me:se cret%@h:x/", "x://me:secret@h"] {
-            let error = connect(Some(uri)).map(|_| ()).unwrap_err();
+            let error = connect(Some(uri), &Login::default()).map(|_| ()).unwrap_err();
             let error = format!("{error:?}");
             assert!(!error.contains("secret") && !error.contains("se cret"), "{error}");
         }

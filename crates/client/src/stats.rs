@@ -6,6 +6,7 @@
 
 use crate::server::connect;
 use anyhow::{Context, Result};
+use bench::Login;
 use bson::{Bson, DateTime, Document, doc};
 use mongodb::sync::Database;
 use os::Os;
@@ -20,6 +21,9 @@ pub struct StatsOptions {
     /// The server; where it has a password in it, better by the environment variable `FERN_URI`,
     /// which other users of the machine do not see.
     pub uri: Option<String>,
+    /// As whom to log in.
+    #[command(flatten)]
+    pub login: Login,
     /// A line a second, as `mongostat` writes them; by itself where the output is no terminal.
     #[arg(long)]
     pub lines: bool,
@@ -127,7 +131,7 @@ const LINE: &[&str] = &[
 /// # Errors
 /// Where the address is none, or the output cannot be written.
 pub fn run(os: &Os, asked: &StatsOptions) -> Result<()> {
-    let (client, shown_uri) = connect(asked.uri.as_deref())?;
+    let (client, shown_uri) = connect(asked.uri.as_deref(), &asked.login)?;
     let server = client.database("admin");
     let lines = asked.lines || !std::io::stdout().is_terminal();
     let mut shown = 0;

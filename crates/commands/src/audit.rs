@@ -9,8 +9,11 @@
 //! | `authenticate` | a login has ended, well or not |
 //! | `startup`, `shutdown` | the server starts, or ends by itself or a signal |
 //! | `authCheck` | a request was refused; with `auditAuthorizationSuccess` each that was let through, too |
+//! | `localhostException` | a request was let through that makes the first user |
+//! | `clientMetadata` | a client has said what it is, in its first `hello` |
 //! | a row of [`AUDITED`] | its command has ended, well or not, before it is answered; so has an entry of `applyOps` |
 //! | `createCollection`, `renameCollection` | a write, or `$out`, has made a collection by itself |
+//! | `createDatabase` | a collection was made that is the first of its database |
 //!
 //! What the server deletes because it has expired is not told, nor are documents that clients write: as in MongoDB.
 //!
@@ -106,6 +109,11 @@ const AUDITED: &[Row] = &[
         one(doc! { "requested": first(body) })
     }),
     row("logRotate", "rotateLog", |_, _| one(Document::new())),
+    row("rotateCertificates", "rotateCertificates", |_, body| {
+        one(with(Document::new(), body, &["message"]))
+    }),
+    row("backupStart", "backup", |_, body| one(doc! { "target": first(body) })),
+    row("logApplicationMessage", "applicationMessage", |_, body| one(doc! { "msg": first(body) })),
 ];
 
 fn one(param: Document) -> Vec<Document> {
@@ -271,8 +279,16 @@ pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
 /// renamed.
 fn tell_made_names(context: &Context<'_>) -> Result<()> {
     for made in catalog::take_made_names() {
+        if let MadeName::Created(name, true) = &made {
+            let param = doc! { "ns": name.database() };
+            let event =
+                event(context.service, context.connection, "createDatabase", param, Code(0));
+            tell(context.service, &event)?;
+        }
         let (command, kind, param) = match made {
-            MadeName::Created(name) => ("create", "createCollection", doc! { "ns": name.as_str() }),
+            MadeName::Created(name, _) => {
+                ("create", "createCollection", doc! { "ns": name.as_str() })
+            }
             MadeName::Renamed(from, to) => {
                 let param = doc! { "old": from.as_str(), "new": to.as_str() };
                 ("renameCollection", "renameCollection", param)
@@ -324,6 +340,28 @@ pub(crate) fn logged_in(
         context.service,
         &event(context.service, context.connection, "authenticate", param, result),
     )
+}
+
+/// A request was let through because there is nobody yet who could log in.
+#[cold]
+pub(crate) fn by_localhost_exception(
+    state: &ServerState,
+    connection: &Connection,
+    database: &str,
+    command: &Command,
+) -> Result<()> {
+    let param = doc! { "command": command.name, "db": database };
+    tell(state, &event(state, connection, "localhostException", param, Code(0)))
+}
+
+/// A client has said what it is.
+pub(crate) fn client_metadata(context: &Context<'_>, client: &RawDocument) -> Result<()> {
+    let (state, connection) = (context.service, context.connection);
+    let param = doc! {
+        "localEndpoint": side(&connection.info().local),
+        "clientMetadata": Document::try_from(client).unwrap_or_default(),
+    };
+    tell(state, &event(state, connection, "clientMetadata", param, Code(0)))
 }
 
 #[cfg(test)]

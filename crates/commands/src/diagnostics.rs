@@ -15,6 +15,7 @@ pub(crate) mod hello;
 pub(crate) mod host_info;
 pub(crate) mod kill_op;
 pub(crate) mod list_commands;
+pub(crate) mod log_application_message;
 pub(crate) mod outgoing;
 pub(crate) mod parameters;
 pub(crate) mod ping;

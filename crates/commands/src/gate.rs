@@ -6,6 +6,7 @@
 use crate::command::{Command, Registry};
 use crate::judged::Judged;
 use crate::needs::{Asked, Needs, Required, first_of, is_unique, text_of};
+use crate::registry::COMMANDS;
 use auth::{Action, ActionSet, Grants, Privilege, Target};
 use bson::raw::RawArrayBuf;
 use bson::{RawBsonRef, RawDocument};
@@ -164,6 +165,73 @@ pub(crate) fn privileges(
     };
     command.needs.of(&asked, &mut Required::new(&mut keep));
     privileges
+}
+
+/// What commands say that they need, for who looks at that without a server.
+pub struct DeclaredNeeds(Registry);
+
+impl Default for DeclaredNeeds {
+    fn default() -> Self {
+        Self(Registry::new(COMMANDS))
+    }
+}
+
+impl DeclaredNeeds {
+    /// Every command's name.
+    pub fn commands() -> impl Iterator<Item = &'static str> {
+        COMMANDS.iter().map(|command| command.name)
+    }
+
+    /// Whether a request may be run before anybody has logged in.
+    pub fn is_before_login(&self, body: &RawDocument) -> bool {
+        self.find(body).is_some_and(|command| matches!(command.needs, Needs::NoLogin))
+    }
+
+    /// What a request needs of somebody with these grants; none where there is no such command, or it is refused
+    /// whoever sends it.
+    pub fn of(
+        &self,
+        database: &str,
+        body: &RawDocument,
+        grants: &Grants,
+    ) -> Option<Vec<Privilege>> {
+        self.ask(database, body, grants, |needs, asked| {
+            let mut privileges = Vec::new();
+            let mut keep = |target: Target<'_>, actions| {
+                privileges.push(Privilege { resource: target.to_resource(), actions });
+            };
+            needs.of(asked, &mut Required::new(&mut keep));
+            privileges
+        })
+    }
+
+    /// Whether the gate lets somebody with these grants do this; none as in [`Self::of`].
+    pub fn admits(&self, database: &str, body: &RawDocument, grants: &Grants) -> Option<bool> {
+        self.ask(database, body, grants, |needs, asked| {
+            judge(needs, asked, &mut Judged::default()).is_allowed
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        database: &str,
+        body: &RawDocument,
+        grants: &Grants,
+        answer: impl FnOnce(&Needs, &Asked<'_>) -> T,
+    ) -> Option<T> {
+        let command = self.find(body)?;
+        if matches!(command.needs, Needs::Computed(_)) && !is_unique(body) {
+            return None;
+        }
+        let needs_of = |name: &str| self.0.find(name).map(|(_, command)| &command.needs);
+        let asked = Asked::new(database, (body, first_of(body), &[]), None, grants, &needs_of);
+        Some(answer(&command.needs, &asked))
+    }
+
+    fn find(&self, body: &RawDocument) -> Option<&'static Command> {
+        let (name, _) = body.iter().next()?.ok()?;
+        self.0.find(name.as_str()).map(|(_, command)| command)
+    }
 }
 
 /// What became of all that a request needs.

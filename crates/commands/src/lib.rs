@@ -34,6 +34,7 @@ mod transactions;
 pub use authorization::page as authorization_page;
 pub use compat::page as compatibility_page;
 pub use diagnostics::sampler::Sampler;
+pub use gate::DeclaredNeeds;
 pub use service::Service;
 
 #[cfg(test)]

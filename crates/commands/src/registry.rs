@@ -14,6 +14,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::diagnostics::parameters::SET_PARAMETER,
     &crate::diagnostics::get_cmd_line_opts::GET_CMD_LINE_OPTS,
     &crate::diagnostics::get_log::GET_LOG,
+    &crate::diagnostics::log_application_message::LOG_APPLICATION_MESSAGE,
     &crate::diagnostics::host_info::HOST_INFO,
     &crate::diagnostics::list_commands::LIST_COMMANDS,
     &crate::diagnostics::server_status::SERVER_STATUS,

@@ -110,6 +110,10 @@ impl Service {
             (Admitted::default(), None)
         };
         if self.audits {
+            if admitted.0.by_localhost_exception && request.waited_until.is_none() {
+                audit::by_localhost_exception(self, connection, request.database, command)
+                    .map_err(|error| Reply::error(&error))?;
+            }
             self.tell_checked(connection, request, (command, body), Code(0))
                 .map_err(|error| Reply::error(&error))?;
         }

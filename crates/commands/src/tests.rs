@@ -93,6 +93,21 @@ impl Client {
         Self::asking_over(Engine::temporary(), None)
     }
 
+    /// The same, and this is what the program does for it.
+    fn asking_with_host(host: Arc<dyn serverstate::Host>) -> Self {
+        let options = CatalogOptions::new(Os::real(), std::env::temp_dir());
+        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let session_records = SessionRecords::open(&catalog).unwrap();
+        let info = ServerInfo {
+            host: "here".into(),
+            port: 1,
+            auth: serverstate::security::AuthMode::On,
+            ..ServerInfo::default()
+        };
+        let parts = Parts { host, ..parts_of(catalog, session_records, info) };
+        Self::on(Service::new(parts), 1)
+    }
+
     /// The same of one that has more commands.
     fn asking_with(commands: &[&'static crate::command::Command]) -> Self {
         let all = [crate::registry::COMMANDS, commands].concat();

@@ -1,4 +1,5 @@
-//! HTTP Basic: the user and the password that a browser asks for, and Prometheus is told (RFC 7617).
+//! HTTP Basic: the user and the password that a browser asks for, and Prometheus is told (RFC 7617); or a token
+//! (RFC 6750).
 //!
 //! Always true: what is not understood names nobody.
 
@@ -39,9 +40,17 @@ impl BasicCredentials {
     }
 }
 
+/// The token of a request.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::BasicCredentials;
+    use super::{BasicCredentials, bearer_token};
     use hyper::header::{self, HeaderMap, HeaderValue};
 
     #[test]
@@ -65,5 +74,20 @@ mod tests {
             assert_eq!(credentials, expected, "{value}");
         }
         assert!(BasicCredentials::of(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn a_token_is_read_and_nothing_else() {
+        for (value, expected) in [
+            ("Bearer abc=", Some("abc=")),
+            ("bearer  abc", Some("abc")),
+            ("Bearer ", None),
+            ("Bearer", None),
+            ("Basic abc", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
+            assert_eq!(bearer_token(&headers), expected, "{value}");
+        }
     }
 }

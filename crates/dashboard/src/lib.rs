@@ -50,6 +50,9 @@ pub trait StatusSource: Send + Sync {
     /// Authenticates a user for a request from `peer`, and returns what that user may see.
     fn authenticate(&self, user: &str, password: &str, peer: IpAddr) -> Access;
 
+    /// Whether this is the token by which the figures in Prometheus' form are read without a user.
+    fn admits_token(&self, token: &str, peer: IpAddr) -> bool;
+
     /// Random bytes, for what only this one answer may know.
     fn entropy(&self, bytes: &mut [u8]);
 }

@@ -12,7 +12,7 @@
 //! A browser is answered with data only where the page itself asks: not where another site makes it
 //! ask, even if that could not read the answer, for the asking costs the server work.
 
-use crate::basic::{BasicCredentials, CHALLENGE};
+use crate::basic::{BasicCredentials, CHALLENGE, bearer_token};
 use crate::redact::{self, ShowValues};
 use crate::{Access, StatusSource, json};
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
@@ -85,13 +85,12 @@ impl Site {
             return plain(StatusCode::FORBIDDEN, "Another site's page may not ask this.\n");
         }
         let is_local = is_local(peer, request.headers());
+        let is_private = is_local || transport != Transport::Plain;
         let user;
-        let source = if self.source.requires_authentication() {
-            user = match self.of_user(
-                request.headers(),
-                peer,
-                is_local || transport != Transport::Plain,
-            ) {
+        let source = if self.is_by_token(request, peer, is_private) {
+            &*self.source
+        } else if self.source.requires_authentication() {
+            user = match self.of_user(request.headers(), peer, is_private) {
                 Ok(user) => user,
                 Err(refusal) => return *refusal,
             };
@@ -110,6 +109,14 @@ impl Site {
             "/api/history" => history(source, request.uri().query().unwrap_or_default()),
             _ => plain(StatusCode::NOT_FOUND, "There is nothing here.\n"),
         }
+    }
+
+    /// Whether the figures are asked for by the token for them. It opens nothing else.
+    fn is_by_token<B>(&self, request: &Request<B>, peer: IpAddr, is_private: bool) -> bool {
+        is_private
+            && request.uri().path() == "/metrics"
+            && bearer_token(request.headers())
+                .is_some_and(|token| self.source.admits_token(token, peer))
     }
 
     /// What the user may see whose name and password the request has; where it has none, it is asked for them.
@@ -350,6 +357,10 @@ mod tests {
             }
         }
 
+        fn admits_token(&self, token: &str, _: IpAddr) -> bool {
+            token == "token"
+        }
+
         fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
             self.asked.lock().push(format!("{database} {command}"));
             let mut reply = command.clone();
@@ -496,6 +507,30 @@ mod tests {
                 assert!(echo.asked.lock().is_empty(), "{path} {headers:?}");
                 assert!(expected == 200 || text(response).matches('\n').count() == 1);
             }
+        }
+    }
+
+    #[test]
+    fn the_token_opens_the_figures_and_nothing_else() {
+        let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
+        for (path, token, peer, transport, expected) in [
+            ("/metrics", "token", HERE, Transport::Plain, 200),
+            ("/metrics", "token", elsewhere, Transport::RequiredTls, 200),
+            // It could be read on the network.
+            ("/metrics", "token", elsewhere, Transport::Plain, 403),
+            ("/metrics", "another", HERE, Transport::Plain, 401),
+            ("/", "token", HERE, Transport::Plain, 401),
+            ("/api/now", "token", HERE, Transport::Plain, 401),
+            ("/api/collections", "token", HERE, Transport::Plain, 401),
+        ] {
+            let echo = Arc::new(Echo { asks_for_users: true, ..Echo::default() });
+            let source = Arc::clone(&echo) as Arc<dyn StatusSource>;
+            let site = Site::new(Vec::new(), ShowValues::Local, source);
+            let request = Request::builder().uri(path).header("host", "localhost");
+            let request = request.header("authorization", format!("Bearer {token}"));
+            let response = site.answer(&request.body(()).unwrap(), peer, transport);
+            assert_eq!(response.status(), expected, "{path} {token}");
+            assert!(echo.asked.lock().is_empty(), "{path}");
         }
     }
 

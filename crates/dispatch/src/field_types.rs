@@ -84,6 +84,7 @@ pub static FIELD_TYPES: &[FieldTypes] = &[
             ("viewOn", Text),
             ("pipeline", Objects),
             ("changeStreamPreAndPostImages", Object),
+            ("encryptedFields", Any),
             ("expireAfterSeconds", Any),
             ("timeseries", Object),
             ("cappedSize", Integer),

@@ -8,6 +8,7 @@ mod indexes;
 mod language;
 mod login;
 mod network;
+mod rights;
 mod secure;
 mod storage;
 mod tree;
@@ -42,6 +43,9 @@ pub const ALL: &[Target] = &[
     login::KEY_FILE,
     login::ACCOUNT,
     login::OLD_USER,
+    rights::GRANTS,
+    rights::NEEDS,
+    rights::PREAUTH,
     secure::FIRST_BYTES,
     secure::CERTIFICATE,
     secure::ENCRYPTED_PAGE,

@@ -19,6 +19,7 @@ pub mod sim;
 mod spawn;
 mod stripe;
 pub mod sync;
+mod terminal;
 mod vfs;
 mod waits;
 mod watchers;
@@ -36,6 +37,7 @@ pub use process::{
 };
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
+pub use terminal::read_password;
 pub use vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
 pub use waits::{Wait, Waits, about_to_wait, before_waits};
 pub use watchers::{Call, Watch, Watchers};

@@ -17,6 +17,7 @@ mod panics;
 pub mod run;
 pub mod startup;
 mod status;
+mod status_token;
 mod syslog;
 mod tls_files;
 mod wiring;

@@ -168,6 +168,7 @@ impl Log {
             message,
             attributes: ext_json::fields(attributes),
             startup_warning: false,
+            written_by: "commands",
         };
         self.write(line);
     }
@@ -183,7 +184,7 @@ impl Log {
 
     fn write(&self, mut line: Line<'_>) {
         if self.settings.read().redacts {
-            redaction::redact(&mut line.attributes);
+            redaction::redact(&mut line.attributes, line.written_by);
         }
         let startup_warning = line.startup_warning;
         let line = line.render(&*self.os.clock);
@@ -286,6 +287,7 @@ impl Subscriber for Receiver {
             message: &fields.message,
             attributes: fields.attributes,
             startup_warning: fields.startup_warning,
+            written_by: written_by(event.metadata()),
         });
     }
 
@@ -303,6 +305,8 @@ struct Line<'a> {
     message: &'a str,
     attributes: Map<String, Value>,
     startup_warning: bool,
+    /// The crate that says it.
+    written_by: &'a str,
 }
 
 impl Line<'_> {
@@ -333,6 +337,12 @@ fn severity(level: Level) -> &'static str {
         Level::DEBUG => "D1",
         Level::TRACE => "D3",
     }
+}
+
+/// The crate that a line is of.
+fn written_by<'a>(metadata: &Metadata<'a>) -> &'a str {
+    let module = metadata.module_path().unwrap_or_default();
+    module.split("::").next().unwrap_or_default()
 }
 
 /// Targets in capitals are components; the others are module paths, whose crate decides.

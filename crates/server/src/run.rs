@@ -19,6 +19,7 @@ use crate::log::{Destination, Log, is_regular};
 use crate::panics;
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
+use crate::status_token;
 use crate::tls_files::TlsFiles;
 use crate::wiring::{self, Commands, Event, Program};
 use catalog::{Catalog, CatalogOptions};
@@ -104,6 +105,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         })?;
     }
     let key = settings.key_file.as_deref().map(|path| key_file::read(&os, path)).transpose()?;
+    let status_token = settings.status_token_file.as_deref();
+    let status_token = status_token.map(|path| status_token::read(&os, path)).transpose()?;
     let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
@@ -179,7 +182,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         mode: settings.tls.mode,
         certificates: Arc::clone(tls.certificates()),
     });
-    let status = status::serve(&os, status_sockets, &settings, by_tcp, &service, page_tls);
+    let status =
+        status::serve(&os, status_sockets, &settings, by_tcp, &service, page_tls, status_token);
     let options = NetOptions {
         max_connections,
         quiet,

@@ -83,6 +83,7 @@ pub(crate) fn serve(
     by_tcp: bool,
     service: &Arc<commands::Service>,
     tls: Option<PageTls>,
+    token: Option<Secret>,
 ) -> Option<StatusPort> {
     if listeners.is_empty() {
         return None;
@@ -95,7 +96,8 @@ pub(crate) fn serve(
         local: format!("127.0.0.1:{port}"),
     });
     let logins = Arc::new(Logins::new(os));
-    let source = Page { os: os.clone(), service: Arc::clone(service), connection, logins };
+    let token = token.map(Arc::new);
+    let source = Page { os: os.clone(), service: Arc::clone(service), connection, logins, token };
     // A server that only a Unix socket leads to is meant for whom its permissions let in; the page
     // cannot see who asks.
     let values = match settings.status_show_values {
@@ -121,6 +123,8 @@ struct Page {
     service: Arc<commands::Service>,
     connection: Arc<serverstate::Connection>,
     logins: Arc<Logins>,
+    /// By which the figures are read without a user.
+    token: Option<Arc<Secret>>,
 }
 
 impl StatusSource for Page {
@@ -158,6 +162,20 @@ impl StatusSource for Page {
         }
     }
 
+    fn admits_token(&self, token: &str, peer: IpAddr) -> bool {
+        let Some(known) = self.token.as_ref().filter(|_| !self.is_too_early(peer)) else {
+            return false;
+        };
+        let admits = known.constant_time_eq(token.as_bytes());
+        if !admits {
+            let now = self.os.clock.monotonic();
+            self.service.security.failed_logins.count(peer, now);
+            tracing::info!(target: "ACCESS", id = 5_286_307, client = %peer,
+                "A token that is not the status port's");
+        }
+        admits
+    }
+
     fn entropy(&self, bytes: &mut [u8]) {
         self.os.entropy.fill(bytes);
     }
@@ -177,7 +195,7 @@ impl Page {
         });
         let (os, service, logins) =
             (self.os.clone(), Arc::clone(&self.service), Arc::clone(&self.logins));
-        let page = Self { os, service, connection, logins };
+        let page = Self { os, service, connection, logins, token: None };
         match page.service.log_in_by_password(user, password, &page.connection) {
             Ok(()) => Some(Arc::new(page)),
             Err(error) => {

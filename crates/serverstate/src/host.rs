@@ -31,8 +31,8 @@ pub struct LogEvent<'a> {
     pub id: i32,
     /// `conn12`.
     pub context: &'a str,
-    /// The text.
-    pub message: &'a str,
+    /// The text, as the code has it: what is of a client stands in the details, which may have to be hidden.
+    pub message: &'static str,
     /// Its details.
     pub attributes: Document,
 }

@@ -124,7 +124,11 @@ impl Catalog {
         let collection = self.make_collection(&mut txn, namespace, options, uuid, &mut number)?;
         self.tell(&mut txn, || NotedCommand::created(&collection).into_iter().collect())?;
         let created = self.commit_changed(txn, collection)?;
-        made::note(|| MadeName::Created(namespace.clone()));
+        made::note(|| {
+            let all = self.collections(namespace.database());
+            let is_first = all.iter().all(|other| other.namespace() == namespace);
+            MadeName::Created(namespace.clone(), is_first)
+        });
         Ok(created)
     }
 

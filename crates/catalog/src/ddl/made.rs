@@ -8,8 +8,8 @@ use std::cell::RefCell;
 /// What became of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MadeName {
-    /// A collection or view was created.
-    Created(Namespace),
+    /// A collection or view was created, and with it the database, where it is the only one of that.
+    Created(Namespace, bool),
     /// A collection was renamed.
     Renamed(Namespace, Namespace),
 }

@@ -143,7 +143,11 @@ impl Txn {
         self.names.made.push(collection.number);
         self.names.set(namespace, Some(Arc::clone(&collection)));
         self.note_told(NotedCommand::created(&collection))?;
-        made::note(|| MadeName::Created(namespace.clone()));
+        made::note(|| {
+            let all = self.collections(namespace.database());
+            let is_first = all.iter().all(|other| other.namespace() == namespace);
+            MadeName::Created(namespace.clone(), is_first)
+        });
         Ok(collection)
     }
 

@@ -37,7 +37,7 @@ pub(super) fn not_encrypted() -> Error {
 /// Tells the log and the client which keys there are now.
 pub(super) fn answer(
     context: &mut Context<'_>,
-    message: &str,
+    message: &'static str,
     rotated: engine::Result<Encryption>,
 ) -> Result<()> {
     let keys = rotated.map_err(|error| Error::new(Code::OPERATION_FAILED, error.to_string()))?;

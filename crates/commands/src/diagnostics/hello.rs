@@ -3,6 +3,7 @@
 //! Always true: an awaitable hello waits its whole time out, unless the topology changes (a
 //! standalone's never does) or the server ends. It holds no thread meanwhile: it asks to be run again.
 
+use crate::audit;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
@@ -285,7 +286,7 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
         message: "client metadata",
         attributes,
     });
-    Ok(())
+    if context.service.audits { audit::client_metadata(context, client) } else { Ok(()) }
 }
 
 /// Until when to wait where the client already knows our topology; `None` for an answer now.

@@ -3,10 +3,12 @@
 mod api_version;
 mod cluster_time;
 mod connections;
+mod exact;
 mod findings;
 mod matrix;
 mod old_users;
 mod permit;
+mod secrets;
 mod timing;
 mod user_roles;
 

@@ -218,6 +218,16 @@ options! {
             "addresses the status port listens at, with commas (default: 127.0.0.1)",
         ),
     ];
+    /// The file of the token by which `/metrics` is read without a user.
+    status_token_file: Option<PathBuf> = |given| Ok(given.path("statusTokenFile")),
+    [
+        opt(
+            "statusTokenFile",
+            "statusTokenFile",
+            Text,
+            "file of a bearer token by which /metrics is read without a user",
+        ),
+    ];
     /// Whom the status page shows what clients sent.
     status_show_values: ShowValues = GivenOptions::show_values,
     [

@@ -43,6 +43,12 @@ impl Settings {
         if self.auth_is_contradicted {
             return Err(ConfigError::new("--auth and --noauth contradict each other"));
         }
+        if self.status_token_file.is_some() && self.auth != AuthMode::On {
+            return Err(ConfigError::new(
+                "option statusTokenFile needs --auth: without access control whoever reaches the status \
+                 port reads /metrics, and a token would keep nobody out",
+            ));
+        }
         let knows_members = self.key_file.is_some() || !self.cluster_auth.uses_key();
         if self.auth != AuthMode::Off && self.replica_set.is_some() && !knows_members {
             return Err(ConfigError::new(

@@ -166,6 +166,8 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         ),
         (&["--clusterAuthMode", "keyFile"], "keyFile"),
         (&["--auth", "--replSet", "s"], "security.keyFile is required"),
+        (&["--statusTokenFile", "/t"], "needs --auth"),
+        (&["--statusTokenFile", "/t", "--transitionToAuth"], "needs --auth"),
         (&["--transitionToAuth", "--replSet", "s"], "security.keyFile is required"),
         (&["--master"], "master"),
         (&["--replSetAutoInitiate"], "--replSet"),

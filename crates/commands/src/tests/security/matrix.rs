@@ -1,4 +1,5 @@
-//! Every command asked by a holder of every built-in role, on its database and on another.
+//! Every command asked by a holder of every built-in role, on its database, on another, and on `admin`, `local` and
+//! `config`.
 //!
 //! What is expected is written here from MongoDB's documentation of its roles, command by command, and not from the
 //! tables that the server goes by. Every request has a field that most commands do not know: what is let through does
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 /// Roles of the database `d`.
 const OF_DATABASE: [&str; 5] = ["read", "readWrite", "dbAdmin", "userAdmin", "dbOwner"];
 /// Roles of `admin`.
-const OF_ADMIN: [&str; 10] = [
+const OF_ADMIN: [&str; 13] = [
     "readAnyDatabase",
     "readWriteAnyDatabase",
     "dbAdminAnyDatabase",
@@ -24,12 +25,15 @@ const OF_ADMIN: [&str; 10] = [
     "clusterAdmin",
     "backup",
     "restore",
+    "enableSharding",
+    "directShardOperations",
+    "searchCoordinator",
 ];
 
 /// A request on a collection of `d`, and who may send it. `root` may all of them.
-struct Row {
-    database: &'static str,
-    command: Document,
+pub(super) struct Row {
+    pub(super) database: &'static str,
+    pub(super) command: Document,
     /// Roles of `d`.
     own: &'static str,
     /// Roles of `admin`.
@@ -52,7 +56,7 @@ const MONITORS: &str = "clusterMonitor clusterAdmin";
 const HOSTS: &str = "hostManager clusterAdmin";
 const MANAGERS: &str = "clusterManager clusterAdmin";
 
-fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<Row> {
     let on = |name: &str| doc! { name: "c" };
     let one = |name: &str| doc! { name: 1 };
     let mut rows = vec![
@@ -280,6 +284,12 @@ fn rows() -> Vec<Row> {
         row("admin", one("getDefaultRWConcern"), "", "clusterMonitor clusterManager clusterAdmin"),
         row("admin", one("replSetGetConfig"), "", "clusterMonitor clusterManager clusterAdmin"),
         row("admin", one("replSetGetStatus"), "", "clusterMonitor clusterManager clusterAdmin"),
+        row(
+            "admin",
+            doc! { "logApplicationMessage": "x" },
+            "",
+            "hostManager clusterManager clusterAdmin",
+        ),
         row("admin", one("autoCompact"), "", ""),
     ];
     for name in OF_MEMBERS {
@@ -334,13 +344,13 @@ fn rows() -> Vec<Row> {
 }
 
 /// Rows that not even `root` has the right to, for it is `__system`'s, or no built-in role's by itself.
-const NOT_OF_ROOT: [&str; 2] = ["emptycapped", "autoCompact"];
+pub(super) const NOT_OF_ROOT: [&str; 2] = ["emptycapped", "autoCompact"];
 
 /// What members ask of each other, and no user may.
-const OF_MEMBERS: [&str; 6] =
+pub(super) const OF_MEMBERS: [&str; 6] =
     ["_fernJoin", "_fernMember", "_fernCopyBegin", "_fernCopyLog", "_fernCopyRead", "_fernCopyEnd"];
 
-fn is_refused(client: &Client, database: &str, command: &Document) -> bool {
+pub(super) fn is_refused(client: &Client, database: &str, command: &Document) -> bool {
     let mut command = command.clone();
     command.insert("noCommandKnowsThis", 1);
     let reply = client.run(database, command);
@@ -349,23 +359,63 @@ fn is_refused(client: &Client, database: &str, command: &Document) -> bool {
         && (text.starts_with("not authorized on") || text.ends_with("requires authentication"))
 }
 
-/// The same request about the database `e`.
-fn elsewhere(row: &Row) -> (&'static str, Document) {
-    fn moved(value: &Bson) -> Bson {
+/// The same request about another database; whether it is another request.
+fn elsewhere(row: &Row, to: &'static str) -> (&'static str, Document, bool) {
+    fn moved(value: &Bson, to: &str) -> Bson {
         match value {
             Bson::String(text) if text.starts_with("d.") => {
-                Bson::String(format!("e.{}", &text[2..]))
+                Bson::String(format!("{to}.{}", &text[2..]))
             }
-            Bson::String(text) if text == "d" => Bson::from("e"),
+            Bson::String(text) if text == "d" => Bson::from(to),
             Bson::Document(inner) => Bson::Document(
-                inner.iter().map(|(name, value)| (name.clone(), moved(value))).collect(),
+                inner.iter().map(|(name, value)| (name.clone(), moved(value, to))).collect(),
             ),
-            Bson::Array(all) => Bson::Array(all.iter().map(moved).collect()),
+            Bson::Array(all) => Bson::Array(all.iter().map(|one| moved(one, to)).collect()),
             other => other.clone(),
         }
     }
-    let command = row.command.iter().map(|(name, value)| (name.clone(), moved(value))).collect();
-    (if row.database == "d" { "e" } else { row.database }, command)
+    let command: Document =
+        row.command.iter().map(|(name, value)| (name.clone(), moved(value, to))).collect();
+    let database = if row.database == "d" { to } else { row.database };
+    let is_other = (database, &command) != (row.database, &row.command);
+    (database, command, is_other)
+}
+
+/// The role whose rights another has as well, and none besides in the rows.
+fn as_another(role: &str) -> &str {
+    if role == "searchCoordinator" { "readAnyDatabase" } else { role }
+}
+
+/// What roles of `admin` may in `local` and `config`, which are of no role of every database: those that the manual
+/// names these two databases for.
+fn may_in_system(row: &Row, role: &str, database: &str) -> bool {
+    let has = |list: &str, role: &str| list.split(' ').any(|one| one == role);
+    let reads = has(row.own, "read");
+    let name = row.command.keys().next().map_or("", String::as_str);
+    let within = match row.command.get("explain") {
+        Some(Bson::Document(inner)) => inner.keys().next().map_or("", String::as_str),
+        _ => name,
+    };
+    let changes = match within {
+        // Who may insert makes plain collections by that.
+        "insert" | "update" | "delete" | "bulkWrite" | "create" => true,
+        // They find first.
+        "findAndModify" => database == "config" || role == "clusterAdmin",
+        "aggregate" if !has(row.own, "read") => database == "config" || role == "clusterAdmin",
+        _ => false,
+    };
+    match role {
+        "clusterMonitor" => reads,
+        "clusterManager" => reads && database == "config" || changes,
+        "clusterAdmin" => reads || changes,
+        // Users of these databases are managed by the one role, and restored by nobody.
+        "userAdminAnyDatabase" => has(row.any, role),
+        // What is given there may be of `admin`, and is judged by the right to give it.
+        "restore" if row.own.is_empty() && name.starts_with("grant") => has(row.any, role),
+        "restore" => has(row.any, role) && !has(row.any, "userAdminAnyDatabase"),
+        "backup" => has(row.any, role),
+        _ => false,
+    }
 }
 
 #[test]
@@ -395,16 +445,28 @@ fn every_command_by_every_role() {
         let client = root.with_user(role, &[(role, "d")]);
         for row in &rows {
             check(&client, role, row.database, &row.command, has(row.own, role));
-            let (database, command) = elsewhere(row);
-            check(&client, role, database, &command, false);
+            for other in ["e", "admin", "local", "config"] {
+                let (database, command, _) = elsewhere(row, other);
+                check(&client, role, database, &command, false);
+            }
         }
     }
     for role in OF_ADMIN {
         let client = root.with_user(role, &[(role, "admin")]);
         for row in &rows {
-            check(&client, role, row.database, &row.command, has(row.any, role));
-            let (database, command) = elsewhere(row);
-            check(&client, role, database, &command, has(row.any, role));
+            let allowed = has(row.any, as_another(role));
+            check(&client, role, row.database, &row.command, allowed);
+            for other in ["e", "admin"] {
+                let (database, command, _) = elsewhere(row, other);
+                check(&client, role, database, &command, allowed);
+            }
+            for other in ["local", "config"] {
+                let (database, command, is_other) = elsewhere(row, other);
+                if is_other {
+                    let allowed = may_in_system(row, role, other);
+                    check(&client, role, database, &command, allowed);
+                }
+            }
         }
     }
     let nobody = root.another(7);
