@@ -213,7 +213,7 @@ fn tell(state: &ServerState, event: &Document) -> Result<()> {
         Ok(()) => {
             if state.audit_failed.swap(false, Ordering::SeqCst) {
                 let message = "The audit log can be written again";
-                log(state, Severity::Warning, 9_016_773, message, Document::new());
+                log(state, Severity::Warning, 9_016_791, message, Document::new());
             }
             Ok(())
         }

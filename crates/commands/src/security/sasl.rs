@@ -116,8 +116,7 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
     } else {
         let tables = service.user_tables()?;
         let user = tables.users.get(&name);
-        let stored =
-            user.and_then(|user| Some((user.id, user.credentials.get(&mechanism)?)));
+        let stored = user.and_then(|user| Some((user.id, user.credentials.get(&mechanism)?)));
         // Of whichever it is a copy is made, and the other is dropped.
         let (id, credentials) = stored.map_or((None, &nobody), |(id, found)| (Some(id), found));
         (id, vec![credentials.clone()])
