@@ -1,10 +1,13 @@
 """Certificates for tests, made with the `openssl` command in a directory of their own."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import tempfile
 
 HOME = tempfile.mkdtemp(prefix="fernd-tls-")
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 
 def openssl(*arguments):

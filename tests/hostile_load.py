@@ -7,11 +7,13 @@ connections. One of them has a user with few rights, and asks for a thousand ses
 
 Checked: no honest login is refused and no honest operation fails; the server's memory stays below what it was given and
 a bound for its clients; it serves as before once they have left. Shown: how long honest operations and logins take,
-alone, beside a process that does nothing but take a processor, and beside the hostile ones.
+alone, beside a process that does nothing but take a processor, and beside the hostile ones. With `--rounds` these take
+turns, for a machine that does other things as well, and the ratios are medians.
 """
 
 import argparse
 import base64
+import collections
 import contextlib
 import multiprocessing
 import os
@@ -333,23 +335,30 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seconds", type=float, default=600)
     p.add_argument("--silent", type=int, default=20_000)
+    p.add_argument("--rounds", type=int, default=1, help="the seconds are shared by so many")
     a = p.parse_args()
+    seconds = a.seconds / a.rounds
+    calm = min(seconds, 20)
     # Plain messages, too, so that the hostile ones reach what lies behind TLS.
     with Secured("--cacheSize", "128M", mode="preferTLS") as server, server.client() as root:
         root.test.docs.insert_many([{"_id": i, "filler": "x" * 200} for i in range(1000)])
         root.test.command("createUser", "small", pwd="pencil", roles=[{"role": "read", "db": "test"}])
-        alone = Honest(server).run(min(a.seconds, 20))
-        print("alone:           ", alone.shown(), flush=True)
-        with beside(take_a_processor, server.port, 0):
-            busy = Honest(server).run(min(a.seconds, 20))
-        print("beside a process:", busy.shown(), flush=True)
-        before = server.resident()
-        with beside(harm, server.port, a.silent) as counts:
-            harmed = Honest(server).run(a.seconds)
-            peak, status = server.peak_resident(), root.admin.command("serverStatus")
-        print("beside the others:", harmed.shown())
-        print("99 % beside the others to alone: "
-              f"{harmed.late() / alone.late():.2f}, to beside a process: {harmed.late() / busy.late():.2f}")
+        before, peak, counts, ratios = server.resident(), 0, collections.Counter(), []
+        for _ in range(a.rounds):
+            alone = Honest(server).run(calm)
+            print("alone:           ", alone.shown(), flush=True)
+            with beside(take_a_processor, server.port, 0):
+                busy = Honest(server).run(calm)
+            print("beside a process:", busy.shown(), flush=True)
+            with beside(harm, server.port, a.silent) as done:
+                harmed = Honest(server).run(seconds)
+                status = root.admin.command("serverStatus")
+            peak = server.peak_resident()
+            counts.update(done)
+            print("beside the others:", harmed.shown(), flush=True)
+            ratios.append((harmed.late() / alone.late(), harmed.late() / busy.late()))
+        to_alone, to_busy = (statistics.median(ratio) for ratio in zip(*ratios))
+        print(f"99 % beside the others: {to_alone:.2f} times that alone, {to_busy:.2f} times that beside a process")
         print("they did:        ", ", ".join(f"{what} {count}" for what, count in sorted(counts.items())))
         told = status["connections"]
         print(f"connections: {told['current']} at the end, {told['closedBeforeLogin']} closed before a login;"

@@ -45,6 +45,11 @@ USER, PASSWORD = "user", "password"
 MARKS = "default or auth or encryption"
 # What issue 24 names: logins, TLS, client-side timeouts and client-side encryption.
 SECURITY_FILES = "auth,auth_spec,ssl,csot,encryption,session,monitoring"
+# The others of test_encryption want MongoDB's own mongocryptd, or keys of a cloud, and wait half a minute each for it.
+WITHOUT_MONGOCRYPTD = "(not test_encryption or " + " or ".join([
+    "TestAutoEncryptionOpts", "TestClientOptions", "TestClientMaxWireVersion", "TestExplicitSimple",
+    "TestUniqueIndexOnKeyAltNamesProse", "test_bypassAutoEncryption",
+]) + ")"
 
 
 class Server(Fernd):
@@ -169,6 +174,8 @@ def main():
         os.chmod(key, 0o600)
         options += ["--auth", *(["--keyFile", key] if a.replica_set else [])]
     unrun = NEED_A_SECONDARY if a.replica_set else []
+    if "encryption" in a.files.split(",") and not a.k:
+        a.k = WITHOUT_MONGOCRYPTD
     selection = " and ".join([*(f"not {name}" for name in unrun), *([f"({a.k})"] if a.k else [])])
     secure, encrypted = certificates(folder, home) if a.tls else ([], None)
     server = Server(*options, *secure, *a.server_options.split())
@@ -188,7 +195,7 @@ def main():
             environment.update(DB_USER=USER, DB_PASSWORD=PASSWORD)
         here = os.path.dirname(os.path.abspath(__file__))
         environment["PYTHONPATH"] = os.pathsep.join([here, environment.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, "-p", "no:cacheprovider",
+        command = [sys.executable, "-m", "pytest", "-vv" if a.verbose else "-q", "-m", MARKS, "-p", "no:cacheprovider",
                    "-p", "no_container", "--tb=short",
                    "-o", f"addopts=--junitxml={report}", "-o", "log_cli=false", *names]
         if selection:

@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --maxIncomingConnectionsOverride --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --clusterIpSourceAllowlist --clusterIpSourceWhitelist --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionKeyCommand --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsCipherConfig --tlsClusterAuthX509Attributes --tlsClusterAuthX509ExtensionValue --tlsLogVersions --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslCipherConfig --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -62,6 +62,10 @@ _fernd() {
                     return 0
                     ;;
                 --maxConns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --maxIncomingConnectionsOverride)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -129,6 +133,14 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --clusterIpSourceAllowlist)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clusterIpSourceWhitelist)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --auth)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -162,6 +174,10 @@ _fernd() {
                     return 0
                     ;;
                 --encryptionKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionKeyCommand)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -221,6 +237,22 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --tlsCipherConfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsClusterAuthX509Attributes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsClusterAuthX509ExtensionValue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tlsLogVersions)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --tlsOnNormalPorts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -270,6 +302,10 @@ _fernd() {
                     return 0
                     ;;
                 --sslDisabledProtocols)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sslCipherConfig)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -6,6 +6,7 @@ complete -c fernd -l bind_ip -d 'addresses or names to listen at, with commas (d
 complete -c fernd -l bind_ip_all -d 'listen at every address' -r
 complete -c fernd -l ipv6 -d 'listen at IPv6 addresses too' -r
 complete -c fernd -l maxConns -d 'connections at most (default: 65536, or what open files allow)' -r
+complete -c fernd -l maxIncomingConnectionsOverride -d 'addresses and ranges, with commas, whose connections are let in beyond maxConns, as far as open files allow' -r
 complete -c fernd -l nounixsocket -d 'no Unix domain socket' -r
 complete -c fernd -l unixSocketPrefix -d 'directory of the Unix domain socket (default: /tmp)' -r
 complete -c fernd -l filePermissions -d 'octal permissions of the socket file (default: 0700)' -r
@@ -22,15 +23,18 @@ complete -c fernd -l fork -d 'go to the background; needs --logpath' -r
 complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
 complete -c fernd -l keyFile -d 'the key that the members of the replica set share, in a file; implies --auth' -r
 complete -c fernd -l clusterAuthMode -d 'how members log in to each other: keyFile, sendKeyFile, sendX509 or x509' -r
+complete -c fernd -l clusterIpSourceAllowlist -d 'addresses and ranges from which members of the set may log in, with commas' -r
+complete -c fernd -l clusterIpSourceWhitelist -d 'the old name of clusterIpSourceAllowlist' -r
 complete -c fernd -l auth -d 'ask clients who they are, and let them do what they may' -r
 complete -c fernd -l noauth -d 'ask nobody who he is, which is the default' -r
 complete -c fernd -l transitionToAuth -d 'check who logs in, and let everybody do everything still' -r
-complete -c fernd -l auditDestination -d 'tell who did what: file, console' -r
+complete -c fernd -l auditDestination -d 'tell who did what: file, console, syslog' -r
 complete -c fernd -l auditFormat -d 'JSON, which is the default, or BSON' -r
-complete -c fernd -l auditPath -d 'the file; auditLog.json in the data directory, if none is named' -r
+complete -c fernd -l auditPath -d 'the file; auditLog.json in the data directory, if none is named. With syslog the socket; /dev/log, if none is named' -r
 complete -c fernd -l auditFilter -d 'tell only what this query matches' -r
 complete -c fernd -l enableEncryption -d 'encrypt what is stored, from an empty data directory on' -r
 complete -c fernd -l encryptionKeyFile -d 'the master key: the base64 of 32 bytes, in a file' -r
+complete -c fernd -l encryptionKeyCommand -d 'a program that prints the master key, run at the start without a shell: its whole path, and arguments between spaces' -r
 complete -c fernd -l encryptionCipherMode -d 'AES256-GCM, which is the default and the only one' -r
 complete -c fernd -l relaxPermChecks -d 'the group of a key file that belongs to root may read it' -r
 complete -c fernd -l tlsMode -d 'who speaks TLS: disabled, allowTLS, preferTLS or requireTLS (default: disabled)' -r
@@ -45,6 +49,10 @@ complete -c fernd -l tlsAllowConnectionsWithoutCertificates -d 'let in clients t
 complete -c fernd -l tlsAllowInvalidCertificates -d 'let in clients whose certificate is not good, as nobody, and take any of a member' -r
 complete -c fernd -l tlsAllowInvalidHostnames -d 'take a member\'s certificate that is of another host' -r
 complete -c fernd -l tlsDisabledProtocols -d 'versions that are not spoken, with commas: TLS1_2 or TLS1_3' -r
+complete -c fernd -l tlsCipherConfig -d 'cipher suites of TLS 1.2 that are spoken, with colons; also the parameter opensslCipherConfig' -r
+complete -c fernd -l tlsClusterAuthX509Attributes -d 'attributes of the subject by which a certificate is a member\'s, such as O=Example,OU=Members' -r
+complete -c fernd -l tlsClusterAuthX509ExtensionValue -d 'the text in the extension 1.3.6.1.4.1.34601.2.1.2 by which a certificate is a member\'s' -r
+complete -c fernd -l tlsLogVersions -d 'log each connection of these versions, with commas: TLS1_2 or TLS1_3' -r
 complete -c fernd -l tlsOnNormalPorts -d 'the same as tlsMode=requireTLS' -r
 complete -c fernd -l sslMode -d 'the old name of tlsMode' -r
 complete -c fernd -l sslPEMKeyFile -d 'the old name of tlsCertificateKeyFile' -r
@@ -58,6 +66,7 @@ complete -c fernd -l sslAllowConnectionsWithoutCertificates -d 'the old name of 
 complete -c fernd -l sslAllowInvalidCertificates -d 'the old name of tlsAllowInvalidCertificates' -r
 complete -c fernd -l sslAllowInvalidHostnames -d 'the old name of tlsAllowInvalidHostnames' -r
 complete -c fernd -l sslDisabledProtocols -d 'the old name of tlsDisabledProtocols' -r
+complete -c fernd -l sslCipherConfig -d 'the old name of tlsCipherConfig' -r
 complete -c fernd -l sslOnNormalPorts -d 'the old name of tlsOnNormalPorts' -r
 complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
 complete -c fernd -l redactClientLogData -d 'show ### in the log in place of what clients\' documents hold' -r

@@ -109,6 +109,7 @@ impl Inner {
             return Ok(extent);
         }
         let (offset, len) = (extent.unit * UNIT, extent.units * UNIT);
+        debug_assert!(len > 0, "a hole is not empty");
         let before = self.available(keep_free);
         if let Err(e) = self.file.allocate(offset, len) {
             self.state.lock().space.give_hole_back(hole);

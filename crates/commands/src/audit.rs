@@ -18,7 +18,8 @@
 //! What the server deletes because it has expired is not told, nor are documents that clients write: as in MongoDB.
 //!
 //! Always true: an event is with the system before its request is answered; where that fails the request is answered
-//! with that, and nothing more is done by this server, unless `auditFailureIsFatal` is false. No secret field of a command is in an event.
+//! with that, and nothing more is done by this server, unless `auditFailureIsFatal` is false. No secret field of a
+//! command is in an event.
 
 use crate::command::Command;
 use crate::context::Context;
@@ -212,7 +213,7 @@ fn tell(state: &ServerState, event: &Document) -> Result<()> {
         Ok(()) => {
             if state.audit_failed.swap(false, Ordering::SeqCst) {
                 let message = "The audit log can be written again";
-                log(state, Severity::Warning, 9_016_773, message, Document::new());
+                log(state, Severity::Warning, 9_016_791, message, Document::new());
             }
             Ok(())
         }
@@ -274,7 +275,8 @@ pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
     result
 }
 
-/// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is renamed.
+/// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is
+/// renamed.
 fn tell_made_names(context: &Context<'_>) -> Result<()> {
     for made in catalog::take_made_names() {
         if let MadeName::Created(name, true) = &made {

@@ -13,18 +13,34 @@ use catalog::Namespace;
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use query::{KeptPermit, Opening, Permit};
-use serverstate::{LogEvent, ServerState, Severity};
+use serverstate::{Host, LogEvent, ServerState, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what was not judged, and refuses it.
-fn refuse(misses: &AtomicU64, command: &str, namespace: &Namespace, opening: Opening) -> Error {
+/// Refuses what was not judged, counts it, and tells the log.
+fn refuse(
+    (misses, host): (&AtomicU64, &dyn Host),
+    command: &str,
+    namespace: &Namespace,
+    opening: Opening,
+) -> Error {
     misses.fetch_add(1, Ordering::Relaxed);
-    Error::new(
+    let error = Error::new(
         Code::INTERNAL_ERROR,
         format!("{command} opens {namespace} ({opening:?}), which it was not authorized for"),
-    )
+    );
+    let mut attributes = bson::Document::new();
+    attributes.insert("reason", error.message());
+    host.log(&LogEvent {
+        severity: Severity::Error,
+        component: "ACCESS",
+        id: 9_016_776,
+        context: "security",
+        message: "A command's needs do not name what it opens: please report this",
+        attributes,
+    });
+    error
 }
 
 /// What a request may open.
@@ -63,19 +79,9 @@ impl Permit for RequestPermit<'_> {
         if self.judged.allows(namespace, opening) {
             return Ok(());
         }
-        let misses = &self.state.security.permit_misses;
-        let error = refuse(misses, self.command.name, namespace, opening);
-        let mut attributes = bson::Document::new();
-        attributes.insert("reason", error.message());
-        self.state.host.log(&LogEvent {
-            severity: Severity::Error,
-            component: "ACCESS",
-            id: 9_016_776,
-            context: "security",
-            message: "A command's needs do not name what it opens: please report this",
-            attributes,
-        });
-        Err(error)
+        let ServerState { security, host, .. } = self.state;
+        let told = (&*security.permit_misses, &**host);
+        Err(refuse(told, self.command.name, namespace, opening))
     }
 
     fn keep(&self) -> Arc<dyn KeptPermit> {
@@ -83,6 +89,7 @@ impl Permit for RequestPermit<'_> {
             judged: self.judged.to_others(),
             of_views: Mutex::default(),
             misses: Arc::clone(&self.state.security.permit_misses),
+            host: Arc::clone(&self.state.host),
             command: self.command.name,
         })))
     }
@@ -97,12 +104,13 @@ struct KeptState {
     /// What views are made of that were opened.
     of_views: Mutex<BTreeSet<String>>,
     misses: Arc<AtomicU64>,
+    host: Arc<dyn Host>,
     command: &'static str,
 }
 
 impl Permit for Kept {
     fn check(&self, namespace: &Namespace, opening: Opening) -> Result<()> {
-        let KeptState { judged, of_views, misses, command } = &*self.0;
+        let KeptState { judged, of_views, misses, host, command } = &*self.0;
         let is_of_view = || {
             let names = of_views.lock();
             opening != Opening::Write && names.contains(namespace.as_str())
@@ -110,7 +118,7 @@ impl Permit for Kept {
         if judged.allows(namespace, opening) || is_of_view() {
             return Ok(());
         }
-        Err(refuse(misses, command, namespace, opening))
+        Err(refuse((misses, &**host), command, namespace, opening))
     }
 
     fn keep(&self) -> Arc<dyn KeptPermit> {

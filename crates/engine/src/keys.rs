@@ -58,7 +58,8 @@ impl DirectoryKeys {
     /// It has ended.
     pub(crate) fn end_copy(&self) {
         let mut held = self.held.lock();
-        held.copies = held.copies.checked_sub(1).expect("a copy ends once");
+        assert!(held.copies > 0, "a copy ends once");
+        held.copies -= 1;
     }
 
     /// Wraps the data keys with another master key, on disk.
@@ -67,6 +68,7 @@ impl DirectoryKeys {
         let file = open_file(os, dir, &held.master)?;
         file.rotate_master(&new).map_err(|error| of_crypt(dir, error))?;
         held.master = Arc::new(new);
+        debug_assert_eq!(held.copies, 0, "nothing was copied meanwhile");
         Ok(())
     }
 
@@ -76,6 +78,7 @@ impl DirectoryKeys {
         let file = open_file(os, dir, &held.master)?;
         let file = file.add_data_key(&held.master).map_err(|error| of_crypt(dir, error))?;
         self.ring.take_newer(file.ring());
+        assert_eq!(self.ring.newest(), file.ring().newest(), "what is on disk is used");
         Ok(())
     }
 

@@ -16,8 +16,8 @@ pub fn keep_new_files_private() {
     let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// From here on a crash leaves no core file of this process, and no other process of its user reads its memory, for both
-/// would show the keys that it holds.
+/// From here on a crash leaves no core file of this process, and no other process of its user reads its memory, for
+/// both would show the keys that it holds.
 ///
 /// # Errors
 /// Where the system does not let it.
@@ -27,9 +27,9 @@ pub fn keep_memory_private() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// What a program writes to its standard output until it ends well, at most so many bytes and within a time. No shell is
-/// between: the words are the program and its arguments. What it writes to standard error is seen by whoever sees this
-/// process's.
+/// What a program writes to its standard output until it ends well, at most so many bytes and within a time. No shell
+/// is between: the words are the program and its arguments. What it writes to standard error is seen by whoever sees
+/// this process's.
 ///
 /// # Errors
 /// It cannot be started, ends with a failure, writes more, or takes longer, for which it is killed.

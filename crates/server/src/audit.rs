@@ -1,9 +1,9 @@
 //! The audit log: events as lines of JSON, or as BSON one behind the other, to a file, to standard output, or to the
 //! machine's log.
 //!
-//! Always true: an event is with the system when [`AuditLog::record`] returns, and on the disk where it is of a change of
-//! users, roles, collections or of the server itself and goes to a file; what a filter does not match is no event; the
-//! file is one that only this server's user can read, and no symbolic link.
+//! Always true: an event is with the system when [`AuditLog::record`] returns, and on the disk where it is of a
+//! change of users, roles, collections or of the server itself and goes to a file; what a filter does not match is no
+//! event; the file is one that only this server's user can read, and no symbolic link.
 
 use crate::config::{AuditDestination, AuditFormat, AuditSettings};
 use crate::log::{ext_json, set_aside};
@@ -23,7 +23,8 @@ use std::sync::Arc;
 /// The name of the file in the data directory, where no other is named.
 const FILE: &str = "auditLog.json";
 
-/// The events of which there are many, and which change nothing: they are with the system, and the disk gets them later.
+/// The events of which there are many, and which change nothing: they are with the system, and the disk gets them
+/// later.
 const NOT_SYNCED: [&str; 5] =
     ["authCheck", "authenticate", "clientMetadata", "getClusterParameter", "logout"];
 
@@ -252,7 +253,7 @@ mod tests {
         let path = directory.path().join("log");
         let listen = || {
             let socket = UnixDatagram::bind(&path).unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
             socket
         };
         let open = || {
@@ -264,30 +265,30 @@ mod tests {
             AuditLog::open(&Os::real(), &settings, directory.path())
         };
         assert!(open().err().unwrap().line.contains("log"));
-        let keeper = listen();
+        let daemon = listen();
         let audit = open().unwrap();
-        let heard = |keeper: &UnixDatagram| {
+        let heard = |daemon: &UnixDatagram| {
             let mut bytes = vec![0; 1 << 20];
-            let length = keeper.recv(&mut bytes).unwrap();
+            let length = daemon.recv(&mut bytes).unwrap();
             String::from_utf8(bytes[..length].to_vec()).unwrap()
         };
         let events = |kind: &str| doc! { "atype": kind, "param": { "db": "d" } };
         audit.record(&events("createUser")).unwrap();
-        let text = heard(&keeper);
+        let text = heard(&daemon);
         let head = format!("<14>fernd[{}]: {{\"atype\":\"createUser\"", std::process::id());
         assert!(text.starts_with(&head) && text.ends_with('}'), "{text}");
         // More than a datagram takes: who and what are told, and that something is left out.
         let long =
             doc! { "atype": "authCheck", "param": { "args": "x".repeat(4 << 20) }, "result": 13 };
         audit.record(&long).unwrap();
-        let text = heard(&keeper);
+        let text = heard(&daemon);
         assert!(text.contains("tooLongForSyslog") && text.contains("authCheck"), "{text}");
-        drop(keeper);
+        drop(daemon);
         fs::remove_file(&path).unwrap();
         assert!(audit.record(&events("dropUser")).is_err(), "nobody keeps the log");
-        let keeper = listen();
+        let daemon = listen();
         audit.record(&events("dropRole")).unwrap();
-        assert!(heard(&keeper).contains("dropRole"));
+        assert!(heard(&daemon).contains("dropRole"));
         audit.rotate().unwrap();
     }
 

@@ -25,8 +25,8 @@ pub(crate) fn read(os: &Os, path: &Path) -> Result<ClusterKey, StartError> {
         StartError::new(ExitCode::BadOptions, format!("keyFile {}: {why}", path.display()))
     };
     let failed = |error: io::Error| refuse(&error);
-    // What is judged is what is read, whoever exchanges the name between. A symbolic link is followed, for secrets are often
-    // mounted behind one; what it leads to has to be closed to others.
+    // What is judged is what is read, whoever exchanges the name between. A symbolic link is followed, for secrets
+    // are often mounted behind one; what it leads to has to be closed to others.
     let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed)?;
     let permissions = file.permissions().map_err(failed)?;
     if permissions.mode & GROUP_AND_OTHERS != 0 {

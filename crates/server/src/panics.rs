@@ -1,7 +1,7 @@
 //! What the log is told of a panic: the words of the program, and nothing of what clients have stored or sent.
 //!
-//! Always true: a text that was put together while the program ran is cut before the first thing that was put into it, as
-//! far as its form shows that; the place and the backtrace, which the log has beside it, say the rest.
+//! Always true: a text that was put together while the program ran is cut before the first thing that was put into
+//! it, as far as its form shows that; the place and the backtrace, which the log has beside it, say the rest.
 
 use std::any::Any;
 

@@ -368,8 +368,8 @@ fn client_memory_bytes(cache_size: u64) -> u64 {
     beside - (beside / 3).max(PROGRAM_BYTES)
 }
 
-/// What the heaps of clients' JavaScript may hold together, unless `jsHeapLimitMB` says otherwise: an eighth, and enough
-/// for one that works.
+/// What the heaps of clients' JavaScript may hold together, unless `jsHeapLimitMB` says otherwise: an eighth, and
+/// enough for one that works.
 fn script_bytes(clients: u64) -> u64 {
     (clients / 8).max(16 << 20)
 }

@@ -1,7 +1,8 @@
 //! The machine's log, by its socket: one datagram an event.
 //!
-//! Always true: who keeps the log has taken an event when [`Syslog::send`] returns well; one that does not take it within
-//! [`MOST_WAIT`] is a failure, and is waited for no more until it takes one; one that was started again meanwhile is connected to again.
+//! Always true: who keeps the log has taken an event when [`Syslog::send`] returns well; one that does not take it
+//! within [`MOST_WAIT`] is a failure, and is waited for no more until it takes one; one that was started again
+//! meanwhile is connected to again.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

@@ -184,7 +184,7 @@ impl Loaded {
             return Err(FileError::new(file, text));
         }
         // What they show to whoever connects, as this server does.
-        let own_first = own.chain.first().map(|first| first.as_ref()).unwrap_or_default();
+        let own_first = own.chain.first().map(AsRef::as_ref).unwrap_or_default();
         let of_members = request.options.shows_itself.then(|| request.rules(own_first));
         let members = members(request, now, (&provider, &clock), to_members, of_members)?;
         let config = |asks: Arc<dyn ClientCertVerifier>| {

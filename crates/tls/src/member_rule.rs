@@ -1,7 +1,7 @@
 //! By what the certificates of a set's members are known among others.
 //!
-//! Always true: a rule fits a certificate by the contents of what it names, not by how they are encoded; where something
-//! cannot be read it fits none.
+//! Always true: a rule fits a certificate by the contents of what it names, not by how they are encoded; where
+//! something cannot be read it fits none.
 
 use crate::subject::{attributes, oid_of};
 use x509_parser::der_parser::asn1_rs::{Any, Tag};

@@ -145,10 +145,10 @@ pub(crate) fn authorities(file: TlsFile, pem: &[u8], now: i64) -> Result<RootCer
     if file == TlsFile::SystemAuthorities {
         // Others put together what it holds, and what is not understood there is nobody's mistake here.
         let (_, _not_understood) = roots.add_parsable_certificates(all);
-        return match roots.is_empty() {
-            true => Err(FileError::new(file, "no certificate in it can be a root")),
-            false => Ok(roots),
-        };
+        if roots.is_empty() {
+            return Err(FileError::new(file, "no certificate in it can be a root"));
+        }
+        return Ok(roots);
     }
     for der in all {
         let certificate = parse(file, &der)?;

@@ -122,7 +122,7 @@ impl Suites {
                 Some(name) => forbidden |= by_name(name).ok_or_else(|| unknown(word, &rows))?,
                 None if name.is_empty() => {}
                 None if matches!(name, "HIGH" | "DEFAULT" | "ALL") && rows.start > 0 => {
-                    wanted |= all
+                    wanted |= all;
                 }
                 None => wanted |= by_name(name).ok_or_else(|| unknown(word, &rows))?,
             }

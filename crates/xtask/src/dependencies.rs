@@ -44,8 +44,8 @@ fn metadata() -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Crates that the lock file has, and `cargo metadata` with it, because a feature that is off names them: they are built
-/// into nothing.
+/// Crates that the lock file has, and `cargo metadata` with it, because a feature that is off names them: they are
+/// built into nothing.
 const NOT_BUILT: &[&str] = &["ring"];
 
 /// Which of these crates something of the workspace is built with after all.

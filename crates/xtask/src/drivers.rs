@@ -6,6 +6,12 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// The shell, under npm's folder.
+pub(crate) const MONGOSH: &str = "node_modules/.bin/mongosh";
+
+/// All modules, under npm's folder.
+pub(crate) const MODULES: &str = "node_modules";
+
 /// How `fernd` is built: optimised, with assertions on, but for a release.
 #[derive(Clone, Copy)]
 pub(crate) enum Build {
@@ -43,8 +49,8 @@ pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
     Ok(target().join(if matches!(build, Build::Release) { "release" } else { "fast" }))
 }
 
-/// Builds these programs as users get them, each with the list of crates and versions that it is built from in a section
-/// of its own, which `cargo audit bin` and scanners of images read; says where they are.
+/// Builds these programs as users get them, each with the list of crates and versions that it is built from in a
+/// section of its own, which `cargo audit bin` and scanners of images read; says where they are.
 pub(crate) fn released_programs(packages: &[&str]) -> Result<PathBuf> {
     run(Command::new(tools::auditable()?)
         .args(["auditable", "build", "--release", "--bins"])
@@ -67,10 +73,6 @@ pub(crate) fn script(build: Build, name: &str, arguments: &[String]) -> Result<(
 pub(crate) fn mongosh(build: Build) -> Result<()> {
     with_npm(build, "mongosh_session.py", MONGOSH, &[])
 }
-
-/// Where npm puts programs, under its folder.
-pub(crate) const MONGOSH: &str = "node_modules/.bin/mongosh";
-pub(crate) const MODULES: &str = "node_modules";
 
 /// Runs a script that is told where something is that npm installs, and these arguments.
 pub(crate) fn with_npm(build: Build, name: &str, what: &str, more: &[&str]) -> Result<()> {

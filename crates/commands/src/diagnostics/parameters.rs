@@ -458,8 +458,8 @@ const OF_SECURITY: [&str; 13] = [
     "tlsWithholdClientCertificate",
 ];
 
-/// How the names of those begin that are about users, certificates and keys which others keep: LDAP, Kerberos, OpenID
-/// Connect, OCSP, key servers.
+/// How the names of those begin that are about users, certificates and keys which others keep: LDAP, Kerberos,
+/// `OpenID` Connect, OCSP, key servers.
 const OF_OTHER_SERVERS: [&str; 8] =
     ["ldap", "saslauthd", "oidc", "jwks", "ocsp", "tlsocsp", "kmip", "vault"];
 

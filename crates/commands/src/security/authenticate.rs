@@ -1,7 +1,7 @@
 //! `authenticate`: the way in by a certificate, and of old clients by a password, which is shut.
 //!
-//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified. Its roles
-//! are those that the certificate holds, where it holds any, else those that are stored of it.
+//! Always true: a user of `$external` is let in by nothing but a certificate of its name whose chain was verified.
+//! Its roles are those that the certificate holds, where it holds any, else those that are stored of it.
 
 use super::sasl::{self, refused, tell, unavailable};
 use crate::command::Command;
@@ -67,12 +67,12 @@ fn log_in(context: &Context<'_>, database: &str, named: Option<&str>) -> Result<
         if certificate.of_member && security.separates_members.load(Ordering::Relaxed) {
             return Err(Error::new(Code::AUTHENTICATION_FAILED, OF_MEMBER));
         }
-        let id = match context.service.roles_of_certificate(&name, context.connection) {
-            Some(_) => CERTIFICATE_ID,
-            None => {
-                let tables = context.service.user_tables()?;
-                tables.users.get(&name).ok_or_else(refused)?.id
-            }
+        let of_certificate = context.service.roles_of_certificate(&name, context.connection);
+        let id = if of_certificate.is_some() {
+            CERTIFICATE_ID
+        } else {
+            let tables = context.service.user_tables()?;
+            tables.users.get(&name).ok_or_else(refused)?.id
         };
         context.service.log_in(&name, id, context.connection, is_strict)
     })();
