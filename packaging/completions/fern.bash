@@ -130,12 +130,20 @@ _fern() {
             return 0
             ;;
         fern__subcmd__backup)
-            opts="-h --throttle --help"
+            opts="-h --username --authenticationDatabase --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --authenticationDatabase)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -148,13 +156,21 @@ _fern() {
             return 0
             ;;
         fern__subcmd__bench)
-            opts="-h --uri --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --slice --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench points"
+            opts="-h --uri --username --authenticationDatabase --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --slice --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench points"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --uri)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --authenticationDatabase)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -638,12 +654,20 @@ _fern() {
             return 0
             ;;
         fern__subcmd__stats)
-            opts="-h --lines --back --seconds --help"
+            opts="-h --username --authenticationDatabase --lines --back --seconds --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --authenticationDatabase)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --back)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -67,6 +67,8 @@ complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l encryptionKe
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l newEncryptionKeyFile -d 'The one that takes its place' -r -F
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand bench" -l uri -d 'The server, as a connection string' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l authenticationDatabase -d 'The database that the user was created in' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs -d 'A second server that gets the same work, in turns; ratios are printed' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs-pid -d 'The second server\'s process on this machine, where its status tells neither CPU nor memory' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l docs -d 'Documents: of the collection that is read, or inserted at most. Without: what suits a minute' -r
@@ -83,8 +85,12 @@ complete -c fern -n "__fish_fern_using_subcommand bench" -l queries -d 'iibench:
 complete -c fern -n "__fish_fern_using_subcommand bench" -l slice -d 'Seconds of a turn with `--vs`' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l keep -d 'Leave the data on the server'
 complete -c fern -n "__fish_fern_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c fern -n "__fish_fern_using_subcommand backup" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
+complete -c fern -n "__fish_fern_using_subcommand backup" -l authenticationDatabase -d 'The database that the user was created in' -r
 complete -c fern -n "__fish_fern_using_subcommand backup" -l throttle -d 'Bytes a second that backups may copy from now on, as 10MB; 0 for as fast as it goes' -r
 complete -c fern -n "__fish_fern_using_subcommand backup" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand stats" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
+complete -c fern -n "__fish_fern_using_subcommand stats" -l authenticationDatabase -d 'The database that the user was created in' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l back -d 'How far the pictures reach back, in seconds' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l seconds -d 'End after so many seconds' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l lines -d 'A line a second, as `mongostat` writes them; by itself where the output is no terminal'

@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --maxIncomingConnectionsOverride --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --clusterIpSourceAllowlist --clusterIpSourceWhitelist --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionKeyCommand --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsCipherConfig --tlsClusterAuthX509Attributes --tlsClusterAuthX509ExtensionValue --tlsLogVersions --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslCipherConfig --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --maxIncomingConnectionsOverride --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusTokenFile --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --clusterIpSourceAllowlist --clusterIpSourceWhitelist --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionKeyCommand --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsCipherConfig --tlsClusterAuthX509Attributes --tlsClusterAuthX509ExtensionValue --tlsLogVersions --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslCipherConfig --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -86,6 +86,10 @@ _fernd() {
                     return 0
                     ;;
                 --statusBindIp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --statusTokenFile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

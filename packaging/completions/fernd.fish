@@ -12,6 +12,7 @@ complete -c fernd -l unixSocketPrefix -d 'directory of the Unix domain socket (d
 complete -c fernd -l filePermissions -d 'octal permissions of the socket file (default: 0700)' -r
 complete -c fernd -l statusPort -d 'port of the status page and /metrics, 0: none (default: 28017)' -r
 complete -c fernd -l statusBindIp -d 'addresses the status port listens at, with commas (default: 127.0.0.1)' -r
+complete -c fernd -l statusTokenFile -d 'file of a bearer token by which /metrics is read without a user' -r
 complete -c fernd -l statusShowValues -d 'who sees what clients sent: local (this machine), always, never (default: local)' -r
 complete -c fernd -l logpath -d 'write the log to this file, not to standard output' -r
 complete -c fernd -l logappend -d 'go on at the end of an old log file' -r
