@@ -323,7 +323,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::rotate_master_key`], and where there are as many data keys as there can be.
     pub fn rotate_data_key(&self) -> Result<Encryption> {
-        self.change_keys(|keys, os, dir| keys.rotate_data_key(os, dir))
+        self.change_keys(DirectoryKeys::rotate_data_key)
     }
 
     fn change_keys(

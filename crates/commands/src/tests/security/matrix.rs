@@ -409,11 +409,10 @@ fn may_in_system(row: &Row, role: &str, database: &str) -> bool {
         "clusterManager" => reads && database == "config" || changes,
         "clusterAdmin" => reads || changes,
         // Users of these databases are managed by the one role, and restored by nobody.
-        "userAdminAnyDatabase" => has(row.any, role),
+        "userAdminAnyDatabase" | "backup" => has(row.any, role),
         // What is given there may be of `admin`, and is judged by the right to give it.
         "restore" if row.own.is_empty() && name.starts_with("grant") => has(row.any, role),
         "restore" => has(row.any, role) && !has(row.any, "userAdminAnyDatabase"),
-        "backup" => has(row.any, role),
         _ => false,
     }
 }

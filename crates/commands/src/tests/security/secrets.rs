@@ -82,7 +82,8 @@ const BASE64: &str = "TUFSS0VEU0VDUkVU";
 
 /// How the marker looks in a text: by itself, or as bytes.
 fn is_in(text: &str) -> bool {
-    let hex: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let digit = |digit: u8| char::from_digit(digit.into(), 16).expect("below 16");
+    let hex: String = MARK.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
     text.contains(MARK) || text.contains(&hex) || text.contains(BASE64)
 }
 
