@@ -243,7 +243,9 @@ fn users_and_roles_of_a_dump_are_kept() {
         vec![user("db", "b", 2), user("db", "c", 2), user("admin", "d", 2)],
         doc! { "db": "db", "drop": false },
     );
-    assert_eq!(kept("system.users"), ["admin.a:1", "db.b:2", "db.c:2"]);
+    assert_eq!(kept("system.users"), ["admin.a:1", "db.b:1", "db.c:2"]);
+    merge(vec![user("db", "b", 3), user("db", "e", 3)], doc! { "db": "db", "drop": true });
+    assert_eq!(kept("system.users"), ["admin.a:1", "db.b:3", "db.e:3"]);
     merge(vec![user("db", "e", 3)], doc! { "db": "db", "drop": true });
     assert_eq!(kept("system.users"), ["admin.a:1", "db.e:3"]);
     let named =
