@@ -52,6 +52,10 @@ const STEPS: &[Step] = &[
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
+    ("mongo-tools-secured", || {
+        let arguments = words("--auth --tls --only a_dump_with_users_restores");
+        drivers::script(Build::WithTests, "mongo_tools_test.py", &arguments)
+    }),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
     // By name: logins, TLS, client-side timeouts, sessions, monitoring.
     ("pymongo-secured", || {
