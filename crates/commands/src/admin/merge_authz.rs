@@ -141,7 +141,7 @@ fn merge(
         let key = target.id_key(RawBsonRef::String(&format!("{of}.{name}")))?;
         match txn.get_for_update(&target, &key)? {
             None => txn.insert_document(&target, document),
-            // Whoever has a name already keeps it as he is: he may be the one who restores.
+            // A user or role that exists stays as it is: the user may be the one who restores.
             Some(_) if !drops => Ok(()),
             Some(old) => {
                 let old = RawDocument::from_bytes(&old[..])?;
