@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
     ("backup", || drivers::script(Build::WithTests, "backup_test.py", &[])),
     ("audit", || drivers::script(Build::WithTests, "audit_test.py", &[])),
     ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
+    ("tokumx", || drivers::script(Build::WithTests, "tokumx_test.py", &[])),
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
