@@ -150,6 +150,8 @@ def check_contents(machine):
         machine.path("etc/systemd/system/multi-user.target.wants/fernd.service"))
     pages = sorted(map(os.path.basename, glob.glob(machine.path("usr/share/man/man1/fern*.gz"))))
     assert "fernd.1.gz" in pages and "fern-check.1.gz" in pages, pages
+    with open(machine.path("usr/share/fernd/tokumx.js")) as f:
+        assert "beginTransaction" in f.read()
     for program, crate in (("fernd", "engine"), ("fern", "blockfile"), ("fern-client", "mongodb")):
         with open(machine.path(f"usr/share/doc/fernd/{program}.cdx.json")) as f:
             materials = json.load(f)

@@ -19,7 +19,7 @@ import threading
 import bson
 import pymongo
 from bson import SON, json_util
-from fernd import Fernd, ReplicaSet, fails, raw, run_tests, validate, wait_until
+from fernd import Fernd, Raw, ReplicaSet, fails, raw, run_tests, validate, wait_until
 from pymongo import WriteConcern
 from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 from secured import Secured
@@ -147,8 +147,9 @@ def what_cannot_begin_or_end_is_told_by_tokumxs_numbers():
         told(16788, "no transaction exists to be committed", lambda: db.command("commitTransaction"))
         for name in ("rollbackTransaction", "abortTransaction"):
             told(16789, "no transaction exists to be rolled back", lambda name=name: db.command(name))
-        for code, isolation in ((16738, 1), (16738, None), (16738, {}), (16739, "snapshot"), (16739, "MVCC"), (16739, "")):
-            told(code, "invalid isolation passed in", lambda isolation=isolation: db.command("beginTransaction", isolation=isolation))
+        for code, level in ((16738, 1), (16738, None), (16738, {}), (16739, "snapshot"), (16739, "MVCC"), (16739, "")):
+            wrong = lambda level=level: db.command("beginTransaction", isolation=level)
+            told(code, "invalid isolation passed in", wrong)
         fails(40415, lambda: db.command("beginTransaction", level="mvcc"))
         for isolation in ("mvcc", "serializable", "readUncommitted"):
             begin(db, isolation)
@@ -386,7 +387,8 @@ def collections_and_indexes_are_part_of_it():
         begin(db)
         seen.later.insert_one({"_id": 1})
         error = fails(16768, lambda: db.later.find_one()).details
-        assert error["errmsg"].startswith("Accessed dictionary created after this transaction began. Try restarting"), error
+        text = "Accessed dictionary created after this transaction began. Try restarting"
+        assert error["errmsg"].startswith(text), error
         roll_back(db)
         assert db.later.find_one() == {"_id": 1}
 
@@ -399,8 +401,9 @@ def what_cannot_be_undone_is_refused_inside():
         begin(db)
         told(16777, "Cannot dropDatabase in a multi-statement transaction.", lambda: client.drop_database("db"))
         for database, name, value in (
-            (db, "profile", 2), (db, "reIndex", "c"), (db, "validate", "c"), (db, "collMod", "c"), (db, "convertToCapped", "c"),
-            (db, "cloneCollectionAsCapped", "c"), (db, "addPartition", "c"), (db, "dropPartition", "c"),
+            (db, "profile", 2), (db, "reIndex", "c"), (db, "validate", "c"), (db, "collMod", "c"),
+            (db, "convertToCapped", "c"), (db, "cloneCollectionAsCapped", "c"), (db, "addPartition", "c"),
+            (db, "dropPartition", "c"),
             (client.admin, "checkpoint", 1), (client.admin, "fsync", 1), (client.admin, "replSetInitiate", {}),
             (client.admin, "replSetReconfig", {}), (client.admin, "replSetStepDown", 1),
             (client.admin, "replSetMaintenance", 1), (client.admin, "replSetFreeze", 1),
@@ -455,8 +458,9 @@ def a_lock_that_is_held_is_waited_for_and_refused_after_lock_timeout():
         coll.update_one({"_id": 0}, {"$inc": {"n": 1}})
         begin(writer.db)
         other.update_one({"_id": 1}, {"$inc": {"n": 1}})
-        for change in (lambda: other.update_one({"_id": 0}, {"$inc": {"n": 1}}), lambda: other.delete_one({"_id": 0}),
-                       lambda: other.find_one_and_delete({"_id": 0}), lambda: other.update_many({}, {"$inc": {"n": 1}})):
+        increment = {"$inc": {"n": 1}}
+        for change in (lambda: other.update_one({"_id": 0}, increment), lambda: other.delete_one({"_id": 0}),
+                       lambda: other.find_one_and_delete({"_id": 0}), lambda: other.update_many({}, increment)):
             error = failed(16759, change)
             assert error["errmsg"] == NOT_GRANTED, error
         # It is no end: the transaction goes on, and gets the lock when it is free.
@@ -684,7 +688,8 @@ def storage_options_are_taken_for_a_collection_and_for_an_index():
             validate(db.c)
         db.drop_collection("c")
         for code, wrong in ((16442, {"compression": "snappy"}), (16442, {"compression": 1}), (17288, {"fanout": 3}),
-                            (2, {"pageSize": "1"}), (2, {"pageSize": "large"}), (2, {"readPageSize": "8m"}), (2, {"pageSize": -1})):
+                            (2, {"pageSize": "1"}), (2, {"pageSize": "large"}), (2, {"readPageSize": "8m"}),
+                            (2, {"pageSize": -1})):
             fails(code, lambda wrong=wrong: db.command("create", "c", **wrong))
             fails(code, lambda wrong=wrong: db.other.create_index("a", **wrong))
         assert "c" not in db.list_collection_names()
@@ -693,8 +698,10 @@ def storage_options_are_taken_for_a_collection_and_for_an_index():
 def storage_options_have_defaults_that_are_parameters():
     with Fernd() as server, server.client() as client:
         for name, own, value, shown, wrong, code in (
-            ("defaultCompression", "zstd", "zlib", "zlib", "snappy", 16442), ("defaultPageSize", 1 << 20, "64k", 65536, "1", 2),
-            ("defaultReadPageSize", 16384, 8192, 8192, "9g", 2), ("defaultFanout", 64, 16, 16, 3, 17288),
+            ("defaultCompression", "zstd", "zlib", "zlib", "snappy", 16442),
+            ("defaultPageSize", 1 << 20, "64k", 65536, "1", 2),
+            ("defaultReadPageSize", 16384, 8192, 8192, "9g", 2),
+            ("defaultFanout", 64, 16, 16, 3, 17288),
         ):
             parameter = lambda name=name: client.admin.command("getParameter", 1, **{name: 1})[name]
             assert parameter() == own, name
@@ -747,8 +754,9 @@ def indexes_are_built_beside_writes_also_unique_ones():
     with Fernd() as server, server.client() as client:
         coll = filled(client.db, 20_000)
         coll.update_many({}, [{"$set": {"u": "$_id"}}])
+        asked = [("u", {"unique": True}), ("n", {}), ([("n", 1), ("u", -1)], {"clustering": True})]
         builds = [Waiting(lambda keys=keys, options=options: coll.create_index(keys, background=True, **options))
-                  for keys, options in (("u", {"unique": True}), ("n", {}), ([("n", 1), ("u", -1)], {"clustering": True}))]
+                  for keys, options in asked]
         for n in range(50):
             coll.insert_one({"_id": 100_000 + n, "u": 100_000 + n, "n": 1})
         assert [each.ended() for each in builds] == ["u_1", "n_1", "n_1_u_-1"]
@@ -777,7 +785,8 @@ def re_index_writes_in_another_shape_and_says_what_it_was():
         reply = db.command("reIndex", "c", index={"a": 1}, options={"readPageSize": "16k", "fanout": 8})
         assert reply["was"] == {**shape, "compression": "zlib"}, reply
         reply = db.command("reIndex", "c", index="*", options={"compression": "lzma", "pageSize": "128k"})
-        assert reply["was"] == {"_id_": shape, "a_1": {**shape, "readPageSize": 16384, "fanout": 8, "compression": "zlib"}}, reply
+        of_a = {**shape, "readPageSize": 16384, "fanout": 8, "compression": "zlib"}
+        assert reply["was"] == {"_id_": shape, "a_1": of_a}, reply
         assert "lzma" in reply["note"], reply
         found = detail(db.c, "_id_")
         assert (found["compression"], found["pageSize"]) == ("zstd:19", 131072), found
@@ -865,8 +874,8 @@ directoryperdb = true
 """)
     server.command = lambda: [server.binary, "--config", path, "--statusPort", "0"]
     with server, server.client() as client:
-        for name, value in (("checkpointPeriod", 30), ("cleanerPeriod", 3), ("cleanerIterations", 6), ("logFlushPeriod", 50),
-                            ("fsRedzone", 4), ("lockTimeout", 70)):
+        for name, value in (("checkpointPeriod", 30), ("cleanerPeriod", 3), ("cleanerIterations", 6),
+                            ("logFlushPeriod", 50), ("fsRedzone", 4), ("lockTimeout", 70)):
             assert client.admin.command("getParameter", 1, **{name: 1})[name] == value, name
         status = client.admin.command("engineStatus")
         assert (status["CT_SIZE_LIMIT"], status["LTM_SIZE_LIMIT"]) == (128 << 20, 8 << 20), status
@@ -1076,7 +1085,7 @@ def what_is_not_there_is_refused_by_its_name():
             server.remove()
 
 
-# Rows that the server does not have yet, by what is proposed for them: `tokumx_test.py --awaited` runs these alone.
+# Rows that the server does not have yet or has wrong, by what is proposed for them: `tokumx_test.py --awaited` runs these alone.
 
 
 def lock_timeouts_hold_for_statements_of_their_own_and_from_when_they_are_set():
@@ -1167,6 +1176,45 @@ def serializable_needs_the_right_to_write():
                     commit(client.shop)
                 else:
                     fails(13, lambda client=client: client.shop.command("beginTransaction", isolation="serializable"))
+
+
+def a_driver_that_numbers_the_commit_commits():
+    """Node's and mongosh's put a number of their own into `commitTransaction: 1`, whatever it is to commit."""
+    with Fernd() as server, Raw(server) as connection:
+        session = {"id": bson.Binary(b"s" * 16, 4)}
+        assert connection.ask("db", {"beginTransaction": 1, "lsid": session})["ok"] == 1
+        connection.ask("db", {"insert": "c", "documents": [{"_id": 1}], "lsid": session})
+        number = {"lsid": session, "txnNumber": bson.Int64(0), "autocommit": False}
+        told = connection.ask("db", {"commitTransaction": 1, **number})
+        assert told == {"status": "transaction committed", "ok": 1.0}, told
+
+
+def a_transaction_of_a_secondary_is_committed():
+    with ReplicaSet(members=3) as members:
+        secondary = members.secondaries()[0]
+        with alone(secondary) as client:
+            begin(client.db)
+            list(client.db.get_collection("c", read_preference=pymongo.SecondaryPreferred()).find())
+            commit(client.db)
+
+
+def an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is():
+    with Fernd() as server, alone(server) as client, server.client() as outside:
+        filled(client.db)
+        begin(client.db)
+        outside.db.later.insert_one({"_id": 1})
+        failed(16768, lambda: client.db.later.find_one())
+        failed(16768, lambda: client.db.later.insert_one({"_id": 2}))
+
+
+def statistics_of_what_waits_in_buffers_are_exact():
+    with Fernd() as server, server.client() as client:
+        coll = filled(client.db, 2000)
+        coll.create_index("a")
+        coll.update_many({}, [{"$set": {"a": "$_id"}}])
+        coll.delete_many({"_id": {"$lt": 200}})
+        found = detail(coll, "a_1")
+        assert found["count"] == 1800 and found["size"] > 0 and found["avgObjSize"] > 0, found
 
 
 def a_capped_collection_takes_no_insert_inside():
@@ -1297,6 +1345,10 @@ AWAITED = [
     every_other_parameter_is_read_and_set,
     documents_stay_while_the_ttl_monitor_is_off,
     serializable_needs_the_right_to_write,
+    a_driver_that_numbers_the_commit_commits,
+    a_transaction_of_a_secondary_is_committed,
+    an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is,
+    statistics_of_what_waits_in_buffers_are_exact,
     a_capped_collection_takes_no_insert_inside,
     more_is_refused_inside,
     plugins_are_built_in,

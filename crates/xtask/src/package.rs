@@ -50,6 +50,7 @@ const FILES: &[(&str, Origin, &str)] = &[
         Repository("packaging/completions/fern.fish"),
         "644",
     ),
+    ("usr/share/fernd/tokumx.js", Repository("packaging/tokumx.js"), "644"),
     ("usr/share/doc/fernd/README.md", Repository("README.md"), "644"),
     ("usr/share/doc/fernd/SECURITY.md", Repository("SECURITY.md"), "644"),
     ("usr/share/doc/fernd/fernd.cdx.json", Materials("fernd.cdx.json"), "644"),
