@@ -67,7 +67,8 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     random.seed(a.seed)
-    names = {True: [f"known{at:03}" for at in range(USERS)], False: [f"other{at:03}" for at in range(USERS)]}
+    # One between two others in order, so that both kinds stand in the same places of the server's tables.
+    names = {known: [f"user{2 * at + first:03}" for at in range(USERS)] for known, first in ((True, 0), (False, 1))}
     times = {True: [], False: []}
     with Fernd("--auth", "--quiet") as server:
         with server.client() as first:

@@ -85,14 +85,24 @@ impl ServerState {
         is_strict: bool,
     ) -> Result<()> {
         let refused = || Error::new(Code::AUTHENTICATION_FAILED, "Authentication failed.");
-        let identity = self.look_up(user, Some(id), connection)?.ok_or_else(refused)?;
+        let identity = self.may_come(user, id, connection)?.ok_or_else(refused)?;
+        self.log_in_as(identity, connection, is_strict)
+    }
+
+    /// Logs in who has proven to be this user, and may come ([`Self::may_come`]).
+    pub fn log_in_as(
+        &self,
+        identity: Identity,
+        connection: &Connection,
+        is_strict: bool,
+    ) -> Result<()> {
         let mut login = connection.login.lock();
         if let Some(other) = &login.identity
-            && (other.name != *user || is_strict)
+            && (other.name != identity.name || is_strict)
         {
-            let (number, what) = if other.name == *user {
+            let (number, what) = if other.name == identity.name {
                 (5626703, "the same user again under apiStrict")
-            } else if other.name.db == user.db {
+            } else if other.name.db == identity.name.db {
                 (5626702, "different users")
             } else {
                 (5626701, "users of different databases")
@@ -139,9 +149,15 @@ impl ServerState {
         }
     }
 
-    /// Whether a connection may log in as this user from where it is.
-    pub fn may_come(&self, user: &UserName, connection: &Connection) -> Result<bool> {
-        Ok(self.look_up(user, None, connection)?.is_some())
+    /// Who somebody is who has proven to be this user; nobody where that one was dropped meanwhile, or may not come
+    /// from where the connection is.
+    pub fn may_come(
+        &self,
+        user: &UserName,
+        id: [u8; 16],
+        connection: &Connection,
+    ) -> Result<Option<Identity>> {
+        self.look_up(user, Some(id), connection)
     }
 
     /// Forgets who is logged in.

@@ -13,7 +13,7 @@
 
 use crate::failed_logins::FailedLogins;
 use crate::known_secret::KnownSecret;
-use auth::scram::{Mechanism, Server};
+use auth::scram::{Credentials, Mechanism, Server};
 use auth::{
     ClusterAuth, ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName,
 };
@@ -47,11 +47,49 @@ pub const MOST_ITERATIONS: i64 = 10_000_000;
 pub struct Tables {
     /// The users that were understood.
     pub users: BTreeMap<UserName, UserDocument>,
+    /// The names of those that have a password, to take any of.
+    pub(crate) names: Vec<UserName>,
     /// The roles that were understood.
     pub roles: Roles,
     /// Nothing at all is stored, not even what was not understood: nobody can log in, and nobody could.
     pub is_empty: bool,
     pub(crate) generation: u64,
+}
+
+impl Tables {
+    /// Who logs in by a name and a mechanism, and what its proof is checked by; `nobody` where there is no such user.
+    ///
+    /// Whoever exists, one name is found and another is not, and one user's credentials are read and copied: what is
+    /// not in the processor's caches takes most of the time, and would tell who exists.
+    pub fn credentials_of(
+        &self,
+        name: &UserName,
+        mechanism: Mechanism,
+        nobody: Credentials,
+    ) -> (Option<[u8; 16]>, Credentials) {
+        let of = |name: &UserName| {
+            let user = self.users.get(name)?;
+            Some((user.id, user.credentials.get(&mechanism)?.clone()))
+        };
+        let own = of(name);
+        let another = self.another(nobody.salt(), if own.is_some() { "\0" } else { "" });
+        let unused = another.and_then(|another| of(&another));
+        match own {
+            Some((id, credentials)) => (Some(id), credentials),
+            None => {
+                drop(unused);
+                (None, nobody)
+            }
+        }
+    }
+
+    /// The name of any user that has a password, the same one for the same salt, with something behind it.
+    fn another(&self, salt: &[u8], behind: &str) -> Option<UserName> {
+        let number = salt.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+        let at = number.checked_rem(self.names.len() as u64)?;
+        let name = &self.names[at as usize];
+        Some(UserName::new(format!("{}{behind}", name.user), name.db.as_str()))
+    }
 }
 
 /// What is known of users and of how they log in.
@@ -266,5 +304,56 @@ impl Login {
     /// Forgets it.
     pub fn forget(&mut self) {
         self.conversation = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tables;
+    use auth::scram::{Credentials, Mechanism};
+    use auth::{Roles, UserDocument, UserName};
+    use std::collections::BTreeMap;
+
+    fn user(name: &str, salt: u8) -> UserDocument {
+        let prepared = Credentials::derive(Mechanism::Sha256, "p", vec![salt; 28], 5000);
+        let credentials = bson::doc! { "SCRAM-SHA-256": prepared.to_document() };
+        UserDocument::parse(&bson::doc! {
+            "_id": format!("test.{name}"), "user": name, "db": "test", "roles": [],
+            "userId": bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![salt; 16] },
+            "credentials": credentials,
+        })
+        .expect("a user")
+    }
+
+    #[test]
+    fn who_does_not_exist_gets_nobodys_credentials() {
+        let users: BTreeMap<_, _> = [user("a", 1), user("b", 2)]
+            .into_iter()
+            .map(|user| (user.name.clone(), user))
+            .collect();
+        let names = users.keys().cloned().collect();
+        let mut tables =
+            Tables { users, names, roles: Roles::new(), is_empty: false, generation: 0 };
+        let salt_of = |tables: &Tables, name: &str, mechanism| {
+            // Whichever other user is looked at.
+            let of = |byte: u8| {
+                let nobody =
+                    Credentials::derive(mechanism, "n", vec![byte; mechanism.salt_bytes()], 5000);
+                let (id, found) =
+                    tables.credentials_of(&UserName::new(name, "test"), mechanism, nobody);
+                (id.map(|id| id[0]), found.salt()[0] == byte)
+            };
+            assert_eq!(of(10), of(11));
+            of(10)
+        };
+        assert_eq!(salt_of(&tables, "a", Mechanism::Sha256), (Some(1), false));
+        assert_eq!(salt_of(&tables, "b", Mechanism::Sha256), (Some(2), false));
+        for (name, mechanism) in
+            [("none", Mechanism::Sha256), ("a\0", Mechanism::Sha256), ("a", Mechanism::Sha1)]
+        {
+            assert_eq!(salt_of(&tables, name, mechanism), (None, true), "{name}");
+        }
+        (tables.users, tables.names) = (BTreeMap::new(), Vec::new());
+        assert_eq!(salt_of(&tables, "a", Mechanism::Sha256), (None, true));
     }
 }

@@ -92,6 +92,11 @@ impl Credentials {
         self.stored_key.constant_time_eq(derived.stored_key.bytes())
     }
 
+    /// What the password was hashed with.
+    pub fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
     /// How often the hash was taken.
     pub fn iterations(&self) -> u32 {
         self.iterations

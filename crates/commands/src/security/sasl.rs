@@ -12,7 +12,7 @@ use auth::{ClusterKey, UserName};
 use bson::{Document, RawBsonRef, RawDocument};
 use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
-use serverstate::security::{Conversation, MEMBER_ID, Step};
+use serverstate::security::{Conversation, Identity, MEMBER_ID, Step};
 use serverstate::{LogEvent, Severity};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -111,15 +111,13 @@ fn begin_login(context: &Context<'_>, database: &str, begin: &Begin<'_>) -> Resu
         Credentials::mock_for_unknown_user(mechanism, secret, &name.user, &name.db, iterations);
     let (id, credentials) = if name.is_member() {
         let key = security.cluster_key.as_ref().filter(|_| mechanism == ClusterKey::MECHANISM);
-        let none = || (None, vec![nobody.clone()]);
-        key.map_or_else(none, |key| (Some(MEMBER_ID), key.credentials().to_vec()))
+        match key {
+            Some(key) => (Some(MEMBER_ID), key.credentials().to_vec()),
+            None => (None, vec![nobody]),
+        }
     } else {
-        let tables = service.user_tables()?;
-        let user = tables.users.get(&name);
-        let stored = user.and_then(|user| Some((user.id, user.credentials.get(&mechanism)?)));
-        // Of whichever it is a copy is made, and the other is dropped.
-        let (id, credentials) = stored.map_or((None, &nobody), |(id, found)| (Some(id), found));
-        (id, vec![credentials.clone()])
+        let (id, credentials) = service.user_tables()?.credentials_of(&name, mechanism, nobody);
+        (id, vec![credentials])
     };
     let mut nonce = [0; NONCE_BYTES];
     service.os.entropy.fill(&mut nonce);
@@ -158,6 +156,10 @@ fn delays_failure(context: &mut Context<'_>) -> bool {
     time > 0
 }
 
+fn log_in(context: &Context<'_>, identity: Identity) -> Result<()> {
+    context.service.log_in_as(identity, context.connection, context.arguments.is_strict())
+}
+
 fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(until) = waits_until(context) {
         context.wait = Some(until);
@@ -185,25 +187,28 @@ fn go_on(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         // From where a user may come is looked at once it has proven itself: before, the answer would take longer for
         // one that exists.
         Step::Proof(server) => match (server.finish(&payload), id) {
-            (Ok(answer), Some(id)) if context.service.may_come(&user, context.connection)? => {
-                Ok((answer, id, skips_empty))
+            (Ok(answer), Some(id)) => {
+                let identity = context.service.may_come(&user, id, context.connection)?;
+                identity.ok_or_else(refused).and_then(|identity| {
+                    if skips_empty {
+                        log_in(context, identity)?;
+                    }
+                    Ok((answer, id, skips_empty))
+                })
             }
             _ => Err(refused()),
         },
         Step::Failed => Err(refused()),
         Step::Empty => match id {
             // Nothing is asked any more: most send nothing, and some drivers what they were sent last.
-            Some(id) => Ok((Vec::new(), id, true)),
+            Some(id) => {
+                let identity = context.service.may_come(&user, id, context.connection)?;
+                let identity = identity.ok_or_else(refused);
+                identity.and_then(|one| log_in(context, one)).map(|()| (Vec::new(), id, true))
+            }
             None => Err(refused()),
         },
     };
-    let outcome = outcome.and_then(|(answer, id, is_last)| {
-        if is_last {
-            let is_strict = context.arguments.is_strict();
-            context.service.log_in(&user, id, context.connection, is_strict)?;
-        }
-        Ok((answer, id, is_last))
-    });
     let (answer, id, is_last) = match outcome {
         Ok(done) => done,
         // The answer has waited.

@@ -16,8 +16,13 @@ use std::collections::BTreeMap;
 /// Reads all of them.
 pub(super) fn load(state: &ServerState, generation: u64) -> Result<Tables> {
     let snapshot = state.catalog.snapshot();
-    let mut tables =
-        Tables { users: BTreeMap::new(), roles: Roles::new(), is_empty: true, generation };
+    let mut tables = Tables {
+        users: BTreeMap::new(),
+        names: Vec::new(),
+        roles: Roles::new(),
+        is_empty: true,
+        generation,
+    };
     each(state, &snapshot, "system.users", |document| {
         tables.is_empty = false;
         let user = UserDocument::parse(document)?;
@@ -30,6 +35,8 @@ pub(super) fn load(state: &ServerState, generation: u64) -> Result<Tables> {
         tables.roles.insert(role.name.clone(), role);
         Ok(())
     })?;
+    let with_passwords = tables.users.values().filter(|user| !user.credentials.is_empty());
+    tables.names = with_passwords.map(|user| user.name.clone()).collect();
     Ok(tables)
 }
 
