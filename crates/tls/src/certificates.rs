@@ -6,7 +6,7 @@ use crate::key;
 use crate::member_rule::MemberRule;
 use crate::pem_files::{self, FileError, OwnCertificate, TlsFile};
 use crate::suites::Suites;
-use crate::verifier::{OfMembers, TakesAny};
+use crate::verifier::{OfClients, OfMembers};
 use parking_lot::RwLock;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -148,10 +148,9 @@ impl Loaded {
         )?;
         let verifier = verifier(request, now, &provider)?;
         let takes_any = request.options.allow_invalid_certificates;
-        let asks = match &verifier {
+        let asks: Arc<dyn ClientCertVerifier> = match &verifier {
             None => WebPkiClientVerifier::no_client_auth(),
-            Some(verifier) if takes_any => Arc::new(TakesAny(Arc::clone(verifier))),
-            Some(verifier) => Arc::clone(verifier),
+            Some(chain) => Arc::new(OfClients { chain: Arc::clone(chain), takes_any }),
         };
         let resolver = Arc::new(SingleCertAndKey::from(certified));
         let (to_members, shown_to_members, cluster) = match request.cluster_certificate_key {

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod failure;
 mod key;
 mod member_rule;
 mod outgoing;

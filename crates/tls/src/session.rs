@@ -8,6 +8,7 @@
 //! 4. One read of the socket a call: who sends records without contents is served no longer than anybody.
 
 use crate::certificates::Loaded;
+use crate::failure;
 use crate::records::Records;
 use crate::roles::roles;
 use crate::subject::subject;
@@ -163,7 +164,7 @@ impl Session {
         // Also what tells the client why it is refused.
         let flushed = self.flush(socket);
         if let Err(error) = processed {
-            return Err(io::Error::other(format!("TLS: {error}")));
+            return Err(io::Error::other(failure::text(&error)));
         }
         flushed.map(drop)
     }
@@ -209,7 +210,10 @@ impl Session {
                     roles(first).map_err(|text| io::Error::other(format!("TLS: {text}")))?;
             }
             Err(error) if loaded.takes_any => established.unverified = Some(error.to_string()),
-            Err(error) => return Err(io::Error::other(format!("TLS: {error}"))),
+            Err(error) => {
+                failure::note_refused(subject(first));
+                return Err(io::Error::other(failure::text(&error)));
+            }
         }
         Ok(Some(established))
     }

@@ -2,7 +2,9 @@
 //!
 //! Always true: that the other side has the key of the certificate it shows is checked, whatever else is let pass.
 
+use crate::failure::note_refused;
 use crate::member_rule::MemberRule;
+use crate::subject::subject;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -11,30 +13,41 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Takes any certificate; whether it is a good one is asked of the other verifier once the connection lives.
+/// Judges clients' certificates, and notes whose it refuses.
 #[derive(Debug)]
-pub(crate) struct TakesAny(pub(crate) Arc<dyn ClientCertVerifier>);
+pub(crate) struct OfClients {
+    pub(crate) chain: Arc<dyn ClientCertVerifier>,
+    /// Any is taken; whether it is a good one is asked of `chain` once the connection lives.
+    pub(crate) takes_any: bool,
+}
 
-impl ClientCertVerifier for TakesAny {
+impl ClientCertVerifier for OfClients {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.chain.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.chain.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.chain.root_hint_subjects()
     }
 
     fn verify_client_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
+        if self.takes_any {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let judged = self.chain.verify_client_cert(end_entity, intermediates, now);
+        if judged.is_err() {
+            note_refused(subject(end_entity));
+        }
+        judged
     }
 
     fn verify_tls12_signature(
@@ -43,7 +56,7 @@ impl ClientCertVerifier for TakesAny {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.chain.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -52,11 +65,11 @@ impl ClientCertVerifier for TakesAny {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.chain.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.chain.supported_verify_schemes()
     }
 }
 
