@@ -318,7 +318,7 @@ pub(crate) fn checked(
     if !is_refusal && !state.audit_successes.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let args = Document::try_from(&*redacted(command.secret, body)).unwrap_or_default();
+    let args = Document::try_from(&*redacted(command, database, body)).unwrap_or_default();
     let ns = match args.values().next() {
         Some(Bson::String(name)) => format!("{database}.{name}"),
         _ => database.to_owned(),

@@ -130,7 +130,7 @@ impl Service {
         started: Duration,
     ) -> Reply {
         let body = unwrap_query(request);
-        let shown = redacted(command.secret, body);
+        let shown = redacted(command, request.database, body);
         let running = self.operations.start(
             &connection.operation,
             &OperationStart {
