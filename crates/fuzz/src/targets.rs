@@ -8,6 +8,7 @@ mod indexes;
 mod language;
 mod login;
 mod network;
+mod permit;
 mod rights;
 mod secure;
 mod storage;
@@ -46,6 +47,7 @@ pub const ALL: &[Target] = &[
     rights::GRANTS,
     rights::NEEDS,
     rights::PREAUTH,
+    permit::PERMIT,
     secure::FIRST_BYTES,
     secure::CERTIFICATE,
     secure::ENCRYPTED_PAGE,
