@@ -56,7 +56,7 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
         for clients in &counts {
             let end = End::Seconds(options.share(counts.len() * KINDS.len()));
             let round = phases.len() as u64;
-            let (kind, class) = (*kind, *name);
+            let (kind, class, clients) = (*kind, *name, *clients);
             let client = Box::new(move |room: &Room, number: usize| -> Box<dyn Client> {
                 Box::new(Single {
                     rng: room.chance(stream(round, number)),
@@ -65,11 +65,16 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
                     kind,
                     class,
                     docs,
+                    pairs: Pairs {
+                        docs: docs as i64,
+                        clients: clients as i64,
+                        number: number as i64,
+                    },
                     next: round << 40 | (number as u64) << 30,
                 })
             });
-            let name = format!("{name}, {}", people(*clients));
-            phases.push(Phase::new(name, "operations", *clients, end, client));
+            let name = format!("{name}, {}", people(clients));
+            phases.push(Phase::new(name, "operations", clients, end, client));
         }
     }
     phases
@@ -79,6 +84,26 @@ fn document(n: u64, rng: &mut ChaCha8Rng) -> RawDocumentBuf {
     rawdoc! { "_id": n as i64, "x": n as i64, "n": 0_i64, "y": text(rng, 150) }
 }
 
+/// The pairs of documents that one client changes together, and no other: transactions that meet in a document abort
+/// each other.
+#[derive(Clone, Copy)]
+struct Pairs {
+    docs: i64,
+    clients: i64,
+    /// Which of the clients.
+    number: i64,
+}
+
+impl Pairs {
+    /// The pair of this client that is nearest to a document. With fewer documents than two a client, clients share.
+    fn near(self, id: i64) -> [i64; 2] {
+        let block = 2 * self.clients;
+        let blocks = (self.docs / block).max(1);
+        let first = (id / block).min(blocks - 1) * block + 2 * self.number;
+        [first, first + 1].map(|id| id % self.docs)
+    }
+}
+
 struct Single {
     room: Room,
     collection: Collection<RawDocumentBuf>,
@@ -86,6 +111,7 @@ struct Single {
     kind: Kind,
     class: &'static str,
     docs: u64,
+    pairs: Pairs,
     /// The `_id` of the next document inserted.
     next: u64,
 }
@@ -119,9 +145,7 @@ impl Single {
     async fn transaction(&mut self, id: i64) -> mongodb::error::Result<bool> {
         let mut session = self.room.database.client().start_session().await?;
         session.start_transaction().await?;
-        // Transactions of two clients that meet in a document abort each other: each has every sixteenth.
-        let own = id - id % 16 + (self.next >> 30) as i64 % 8 * 2;
-        for id in [own, own + 1] {
+        for id in self.pairs.near(id) {
             let update =
                 self.collection.update_one(doc! { "_id": id }, doc! { "$inc": { "n": 1_i64 } });
             update.session(&mut session).await?;
@@ -139,5 +163,26 @@ impl Client for Single {
             ensure!(found, "{class}: it found nothing");
             Ok(true)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pairs;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn no_two_clients_change_the_same_document() {
+        for (docs, clients) in [(100_000, 1), (100_000, 6), (1000, 64), (128, 64), (129, 64)] {
+            let mut owners = BTreeMap::new();
+            for number in 0..clients {
+                let pairs = Pairs { docs, clients, number };
+                for id in (0..docs).flat_map(|id| pairs.near(id)) {
+                    assert!((0..docs).contains(&id));
+                    let owner = *owners.entry(id).or_insert(number);
+                    assert_eq!(owner, number, "{id} of {docs}");
+                }
+            }
+        }
     }
 }
