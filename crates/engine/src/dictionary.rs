@@ -304,6 +304,14 @@ impl Directory {
         Some(stripe.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 
+    /// Shows each of these dictionaries, or that there is none: for who goes through many, and keeps none of them.
+    pub(crate) fn visit(&self, ids: &[u64], mut show: impl FnMut(u64, Option<&Dictionary>)) {
+        let map = self.map.read();
+        for id in ids {
+            show(*id, map.get(id).map(|dictionary| &**dictionary));
+        }
+    }
+
     /// The dictionary as a snapshot sees it.
     pub(crate) fn at(&self, id: DictionaryId, timestamp: u64) -> Result<Found> {
         let found = self.find(id.0).filter(|dictionary| dictionary.visible_at(timestamp));

@@ -137,13 +137,12 @@ impl Scheduler {
     fn load(&self, queue: &mut Queue) -> Load {
         let now = self.now_us();
         let since = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed));
-        let mut trees = Vec::new();
-        for id in queue.choice() {
-            match self.directory.find(id) {
-                Some(dictionary) => trees.push(tree_load(&dictionary)),
-                None => queue.remove(id),
-            }
-        }
+        let choice = queue.choice();
+        let mut trees = Vec::with_capacity(choice.len());
+        self.directory.visit(&choice, |id, dictionary| match dictionary {
+            Some(dictionary) => trees.push(tree_load(dictionary)),
+            None => queue.remove(id),
+        });
         let until = self.read_backoff_until.load(Ordering::Relaxed);
         Load {
             trees,
