@@ -8,9 +8,13 @@ written and on disk per document.
 """
 
 import argparse
+import base64
+import contextlib
 import datetime
 import json
+import os
 import random
+import tempfile
 import threading
 import time
 
@@ -68,11 +72,18 @@ def main():
     p.add_argument("--loaders", type=int, default=1)
     p.add_argument("--reads", type=int, default=5000)
     p.add_argument("--directio", action="store_true")
+    p.add_argument("--encrypted", action="store_true", help="at rest")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--out", help="write the figures as JSON here")
     a = p.parse_args()
     options = ["--cacheSize", a.cache_size] + (["--directio"] if a.directio else [])
-    with Fernd(*options) as server:
+    with contextlib.ExitStack() as stack:
+        if a.encrypted:
+            key = stack.enter_context(tempfile.NamedTemporaryFile(dir="/dev/shm"))
+            key.write(base64.b64encode(os.urandom(32)))
+            key.flush()
+            options += ["--enableEncryption", "--encryptionKeyFile", key.name]
+        server = stack.enter_context(Fernd(*options))
         with server.client() as client:
             for keys in INDEXES:
                 client.iibench.purchases_index.create_index(keys)

@@ -2,6 +2,9 @@
 //!
 //! `cargo xtask instructions` runs it under callgrind. One connection over an engine in memory: no
 //! socket, no thread, no disk, so the same build counts the same everywhere.
+//!
+//! `cargo run --release -p commands --example command_instructions -- --times` tells instead how long users take, on
+//! this machine: what being asked for adds to a request, and a login.
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
 use auth::scram::{self, Mechanism};
@@ -15,6 +18,7 @@ use os::Os;
 use serverstate::security::AuthMode;
 use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use testkit::Instructions;
 
 /// Documents of the collection that is read and updated.
@@ -48,20 +52,29 @@ impl Client {
             "restore",
         ];
         client.ok_in("admin", doc! { "createUser": "u", "pwd": "pencil", "roles": roles.to_vec() });
+        client.log_in();
+        client
+    }
+
+    /// Logs in; the time of the server's part.
+    fn log_in(&self) -> Duration {
         let (login, first) = scram::Client::start(Mechanism::Sha256, "u", b"a client's nonce");
         let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
         let options = doc! { "skipEmptyExchange": true };
-        let begun = client.ok_in(
-            "admin",
+        let begin = raw(
             doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(first), "options": options },
         );
+        let began = Instant::now();
+        let begun = self.send_to("admin", &begin, None);
+        let mut time = began.elapsed();
         let payload = begun.get_binary("payload").expect("an answer").bytes;
         let (proof, _) = login.proof(payload, "pencil").expect("a server's message");
-        client.ok_in(
-            "admin",
-            doc! { "saslContinue": 1, "conversationId": 1, "payload": binary(proof) },
-        );
-        client
+        let go_on = raw(doc! { "saslContinue": 1, "conversationId": 1, "payload": binary(proof) });
+        let began = Instant::now();
+        let done = self.send_to("admin", &go_on, None);
+        time += began.elapsed();
+        assert_eq!(done.get_bool("done").ok(), Some(true), "{done:?}");
+        time
     }
 
     fn over(info: ServerInfo) -> Self {
@@ -164,6 +177,9 @@ fn person(number: i32) -> Document {
 }
 
 fn main() {
+    if std::env::args().any(|argument| argument == "--times") {
+        return times();
+    }
     let rows = Instructions::of_arguments();
     let client = Client::new();
     let people: Vec<_> = (0..DOCUMENTS).map(|number| raw(person(number))).collect();
@@ -178,6 +194,37 @@ fn main() {
     batches(&client, &rows);
     drop(client);
     by_a_user(&people, &rows);
+}
+
+/// How long users take: requests with and without, in turns, and logins.
+#[expect(clippy::print_stdout, reason = "the figures")]
+fn times() {
+    const ROUNDS: usize = 21;
+    const REQUESTS: u32 = 50_000;
+    let clients = [Client::new(), Client::of_user()];
+    for client in &clients {
+        client.ok(doc! { "insert": "c", "documents": [person(7)] });
+    }
+    for (name, body) in [
+        ("ping", doc! { "ping": 1 }),
+        ("find by _id", doc! { "find": "c", "filter": { "_id": 7 } }),
+    ] {
+        let body = raw(body);
+        let one = |client: &Client| {
+            let began = Instant::now();
+            for _ in 0..REQUESTS {
+                check(name, &client.send(&body, None));
+            }
+            began.elapsed().as_secs_f64() * 1e9 / f64::from(REQUESTS)
+        };
+        let mut rounds: Vec<_> = (0..ROUNDS).map(|_| clients.each_ref().map(one)).collect();
+        rounds.sort_by(|one, other| (one[1] - one[0]).total_cmp(&(other[1] - other[0])));
+        let [without, with] = rounds[ROUNDS / 2];
+        println!("{name}: {without:.0} ns, by a user {with:.0} ns: {:.0} ns more", with - without);
+    }
+    let mut logins: Vec<_> = (0..500).map(|_| clients[1].log_in()).collect();
+    logins.sort();
+    println!("a login: {:.1} us", logins[logins.len() / 2].as_secs_f64() * 1e6);
 }
 
 /// What asking for users costs.
