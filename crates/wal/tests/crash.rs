@@ -1,5 +1,6 @@
 //! The log against a crash at every syscall, also while it recovers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a long run tells how long it was")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -153,9 +154,13 @@ fn random_survival_with_many_seeds() {
     crash_everywhere(&plan, workload, verify);
 }
 
+/// With `FERN_CRASH_SEEDS` so many seeds, each at every syscall, and how many crashes that was.
 #[test]
 fn no_crash_loses_an_acknowledged_record_of_an_encrypted_log_or_uses_a_nonce_twice() {
-    let plan = CrashPlan { seeds: 0..1, step: 2, ..CrashPlan::default() };
+    let seeds = std::env::var("FERN_CRASH_SEEDS").ok();
+    let seeds: Option<u64> = seeds.map(|seeds| seeds.parse().expect("a number of seeds"));
+    let step = if seeds.is_some() { 1 } else { 2 };
+    let plan = CrashPlan { seeds: 0..seeds.unwrap_or(1), step, ..CrashPlan::default() };
     let report = crash_everywhere(
         &plan,
         |os, model| {
@@ -165,4 +170,7 @@ fn no_crash_loses_an_acknowledged_record_of_an_encrypted_log_or_uses_a_nonce_twi
         verify,
     );
     assert!(report.crashes > 30, "{report:?}");
+    if seeds.is_some() {
+        println!("{report:?}");
+    }
 }
