@@ -74,13 +74,8 @@ impl Tables {
         let own = of(name);
         let another = self.another(nobody.salt(), if own.is_some() { "\0" } else { "" });
         let unused = another.and_then(|another| of(&another));
-        match own {
-            Some((id, credentials)) => (Some(id), credentials),
-            None => {
-                drop(unused);
-                (None, nobody)
-            }
-        }
+        drop(unused);
+        own.map_or((None, nobody), |(id, credentials)| (Some(id), credentials))
     }
 
     /// The name of any user that has a password, the same one for the same salt, with something behind it.
