@@ -3,6 +3,7 @@
 //! `cargo run --release -p tls --example handshake_time`. Client and server are in one thread without a socket; only
 //! what the server does is timed. The certificate's key is of P-256.
 #![expect(clippy::print_stdout, reason = "the figures")]
+#![expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::client::Resumption;
