@@ -172,7 +172,7 @@ fn event(
         .iter()
         .map(|who| doc! { "user": &who.name.user, "db": &who.name.db }.into())
         .collect();
-    let roles = identity.iter().flat_map(|who| &who.resolved.roles);
+    let roles = identity.iter().flat_map(|who| &who.rights.resolved.roles);
     let roles: Vec<Bson> = roles.map(RoleName::to_document).map(Bson::Document).collect();
     let ConnectionInfo { local, remote, .. } = connection.info();
     let uuid = connection.audit_id(&state.os).to_vec();

@@ -180,7 +180,7 @@ impl<'a> Context<'a> {
         if self.service.security.mode() == AuthMode::Transition
             && let Ok(Some(identity)) = self.service.identity(self.connection)
         {
-            return Arc::clone(&identity.shown_roles);
+            return Arc::clone(&identity.rights.shown_roles);
         }
         self.admitted.shown_roles()
     }

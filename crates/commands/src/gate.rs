@@ -38,27 +38,29 @@ impl Admitted {
     /// The user's roles, its own and those that they inherit, as `$$USER_ROLES` tells them.
     pub(crate) fn shown_roles(&self) -> Arc<RawArrayBuf> {
         static NONE: LazyLock<Arc<RawArrayBuf>> = LazyLock::new(Arc::default);
-        self.identity.as_ref().map_or_else(|| Arc::clone(&NONE), |id| Arc::clone(&id.shown_roles))
+        self.identity
+            .as_ref()
+            .map_or_else(|| Arc::clone(&NONE), |id| Arc::clone(&id.rights.shown_roles))
     }
 
     /// Whether the user has these privileges, or access control is off.
     pub(crate) fn may(&self, privilege: &Privilege) -> bool {
         !self.is_access_control_on
-            || self.identity.as_ref().is_some_and(|id| id.grants.covers(privilege))
+            || self.identity.as_ref().is_some_and(|id| id.rights.grants.covers(privilege))
     }
 
     /// Whether the user may do an action, or access control is off.
     pub(crate) fn may_do(&self, target: Target<'_>, action: Action) -> bool {
         let actions = ActionSet::of(&[action]);
         !self.is_access_control_on
-            || self.identity.as_ref().is_some_and(|id| id.grants.allow(target, actions))
+            || self.identity.as_ref().is_some_and(|id| id.rights.grants.allow(target, actions))
     }
 
     /// Whether the time limit for reads that name none is not the user's. Without access control it is everybody's.
     pub(crate) fn bypasses_default_limit(&self) -> bool {
         let action = ActionSet::of(&[Action::BypassDefaultMaxTimeMS]);
         let identity = self.identity.as_ref();
-        identity.is_some_and(|id| id.grants.allow(Target::Cluster, action))
+        identity.is_some_and(|id| id.rights.grants.allow(Target::Cluster, action))
     }
 
     /// The same for an action on the server.
@@ -89,7 +91,7 @@ pub(crate) fn admit<'a>(
         None => state.localhost_exception(connection)?,
     };
     let grants: &Grants = match (&admitted.identity, &exception) {
-        (Some(identity), _) => &identity.grants,
+        (Some(identity), _) => &identity.rights.grants,
         (None, Some(exception)) => exception,
         (None, None) => {
             return Err(Error::new(
@@ -138,8 +140,13 @@ pub(crate) fn judge_within<'a>(
     };
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
     let first = first_of(body);
-    let asked =
-        Asked::new(database, (body, first, &[]), Some(&identity.name), &identity.grants, &needs_of);
+    let asked = Asked::new(
+        database,
+        (body, first, &[]),
+        Some(&identity.name),
+        &identity.rights.grants,
+        &needs_of,
+    );
     let mut judged = Judged::of(database, text_of(first));
     let verdict = judge(&command.needs, &asked, &mut judged);
     if verdict.is_allowed { Ok(Some(judged)) } else { Err(refusal()) }
@@ -154,7 +161,7 @@ pub(crate) fn privileges(
     body: &RawDocument,
 ) -> Vec<Privilege> {
     let Some(identity) = &admitted.identity else { return Vec::new() };
-    let (user, grants) = (Some(&identity.name), &identity.grants);
+    let (user, grants) = (Some(&identity.name), &identity.rights.grants);
     let needs_of = |name: &str| registry.find(name).map(|(_, command)| &command.needs);
     let first = first_of(body);
     let asked =

@@ -155,7 +155,11 @@ impl StatusSource for Page {
             return Access::Unauthenticated;
         };
         let figures = ActionSet::of(&[Action::ServerStatus]);
-        if identity.grants.covers(&Privilege { resource: Resource::Cluster, actions: figures }) {
+        if identity
+            .rights
+            .grants
+            .covers(&Privilege { resource: Resource::Cluster, actions: figures })
+        {
             Access::Granted(page)
         } else {
             Access::Forbidden

@@ -46,6 +46,7 @@ mod parked;
 pub mod profiler;
 pub mod replication;
 mod retryable_write;
+pub mod rights;
 pub mod scripting;
 pub mod security;
 mod session_records;

@@ -6,19 +6,17 @@
 mod store;
 
 use crate::connection::Connection;
+use crate::rights::Rights;
 use crate::security::{CERTIFICATE_ID, Identity, Login, MEMBER_ID, Tables};
 use crate::state::ServerState;
 use auth::scram::{Credentials, Mechanism, prepare};
 use auth::{
     Action, ActionSet, Address, Grants, Privilege, Resource, Restrictions, RoleName, Roles,
-    UserName, all_met, resolve,
+    UserName, all_met,
 };
-use bson::raw::RawArrayBuf;
-use bson::rawdoc;
 use dispatch::ConnectionInfo;
 use errors::{Code, Error, Result};
 use session::UserDigest;
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,15 +25,6 @@ use std::sync::atomic::Ordering;
 fn address_of(info: &ConnectionInfo) -> Address {
     let of = |text: &str| text.parse::<SocketAddr>().ok().map(|at| at.ip());
     Address { client: of(&info.remote), server: of(&info.local) }
-}
-
-/// Roles as `$$USER_ROLES` tells them.
-fn shown(roles: &BTreeSet<RoleName>) -> RawArrayBuf {
-    let mut shown = RawArrayBuf::new();
-    for RoleName { role, db } in roles {
-        shown.push(rawdoc! { "_id": format!("{db}.{role}"), "role": &**role, "db": &**db });
-    }
-    shown
 }
 
 impl ServerState {
@@ -179,6 +168,7 @@ impl ServerState {
         }
         let of_certificate = self.roles_of_certificate(name, connection);
         let none = Restrictions::default();
+        let is_of_certificate = of_certificate.is_some();
         let (known_as, roles, restrictions) = match (of_certificate, tables.users.get(name)) {
             // Nobody is a member by what a certificate says of roles.
             (Some(roles), _) if roles.iter().any(RoleName::is_of_members) => return Ok(None),
@@ -189,8 +179,13 @@ impl ServerState {
         if id.is_some_and(|id| id != known_as) {
             return Ok(None);
         }
-        let resolved = resolve(roles, &tables.roles);
-        let holders = resolved.restrictions.iter().chain([restrictions]);
+        // A certificate may name any roles, and what is kept is for those that are stored.
+        let rights = if is_of_certificate {
+            Arc::new(Rights::of(roles, &tables.roles))
+        } else {
+            tables.rights.of(roles, &tables.roles)
+        };
+        let holders = rights.resolved.restrictions.iter().chain([restrictions]);
         if !all_met(holders, address_of(connection.info())) {
             return Ok(None);
         }
@@ -199,9 +194,7 @@ impl ServerState {
             digest: UserDigest(name.digest()),
             id: known_as,
             roles: roles.to_vec(),
-            grants: Grants::new(&resolved.privileges),
-            shown_roles: Arc::new(shown(&resolved.roles)),
-            resolved,
+            rights,
             generation: tables.generation,
         }))
     }
@@ -232,15 +225,13 @@ impl ServerState {
             return None;
         }
         let roles = vec![RoleName::new("__system", "admin")];
-        let resolved = resolve(&roles, &Roles::new());
+        let rights = Arc::new(Rights::of(&roles, &Roles::new()));
         Some(Identity {
             name: name.clone(),
             digest: UserDigest(name.digest()),
             id: MEMBER_ID,
             roles,
-            grants: Grants::new(&resolved.privileges),
-            shown_roles: Arc::new(shown(&resolved.roles)),
-            resolved,
+            rights,
             generation,
         })
     }

@@ -61,7 +61,11 @@ impl ScriptHost {
         let Some(login) = &self.login else { return true };
         let (stored, find) =
             (Target::Collection(database, "system.js"), ActionSet::of(&[Action::Find]));
-        login.lock().identity.as_ref().is_some_and(|identity| identity.grants.allow(stored, find))
+        login
+            .lock()
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.rights.grants.allow(stored, find))
     }
 
     fn limit(&self) -> Duration {

@@ -13,11 +13,9 @@
 
 use crate::failed_logins::FailedLogins;
 use crate::known_secret::KnownSecret;
+use crate::rights::{KnownRights, Rights};
 use auth::scram::{Credentials, Mechanism, Server};
-use auth::{
-    ClusterAuth, ClusterKey, Grants, Resolved, RoleName, Roles, Secret, UserDocument, UserName,
-};
-use bson::raw::RawArrayBuf;
+use auth::{ClusterAuth, ClusterKey, RoleName, Roles, Secret, UserDocument, UserName};
 use limits::BeforeLogin;
 use os::Os;
 use os::sync::{Mutex, MutexGuard};
@@ -53,6 +51,8 @@ pub struct Tables {
     pub roles: Roles,
     /// Nothing at all is stored, not even what was not understood: nobody can log in, and nobody could.
     pub is_empty: bool,
+    /// What lists of these roles come to.
+    pub(crate) rights: KnownRights,
     pub(crate) generation: u64,
 }
 
@@ -233,12 +233,8 @@ pub struct Identity {
     pub id: [u8; 16],
     /// The roles that it holds itself.
     pub roles: Vec<RoleName>,
-    /// These, and all that they inherit.
-    pub resolved: Resolved,
-    /// The same roles as `$$USER_ROLES` tells them.
-    pub shown_roles: Arc<RawArrayBuf>,
-    /// What it may do.
-    pub grants: Grants,
+    /// What it may do by them.
+    pub rights: Arc<Rights>,
     pub(crate) generation: u64,
 }
 
@@ -304,7 +300,7 @@ impl Login {
 
 #[cfg(test)]
 mod tests {
-    use super::Tables;
+    use super::{KnownRights, Tables};
     use auth::scram::{Credentials, Mechanism};
     use auth::{Roles, UserDocument, UserName};
     use std::collections::BTreeMap;
@@ -327,8 +323,14 @@ mod tests {
             .map(|user| (user.name.clone(), user))
             .collect();
         let names = users.keys().cloned().collect();
-        let mut tables =
-            Tables { users, names, roles: Roles::new(), is_empty: false, generation: 0 };
+        let mut tables = Tables {
+            users,
+            names,
+            roles: Roles::new(),
+            is_empty: false,
+            rights: KnownRights::default(),
+            generation: 0,
+        };
         let salt_of = |tables: &Tables, name: &str, mechanism| {
             // Whichever other user is looked at.
             let of = |byte: u8| {

@@ -46,7 +46,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     };
     let own = context.admitted.identity.clone().filter(|_| only_own && name_only);
     let is_own = |name: &str| match &own {
-        Some(own) => !own.grants.actions_on(Target::Collection(database, name)).is_empty(),
+        Some(own) => !own.rights.grants.actions_on(Target::Collection(database, name)).is_empty(),
         None => true,
     };
     for collection in collections {

@@ -40,7 +40,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let sees_all = !only_own && context.admitted.may_cluster(Action::ListDatabases);
     let own = context.admitted.identity.clone().filter(|_| !sees_all);
     for name in names(catalog) {
-        if own.as_ref().is_some_and(|own| !own.grants.knows_database(&name)) {
+        if own.as_ref().is_some_and(|own| !own.rights.grants.knows_database(&name)) {
             continue;
         }
         let mut writer = Writer::new();

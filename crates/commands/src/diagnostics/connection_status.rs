@@ -24,10 +24,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let named = |name: &UserName| Bson::Document(doc! { "user": &name.user, "db": &name.db });
     let users: Vec<Bson> = identity.map(|id| named(&id.name)).into_iter().collect();
     let role = |role: &RoleName| Bson::Document(role.to_document());
-    let roles = identity.map_or(Vec::new(), |id| id.resolved.roles.iter().map(role).collect());
+    let roles =
+        identity.map_or(Vec::new(), |id| id.rights.resolved.roles.iter().map(role).collect());
     let mut info = doc! { "authenticatedUsers": users, "authenticatedUserRoles": roles };
     if privileges {
-        let held = identity.map_or(&[][..], |id| &id.resolved.privileges);
+        let held = identity.map_or(&[][..], |id| &id.rights.resolved.privileges);
         let held: Vec<Bson> = held.iter().map(|one| Bson::Document(one.to_document())).collect();
         info.insert("authenticatedUserPrivileges", held);
     }

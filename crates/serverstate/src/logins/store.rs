@@ -4,6 +4,7 @@
 //! the log once for each time that they are read.
 
 use crate::host::{LogEvent, Severity};
+use crate::rights::KnownRights;
 use crate::security::Tables;
 use crate::state::ServerState;
 use auth::{RoleDocument, Roles, UserDocument};
@@ -21,6 +22,7 @@ pub(super) fn load(state: &ServerState, generation: u64) -> Result<Tables> {
         names: Vec::new(),
         roles: Roles::new(),
         is_empty: true,
+        rights: KnownRights::default(),
         generation,
     };
     each(state, &snapshot, "system.users", |document| {
