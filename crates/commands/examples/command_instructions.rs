@@ -6,6 +6,7 @@
 //! `cargo run --release -p commands --example command_instructions -- --times` tells instead how long users take, on
 //! this machine: what being asked for adds to a request, and a login.
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
+#![expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
 
 use auth::scram::{self, Mechanism};
 use bson::spec::BinarySubtype;

@@ -619,12 +619,13 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         service.touch_session(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
     }
-    if arguments.max_time_ms.is_none()
+    let default_limit = service.default_max_time_ms.load(Ordering::Relaxed);
+    if default_limit > 0
+        && arguments.max_time_ms.is_none()
         && takes_default_limit(command)
         && !context.admitted.bypasses_default_limit()
     {
-        let limit = service.default_max_time_ms.load(Ordering::Relaxed);
-        arguments.max_time_ms = (limit > 0).then_some(limit);
+        arguments.max_time_ms = Some(default_limit);
     }
     if let Some(millis) = arguments.max_time_ms
         && service.fail_points.time_limits_count()

@@ -114,26 +114,27 @@ impl WriteBudget {
         u64::try_from(self.total.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
     }
 
-    /// Counts a dictionary, of which `accounted` is what it counted for, as what `read` says now;
-    /// says both. Whoever changes its memory calls this afterwards.
+    /// Counts a dictionary, of which `accounted` is what it counted for, as what `read` says now. Says
+    /// whether that went from nothing to something or back. Whoever changes its memory calls this afterwards.
     ///
     /// When the last caller is done, the count is what the dictionary has, however late a thread
     /// comes with what it read: it looks again after its swap, and who changed the memory before
     /// somebody else's swap is seen by that look.
-    fn count(&self, accounted: &AtomicU64, read: impl Fn() -> u64) -> (u64, u64) {
-        let mut before = None;
+    fn count(&self, accounted: &AtomicU64, read: impl Fn() -> u64) -> bool {
+        let (mut before, mut has_crossed) = (None, false);
         let mut bytes = read();
         loop {
             let counted = accounted.swap(bytes, Ordering::AcqRel);
             // Wrapping: the sum over all dictionaries is exact whatever the order of the swaps.
             self.total.fetch_add(bytes.wrapping_sub(counted), Ordering::Relaxed);
+            has_crossed |= (counted == 0) != (bytes == 0);
             let before = *before.get_or_insert(counted);
             let now = read();
             if now == bytes {
                 if bytes < before {
                     self.room.tell();
                 }
-                return (before, bytes);
+                return has_crossed;
             }
             bytes = now;
         }
@@ -141,9 +142,15 @@ impl WriteBudget {
 
     /// Brings the total up to date with one dictionary.
     pub(crate) fn account(&self, dictionary: &Dictionary) {
-        let (before, bytes) = self.count(&dictionary.accounted, || dictionary.tree.memory_bytes());
-        if before == 0 && bytes > 0 {
-            self.written.lock().insert(dictionary.id);
+        if !self.count(&dictionary.accounted, || dictionary.tree.memory_bytes()) {
+            return;
+        }
+        let mut written = self.written.lock();
+        // As of now: who accounts for it at the same time comes later, or has been here.
+        if dictionary.accounted.load(Ordering::Acquire) > 0 {
+            written.insert(dictionary.id);
+        } else {
+            written.remove(&dictionary.id);
         }
     }
 

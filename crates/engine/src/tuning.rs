@@ -36,10 +36,11 @@ pub(crate) struct Tuning {
     /// The log says once in so long that background work finds the disk full: every flusher finds it at
     /// every try.
     pub(crate) full_logged: Duration,
-    /// Trees that are compared before a unit is begun in one of them: with tens of thousands in the
-    /// queue comparing all would take longer than the unit, and keep whoever has news for the queue
-    /// waiting.
+    /// Up to so many trees are all compared before a unit is begun in one of them.
     pub(crate) compared: usize,
+    /// Where there are more, so many in turn: with tens of thousands in the queue, most of them small, comparing
+    /// more would take longer than the unit, and keep whoever has news for the queue waiting.
+    pub(crate) compared_in_turn: usize,
 
     /// The time between two rounds of the maintenance thread. Ten times as often it fits the
     /// budget and makes the next log file.
@@ -174,6 +175,7 @@ impl Tuning {
         retry: Duration::from_millis(200),
         full_logged: Duration::from_secs(10),
         compared: 256,
+        compared_in_turn: 32,
         round: Duration::from_secs(1),
         idle_rounds: 3,
         few_snapshots: 100,

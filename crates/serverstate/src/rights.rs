@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn so_many_lists_are_kept_and_no_more() {
         let (known, stored) = (KnownRights::default(), Roles::new());
-        for number in 0..KNOWN_LISTS * 2 + 1 {
+        for number in 0..=KNOWN_LISTS * 2 {
             let database = format!("d{number}");
             let rights = known.of(&[RoleName::new("read", database.as_str())], &stored);
             assert!(rights.grants.knows_database(&database));

@@ -187,7 +187,7 @@ impl Queue {
             (self.trees.range(..self.look_from), self.trees.range(self.look_from..));
         let in_turn = ahead.chain(behind).filter(|(_, entry)| entry.state == State::Ready);
         let choice: Vec<u64> =
-            in_turn.map(|(dictionary, _)| *dictionary).take(TUNING.compared).collect();
+            in_turn.map(|(dictionary, _)| *dictionary).take(TUNING.compared_in_turn).collect();
         debug_assert!(choice.len() <= TUNING.compared, "what one choice looks at is bounded");
         self.look_from = choice.last().map_or(0, |last| last.wrapping_add(1));
         choice

@@ -46,6 +46,7 @@ fn few_trees_are_compared_at_a_time_and_each_has_its_turn() {
     assert_eq!([queue.choice(), queue.choice()], [all.clone(), all], "few are all compared");
     (0..10_000).for_each(|id| queue.add(id));
     queue.change(77, Event::OnlyMerges);
+    let few = TUNING.compared_in_turn;
     let turns = 10_000_usize.div_ceil(few);
     let mut looked_at = BTreeSet::new();
     for _ in 0..turns {
