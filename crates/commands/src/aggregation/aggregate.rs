@@ -42,8 +42,10 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
     }
+    let written_by = written_by(aggregate.request.pipeline)?;
+    let writes = written_by.is_some();
     if context.arguments.read_concern.level == Some(Level::Linearizable)
-        && let Some(stage) = written_by(aggregate.request.pipeline)?
+        && let Some(stage) = written_by
     {
         return Err(Error::new(
             Code::INVALID_OPTIONS,
@@ -61,7 +63,8 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let mut op = context.op();
     let cursor = query::aggregate(&mut op, &target, &request)?;
     let await_data = cursor.is_change_stream();
-    let batch_size = aggregate.batch_size;
+    // What is written is acknowledged by this command's write concern, and not left to a getMore, which has none.
+    let batch_size = aggregate.batch_size.filter(|_| !writes);
     let wanted = CursorOptions { batch_size, await_data, ..CursorOptions::default() };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
 }

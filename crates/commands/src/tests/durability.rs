@@ -186,6 +186,16 @@ fn writes() -> Vec<Row> {
             (
                 "db",
                 doc! {
+                    "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": { "batchSize": 0 },
+                },
+            ),
+            one,
+            |c| ids(c, "d") == [1],
+        ),
+        row(
+            (
+                "db",
+                doc! {
                     "mapReduce": "c",
                     "map": "function() { emit(this._id, 1) }",
                     "reduce": "function(key, values) { return 1 }",

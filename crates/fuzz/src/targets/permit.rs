@@ -23,8 +23,10 @@ const DATABASES: [&str; 2] = ["d", "e"];
 const DEPTH: u32 = 4;
 /// Bytes of an input to begin with.
 const LENGTH: usize = 64;
-/// A server is made anew after so many inputs, so that what they leave behind stays small.
+/// A server is made anew after so many inputs, or where its documents have become so many bytes: pipelines that write
+/// what they have joined make more of them each time.
 const INPUTS: u32 = 20_000;
+const MOST_BYTES: i64 = 16 << 10;
 
 /// Cursors that may be open.
 const CURSORS: usize = 8;
@@ -44,7 +46,7 @@ pub(super) const PERMIT: Target = Target {
         let mut inputs = 0;
         Box::new(move |bytes| {
             inputs += 1;
-            if inputs % INPUTS == 0 {
+            if inputs % INPUTS == 0 || server.has_grown() {
                 server = Server::new();
             }
             let mut choices = Choices { bytes, at: 0 };
@@ -120,6 +122,16 @@ impl Server {
         let reply = self.run(database, command);
         assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply:?}");
         reply
+    }
+
+    /// Whether documents have become many.
+    fn has_grown(&self) -> bool {
+        let bytes_of = |database| {
+            let reply = self.ok(database, &doc! { "dbStats": 1 });
+            let size = reply.get("dataSize").ok().flatten();
+            size.and_then(dispatch::fields::as_i64).expect("a number")
+        };
+        DATABASES.into_iter().map(bytes_of).sum::<i64>() > MOST_BYTES
     }
 
     /// Carries out a command of these choices. A cursor that it leaves stays open until there are too many.
