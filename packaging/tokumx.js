@@ -54,9 +54,8 @@
       needOneConnection(this);
       return this.runCommand(isolation === undefined ? { beginTransaction: 1 } : { beginTransaction: 1, isolation });
     },
-    // With 1 the driver below mongosh would take it for one of its own transactions, and number it.
     commitTransaction() {
-      return this.runCommand({ commitTransaction: 0 });
+      return this.runCommand({ commitTransaction: 1 });
     },
     rollbackTransaction() {
       return this.runCommand({ rollbackTransaction: 1 });

@@ -36,6 +36,7 @@ actions! {
     AuthSchemaUpgrade "authSchemaUpgrade"
     Backup "backup"
     BeginLoad "beginLoad"
+    BeginSerializableTransaction "beginSerializableTransaction"
     BypassDefaultMaxTimeMS "bypassDefaultMaxTimeMS"
     BypassDocumentValidation "bypassDocumentValidation"
     BypassWriteBlockingMode "bypassWriteBlockingMode"

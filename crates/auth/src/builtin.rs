@@ -79,6 +79,7 @@ const WRITE: &[Action] = &[
     AddPartition,
     DropPartition,
     BeginLoad,
+    BeginSerializableTransaction,
 ];
 const USERS: &[Action] = &[
     ChangeCustomData,

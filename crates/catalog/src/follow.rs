@@ -25,7 +25,6 @@ use crate::metadata::records;
 use engine::{DictionaryId, Direction, KeyRange, Snapshot, Timestamp};
 use errors::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -324,10 +323,7 @@ fn next_version(
 
 /// Reads the stripes of a collection or partition that was not known.
 fn load_counts(number: u64, shared: &Shared, state: &Snapshot) -> Result<()> {
-    let range = KeyRange {
-        lower: Bound::Included(Stripe::key(number, 0)),
-        upper: Bound::Included(Stripe::key(number, u32::MAX)),
-    };
+    let range = Stripe::keys(number);
     let mut cursor =
         state.cursor(counts::DICTIONARY, range, Direction::Forward).map_err(from_engine)?;
     while let Some((key, value)) = cursor.next().map_err(from_engine)? {

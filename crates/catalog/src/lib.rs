@@ -22,6 +22,7 @@ pub use data::documents::{MAX_DOCUMENT_DEPTH, check_document, check_value};
 pub use data::index_cursor::IndexCursor;
 pub use data::locks::ShownLock;
 pub use data::metadata_lock::Check;
+pub use data::metadata_lock::set_lock_timeout;
 pub use data::names::Names;
 pub use data::notes::{Changed, ToldSession};
 pub use data::reader::Reader;

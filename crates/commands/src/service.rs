@@ -142,6 +142,7 @@ impl Service {
             },
         );
         catalog::forget_statements();
+        catalog::set_lock_timeout(bound::own_lock_timeout(connection));
         if self.audits {
             catalog::keep_made_names();
         }
@@ -493,8 +494,8 @@ const OF_METADATA: [&str; 5] =
     ["collStats", "dbStats", "listCollections", "listDatabases", "listIndexes"];
 
 /// Of the commands whose writes are durable: what a member that waits for its set answers by itself.
-const BEFORE_THE_SET: [&str; 4] =
-    ["profile", "replSetInitiate", "replSetReconfig", "replSetResizeOplog"];
+const BEFORE_THE_SET: [&str; 5] =
+    ["profile", "replSetExpireOplog", "replSetInitiate", "replSetReconfig", "replSetResizeOplog"];
 
 /// Refuses what this node's role does not allow.
 fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> Result<()> {
@@ -505,6 +506,10 @@ fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> R
         // What stores settings would make a directory that is to be empty hold something.
         _ if service.follows() && command.is_always_durable => {
             !BEFORE_THE_SET.contains(&command.name)
+        }
+        // A connection's transaction that has written nothing is committed by every member.
+        _ if transactions::is_end(command) && arguments.numbered.is_none() => {
+            bound::has_written(context.connection)
         }
         _ => command.takes_write_concern && writes(command, context.body),
     };
@@ -599,6 +604,9 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     let mut fields = Fields::new();
     let mut arguments =
         Arguments::parse(command, context.body, context.admitted.digest(), &mut fields)?;
+    if transactions::is_end(command) && bound::is_meant(context, &arguments)? {
+        arguments.numbered = None;
+    }
     if context.admitted.is_access_control_on && context.admitted.identity.is_none() {
         // Who has not logged in has no session, and moves no clock.
         (arguments.session, arguments.cluster_time) = (None, None);

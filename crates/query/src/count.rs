@@ -6,7 +6,7 @@ use crate::examined::note_way;
 use crate::exec::{CountScan, ExecContext, PlanStage, build_access};
 use crate::plan::Access;
 use crate::request::CountRequest;
-use catalog::{Catalog, Namespace};
+use catalog::{Catalog, Collection, Namespace};
 use errors::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,10 +22,11 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
     let everything = filter.matches_everything();
     let query =
         Arc::new(Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?);
-    // The count that is kept is that of now: a transaction counts what it sees.
-    if everything && request.hint.is_none() && ctx.txn.is_none() {
+    if everything
+        && request.hint.is_none()
+        && let Some(all) = kept(ctx, query.collection.as_ref())?
+    {
         note_way("RECORD_STORE_FAST_COUNT", None);
-        let all = query.collection.as_ref().map_or(0, |collection| collection.count());
         return Ok(windowed(all, request));
     }
     let chosen = query.choose_plan(ctx, Some(&BTreeSet::new()), counting)?;
@@ -40,6 +41,19 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
         found += 1;
     }
     Ok(windowed(found, request))
+}
+
+/// The count that is kept of all documents, of the state that is read; `None` where that takes a walk over them.
+pub(crate) fn kept(
+    ctx: &OpContext<'_>,
+    collection: Option<&Arc<Collection>>,
+) -> Result<Option<u64>> {
+    let Some(collection) = collection else { return Ok(Some(0)) };
+    match (&ctx.txn, &ctx.snapshot) {
+        (Some(txn), _) => txn.count_in(collection),
+        (None, Some(state)) => ctx.catalog.count_in(collection, state),
+        (None, None) => Ok(Some(collection.count())),
+    }
 }
 
 pub(crate) fn windowed(found: u64, request: &CountRequest<'_>) -> i64 {

@@ -44,10 +44,11 @@ pub fn explain_count(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
     let filter = parse_filter(request.filter, None, collation, ctx)?;
-    let everything = filter.matches_everything() && request.hint.is_none();
+    let is_whole = filter.matches_everything() && request.hint.is_none();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
     let choice = query.consider(ctx, Some(&BTreeSet::new()), count::counting)?;
-    let counted = query.collection.as_ref().map_or(0, |c| c.count());
+    let kept = count::kept(ctx, query.collection.as_ref())?.filter(|_| is_whole);
+    let (everything, counted) = (kept.is_some(), kept.unwrap_or(0));
     let shape = Shape {
         make: count::counting,
         wrap: &|input| {

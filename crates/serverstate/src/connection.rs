@@ -85,7 +85,7 @@ pub struct Connection {
     pub bound: Mutex<Option<Box<Bound>>>,
     /// The engine's number of that transaction; 0 without one.
     pub txn_id: AtomicU64,
-    /// How long its transactions wait for locks, in milliseconds; below 0 as long as everybody's.
+    /// How long its requests wait for locks, in milliseconds; below 0 as long as everybody's.
     pub lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
     pub yields_write_lock: AtomicBool,

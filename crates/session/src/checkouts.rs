@@ -120,6 +120,11 @@ impl<V> Checkouts<V> {
         true
     }
 
+    /// What `look` says of a session's state; `None` where there is none, or a request has it.
+    pub fn peek<T>(&self, id: SessionId, look: impl FnOnce(&V) -> T) -> Option<T> {
+        self.shard(id).map.lock().get(&id)?.idle.as_ref().map(look)
+    }
+
     /// Changes every idle state; what `edit` takes out of them is given back.
     pub fn edit_idle<D>(&self, mut edit: impl FnMut(SessionId, &mut V) -> Option<D>) -> Vec<D> {
         let mut taken = Vec::new();
@@ -208,7 +213,9 @@ mod tests {
     fn state_comes_back_as_it_was_left() {
         let checkouts = Checkouts::default();
         *take(&checkouts).unwrap() += 5;
-        assert_eq!(*take(&checkouts).unwrap(), 5);
+        assert_eq!(checkouts.peek(ID, |state| *state), Some(5));
+        let taken = take(&checkouts).unwrap();
+        assert_eq!((*taken, checkouts.peek(ID, |state| *state)), (5, None));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use engine::{DictionaryId, TxnOptions};
 use errors::{Code, Error, Result};
 use os::Clock;
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -123,7 +124,23 @@ pub(crate) fn wait<T>(
     }
 }
 
+thread_local! {
+    /// How long this thread's request waits for locks, where its client has said so.
+    static LOCK_TIMEOUT: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// A request begins on this thread: its statements, and the changes of metadata that it makes, wait so long for locks;
+/// without a time as long as the engine says.
+pub fn set_lock_timeout(own: Option<Duration>) {
+    LOCK_TIMEOUT.set(own);
+}
+
 impl Catalog {
+    /// How long this thread's request waits for locks outside of transactions.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        LOCK_TIMEOUT.get().unwrap_or_else(|| self.engine().adjustable().lock_timeout())
+    }
+
     /// Waits until no write is inside the collection, and keeps them out. What was written there is visible
     /// when this returns.
     pub(crate) fn lock_metadata(
@@ -149,8 +166,7 @@ impl Catalog {
                 return Ok(guard);
             }
             let waited = clock.monotonic().saturating_sub(started);
-            let is_over = waited >= self.engine().adjustable().lock_timeout()
-                && has_clients_inside(collection)
+            let is_over = waited >= self.lock_timeout() && has_clients_inside(collection)
                 || waited >= MOST_WAIT;
             if is_over {
                 return Err(lock_timed_out('X', &collection.namespace, waited));
@@ -169,7 +185,7 @@ impl Catalog {
         mut prepare: impl FnMut(&mut engine::EngineTxn) -> Result<T>,
     ) -> Result<(engine::EngineTxn, T)> {
         let clock = &self.os().clock;
-        let lock_timeout = self.engine().adjustable().lock_timeout();
+        let lock_timeout = self.lock_timeout();
         let started = clock.monotonic();
         loop {
             let slice = Some(METADATA_SLICE.min(lock_timeout));

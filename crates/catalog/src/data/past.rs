@@ -8,9 +8,10 @@ use crate::catalog::Catalog;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
 use crate::metadata::collection::Collection;
+use crate::metadata::counts::Stripe;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
-use engine::{DictionaryId, Snapshot, Value};
+use engine::{DictionaryId, Direction, Snapshot, Value};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,7 +70,40 @@ fn in_past_partitions(past: Collection, current: &Collection) -> Arc<Collection>
     Arc::new(past)
 }
 
+impl Catalog {
+    /// How many documents a collection has in a state: the sum of its stripes there, a handful of records. `None` where
+    /// the state has no such collection, or locks what it reads, for that takes a walk over them. May read the disk.
+    pub fn count_in(&self, collection: &Arc<Collection>, state: &Snapshot) -> Result<Option<u64>> {
+        if state.locks() || !state.has_dictionary(collection.primary) {
+            return Ok(None);
+        }
+        let mut documents = 0_i64;
+        for store in collection.stores() {
+            let keys = Stripe::keys(store.number);
+            let mut cursor =
+                state.cursor(DictionaryId::ROOT, keys, Direction::Forward).map_err(from_engine)?;
+            while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+                limits::poll()?;
+                let stripe = Stripe::read(key, value);
+                documents += stripe.map_or(0, |(_, stripe)| stripe.documents);
+            }
+        }
+        Ok(Some(u64::try_from(documents).unwrap_or(0)))
+    }
+}
+
 impl Txn {
+    /// How many documents of a collection this transaction sees: those of the state that it reads, and what it has
+    /// changed itself. `None` as for [`Catalog::count_in`].
+    pub fn count_in(&self, collection: &Arc<Collection>) -> Result<Option<u64>> {
+        let Some(before) = self.catalog.count_in(collection, &self.engine.view())? else {
+            return Ok(None);
+        };
+        let own: i64 =
+            collection.stores().iter().map(|store| self.own_documents(store.number)).sum();
+        Ok(Some(before.saturating_add_signed(own)))
+    }
+
     /// The collection whose documents this transaction reads: as it made it, else as it was in the
     /// state that it reads. May read the disk.
     pub fn collection_to_read(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
@@ -96,6 +130,30 @@ impl Txn {
         Err(Error::new(
             Code::WRITE_CONFLICT,
             format!("partitions of {namespace} came or went after this transaction began"),
+        ))
+    }
+
+    /// A connection's transaction does not write to what was made after its state: it is told what its reads are told.
+    pub(crate) fn check_was_there(&self, collection: &Collection) -> Result<()> {
+        let namespace = &collection.namespace;
+        if !self.is_connections()
+            || !self.reads_a_fixed_state()
+            || self.names.find(namespace).is_some()
+        {
+            return Ok(());
+        }
+        let state = self.engine.snapshot();
+        let is_there = state.has_dictionary(collection.primary)
+            || self
+                .catalog
+                .collection_in(namespace, &state)?
+                .is_some_and(|found| found.primary != collection.primary);
+        if is_there {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::SNAPSHOT_UNAVAILABLE,
+            format!("{namespace} was made after this transaction began"),
         ))
     }
 

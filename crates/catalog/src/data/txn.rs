@@ -52,8 +52,8 @@ pub enum Isolation {
 /// Whose transaction it is, and so how it meets others.
 #[derive(Clone, Copy)]
 enum Client {
-    /// Nobody's: the server repeats it.
-    Statement,
+    /// Nobody's: the server repeats it. It waits so long for locks.
+    Statement(Duration),
     /// A session's. It waits so long for locks; what it waits for will mostly have been changed
     /// when it comes, which is a conflict.
     Session(Duration),
@@ -62,10 +62,11 @@ enum Client {
 }
 
 impl Client {
-    fn lock_timeout(self) -> Option<Duration> {
+    fn lock_timeout(self) -> Duration {
         match self {
-            Self::Statement => None,
-            Self::Session(lock_timeout) | Self::Connection(_, lock_timeout) => Some(lock_timeout),
+            Self::Statement(lock_timeout)
+            | Self::Session(lock_timeout)
+            | Self::Connection(_, lock_timeout) => lock_timeout,
         }
     }
 }
@@ -118,17 +119,19 @@ impl Catalog {
             TxnKind::Statement => OnConflict::Latest,
             TxnKind::Transaction => OnConflict::Fail,
         };
-        let options = TxnOptions { on_conflict, lock_timeout: None };
+        let lock_timeout = self.lock_timeout();
+        let options = TxnOptions { on_conflict, lock_timeout: Some(lock_timeout) };
         if self.holds_back() && kind == TxnKind::Statement {
-            return self.begin_ahead(options);
+            return self.begin_ahead(options, lock_timeout);
         }
-        Txn::over(self, self.engine().begin(options), Client::Statement)
+        Txn::over(self, self.engine().begin(options), Client::Statement(lock_timeout))
     }
 
     /// Starts a statement that reads the newest complete state.
     #[cold]
-    fn begin_ahead(self: &Arc<Self>, options: TxnOptions) -> Txn {
-        let mut txn = Txn::over(self, self.engine().begin_newest(options), Client::Statement);
+    fn begin_ahead(self: &Arc<Self>, options: TxnOptions, lock_timeout: Duration) -> Txn {
+        let engine = self.engine().begin_newest(options);
+        let mut txn = Txn::over(self, engine, Client::Statement(lock_timeout));
         txn.ahead = Some(Ahead::new(self, txn.engine.seen()));
         txn
     }
@@ -171,7 +174,7 @@ impl Catalog {
 
 impl Txn {
     fn over(catalog: &Arc<Catalog>, engine: engine::EngineTxn, client: Client) -> Self {
-        let is_clients = !matches!(client, Client::Statement);
+        let is_clients = !matches!(client, Client::Statement(_));
         Self {
             engine,
             notes: catalog.tells().then(|| Box::new(TxnNotes::new(is_clients))),
@@ -188,7 +191,7 @@ impl Txn {
 
     /// Whether this is a client's transaction over several statements.
     pub(crate) fn is_clients(&self) -> bool {
-        !matches!(self.client, Client::Statement)
+        !matches!(self.client, Client::Statement(_))
     }
 
     /// Whether it lives on a connection: TokuMX's kind.
@@ -208,8 +211,7 @@ impl Txn {
 
     /// How long it waits for locks.
     pub(crate) fn lock_timeout(&self) -> Duration {
-        let of_engine = || self.catalog.engine().adjustable().lock_timeout();
-        self.client.lock_timeout().unwrap_or_else(of_engine)
+        self.client.lock_timeout()
     }
 
     /// A change of metadata is short where no transaction makes it: nobody's statement, which the
@@ -303,6 +305,14 @@ impl Txn {
             let guard = if is_taken { None } else { Some(self.enter(&found)?) };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
             self.check_same_partitions(&collection)?;
+            self.check_was_there(&collection)?;
+            if collection.order.is_some() && self.is_connections() {
+                // TokuMX's number for an insert; here no write can be undone there.
+                return Err(Error::location(
+                    17228,
+                    "Cannot insert into a capped collection in a multi-statement transaction.",
+                ));
+            }
             if collection.order.is_some() && self.is_clients() {
                 return Err(Error::new(
                     Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
@@ -619,6 +629,12 @@ impl Txn {
 
     fn find_touched(&mut self, number: u64) -> Option<&mut Touched> {
         self.touched.iter_mut().find(|touched| touched.base.number == number)
+    }
+
+    /// How many documents it has added to a store, less those that it has removed.
+    pub(crate) fn own_documents(&self, number: u64) -> i64 {
+        let of_store = |touched: &&Touched| touched.collection.number == number;
+        self.touched.iter().filter(of_store).map(|touched| touched.documents).sum()
     }
 
     /// Adds to the counts of a store of a collection that [`Txn::open_for_write`] returned.

@@ -10,8 +10,9 @@
 //! 2. `documents` and `bytes` are the sums over all stripes, as of the last published commit.
 //! 3. A stripe that was lent before all were forgotten does not come back: it was read anew.
 
-use engine::DictionaryId;
+use engine::{DictionaryId, KeyRange};
 use parking_lot::Mutex;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Key prefix of the stripes in `ROOT`.
@@ -138,6 +139,14 @@ impl Stripe {
         key.extend_from_slice(&collection.to_be_bytes());
         key.extend_from_slice(&number.to_be_bytes());
         key
+    }
+
+    /// The keys of a collection's stripes.
+    pub(crate) fn keys(collection: u64) -> KeyRange {
+        KeyRange {
+            lower: Bound::Included(Self::key(collection, 0)),
+            upper: Bound::Included(Self::key(collection, u32::MAX)),
+        }
     }
 
     /// Documents, bytes; little-endian.

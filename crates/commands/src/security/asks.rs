@@ -6,12 +6,12 @@
 use super::pipelines::pipeline;
 use crate::needs::{Asked, MOST_DEPTH, Required, is_unique};
 use auth::Action::{
-    self, AppendOplogNote, ApplyOps, AuthSchemaUpgrade, BypassDocumentValidation, ChangeCustomData,
-    ChangeOwnCustomData, ChangeOwnPassword, ChangePassword, CollMod, ConvertToCapped,
-    CreateCollection, CreateIndex, CreateRole, CreateUser, DropCollection, DropRole, DropUser,
-    EnableProfiler, Find, GrantRole, Inprog, Insert, Internal, ListCollections, ListDatabases,
-    Remove, RenameCollectionSameDB, RevokeRole, SetAuthenticationRestriction, Update, Validate,
-    ViewRole, ViewUser,
+    self, AppendOplogNote, ApplyOps, AuthSchemaUpgrade, BeginSerializableTransaction,
+    BypassDocumentValidation, ChangeCustomData, ChangeOwnCustomData, ChangeOwnPassword,
+    ChangePassword, CollMod, ConvertToCapped, CreateCollection, CreateIndex, CreateRole,
+    CreateUser, DropCollection, DropRole, DropUser, EnableProfiler, Find, GrantRole, Inprog,
+    Insert, Internal, ListCollections, ListDatabases, Remove, RenameCollectionSameDB, RevokeRole,
+    SetAuthenticationRestriction, Update, Validate, ViewRole, ViewUser,
 };
 use auth::{Resource, Target};
 use bson::{Document, RawBsonRef, RawDocument};
@@ -118,6 +118,14 @@ pub(crate) fn bulk_write(asked: &Asked<'_>, required: &mut Required<'_>) {
 
 pub(crate) fn aggregate(asked: &Asked<'_>, required: &mut Required<'_>) {
     pipeline(asked, asked.collection().unwrap_or_default(), asked.field("pipeline"), required);
+}
+
+/// A transaction that locks what it reads keeps others from writing: that is a writer's right.
+pub(crate) fn begin_transaction(asked: &Asked<'_>, required: &mut Required<'_>) {
+    let isolation = asked.field("isolation");
+    if !matches!(isolation, None | Some(RawBsonRef::String("mvcc" | "readUncommitted"))) {
+        required.database(asked.database, &[BeginSerializableTransaction]);
+    }
 }
 
 pub(crate) fn map_reduce(asked: &Asked<'_>, required: &mut Required<'_>) {

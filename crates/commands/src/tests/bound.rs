@@ -402,6 +402,70 @@ fn lock_timeout_of_a_connection_is_its_own() {
     assert_eq!([yields(true), yields(false), yields(false)], [false, true, false]);
 }
 
+#[test]
+fn lock_timeout_holds_outside_of_transactions_and_from_when_it_is_set() {
+    let (client, other) = {
+        let client = Client::new();
+        let other = client.another(2);
+        (client, other)
+    };
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    let failed = |client: &Client| code(client, increment(1));
+    other.ok("db", doc! { "setClientLockTimeout": 0 });
+    assert_eq!(failed(&other), 24);
+    let drop = doc! { "drop": "c" };
+    assert_eq!(code(&other, drop), 24, "a change of metadata waits no longer");
+    let third = client.another(3);
+    let was = client.ok("admin", doc! { "setParameter": 1, "lockTimeout": 0 });
+    assert_eq!(was.get_i64("was").unwrap(), 4000);
+    assert_eq!(failed(&third), 24);
+    begin(&third, "readUncommitted");
+    assert_eq!(code(&third, increment(1)), 16759);
+    roll_back(&third);
+    commit(&client);
+    third.ok("db", increment(1));
+}
+
+#[test]
+fn a_numbered_end_means_the_connections_transaction_where_the_session_has_none() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    let id = bson::Uuid::from_bytes([7; 16]);
+    let end = |name: &str, number: i64| {
+        doc! { name: 1, "lsid": { "id": id }, "txnNumber": number, "autocommit": false }
+    };
+    for (name, database) in
+        [("commitTransaction", "db"), ("abortTransaction", "admin"), ("rollbackTransaction", "db")]
+    {
+        begin(&client, "mvcc");
+        client.ok("db", increment(1));
+        client.ok(database, end(name, 0));
+        assert_eq!(code(&client, doc! { "commitTransaction": 1 }), 16788, "it has ended");
+    }
+    assert_eq!(all(&client), [(1, 1)]);
+    // A session's own that is open is meant by its number.
+    let mut numbered = insert(2);
+    numbered.extend(doc! { "lsid": { "id": id }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true });
+    client.ok("db", numbered);
+    begin(&client, "mvcc");
+    let reply = client.run("admin", end("commitTransaction", 1));
+    assert_eq!(reply.get_i32("code").unwrap(), 263, "two transactions, and it is not said which");
+    roll_back(&client);
+    client.ok("admin", end("commitTransaction", 1));
+    assert_eq!(all(&client), [(1, 1), (2, 0)]);
+    // The end of what was refused here is none of it; the last number of the session is.
+    begin(&client, "mvcc");
+    for number in [2, 7] {
+        let reply = client.run("admin", end("abortTransaction", number));
+        assert_eq!(reply.get_i32("code").unwrap(), 263, "{number}");
+    }
+    client.ok("db", increment(2));
+    client.ok("db", end("commitTransaction", 1));
+    assert_eq!(all(&client), [(1, 1), (2, 1)]);
+}
+
 /// Its transactions wait for no lock.
 fn with_no_lock_timeout(client: &Client) {
     client.ok("db", doc! { "setClientLockTimeout": 0 });

@@ -4,6 +4,7 @@ use super::bound;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
+use crate::security::asks;
 use bson::RawBsonRef;
 use catalog::Isolation;
 use dispatch::fields::Field;
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const BEGIN_TRANSACTION: Command = Command::new(
     "beginTransaction",
     "Begins a transaction of the connection (TokuMX).",
-    Needs::Login,
+    Needs::Computed(asks::begin_transaction),
     run,
 );
 

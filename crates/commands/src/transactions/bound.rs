@@ -16,18 +16,22 @@ use super::is_end;
 use crate::context::Context;
 use bson::RawBsonRef;
 use catalog::DEADLOCK;
+use dispatch::arguments::Arguments;
 use dispatch::rules::Class;
 use errors::{Code, Error, Result};
-use serverstate::{Connection, Running, ServerState};
+use serverstate::{Connection, Phase, Running, ServerState, SessionState};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What changes more than documents, and cannot be undone with them.
-const REFUSED: [&str; 21] = [
+const REFUSED: [&str; 28] = [
     "addPartition",
+    "autoCompact",
+    "backupStart",
     "checkpoint",
     "cloneCollectionAsCapped",
     "collMod",
+    "compact",
     "convertToCapped",
     "dropPartition",
     "emptycapped",
@@ -38,11 +42,15 @@ const REFUSED: [&str; 21] = [
     "killSessions",
     "profile",
     "reIndex",
+    "replAddPartition",
+    "replSetExpireOplog",
     "replSetFreeze",
     "replSetInitiate",
     "replSetMaintenance",
     "replSetReconfig",
+    "replSetResizeOplog",
     "replSetStepDown",
+    "replTrimOplog",
     "setDefaultRWConcern",
     "validate",
 ];
@@ -81,6 +89,30 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
     let savepoint = Some(bound.txn.savepoint());
     context.bound = Some(Running { bound, savepoint });
     Ok(())
+}
+
+/// Whether a numbered commit or abort means the connection's transaction. Node's driver and mongosh number each of them,
+/// whatever began the transaction, by the last number that their session has used, which is 0 where there was none. The
+/// end of a session's transaction that was not begun here, as [`refuse_numbered`] says, has a number of its own.
+pub(crate) fn is_meant(context: &Context<'_>, arguments: &Arguments<'_>) -> Result<bool> {
+    let (Some(numbered), Some(session)) = (arguments.numbered, arguments.session) else {
+        return Ok(false);
+    };
+    if !context.connection.has_bound() {
+        return Ok(false);
+    }
+    let service = context.service;
+    let known = |state: &SessionState| (state.number, matches!(state.phase, Phase::Open(_)));
+    let (number, is_open) = match service.numbered.peek(session, known) {
+        Some(known) => known,
+        None => known(&SessionState::load(&service.session_records, session)?),
+    };
+    Ok(!is_open && (numbered.number == 0 || numbered.number == number))
+}
+
+/// Whether the connection has a transaction whose commit would store something.
+pub(crate) fn has_written(connection: &Connection) -> bool {
+    connection.bound.lock().as_ref().is_some_and(|bound| bound.txn.has_writes())
 }
 
 /// Refuses what a session does by number where the connection has a transaction of its own: one of
@@ -128,11 +160,16 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
     *context.connection.bound.lock() = Some(bound);
 }
 
+/// How long the connection's requests wait for locks, where `setClientLockTimeout` has said so.
+pub(crate) fn own_lock_timeout(connection: &Connection) -> Option<Duration> {
+    let own = connection.lock_timeout_ms.load(Ordering::Relaxed);
+    u64::try_from(own).ok().map(Duration::from_millis)
+}
+
 /// How long the connection's requests wait for locks.
 pub(crate) fn lock_timeout(service: &ServerState, connection: &Connection) -> Duration {
-    let own = connection.lock_timeout_ms.load(Ordering::Relaxed);
-    let of_server = || service.catalog.engine().options().lock_timeout;
-    u64::try_from(own).map_or_else(|_| of_server(), Duration::from_millis)
+    let of_server = || service.catalog.engine().adjustable().lock_timeout();
+    own_lock_timeout(connection).unwrap_or_else(of_server)
 }
 
 /// An error outside such a transaction: where the server cannot repeat a statement, a lock that

@@ -1,6 +1,5 @@
-//! `setClientLockTimeout` (TokuMX): how long the connection's transactions wait for locks.
-//!
-//! Outside a transaction a statement waits as long as the server's `lockTimeout` says.
+//! `setClientLockTimeout` (TokuMX): how long the connection's requests wait for locks, inside of its transactions and
+//! outside. A session's transactions wait as long as `maxTransactionLockRequestTimeoutMillis` says.
 
 use super::bound::lock_timeout;
 use crate::command::Command;
@@ -12,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 pub(crate) const SET_CLIENT_LOCK_TIMEOUT: Command = Command::new(
     "setClientLockTimeout",
-    "How long this connection's transactions wait for locks, in ms (TokuMX).",
+    "How long this connection's requests wait for locks, in ms (TokuMX).",
     Needs::Login,
     run,
 );
