@@ -151,6 +151,11 @@ impl CacheTable {
         self.keeps_compressed.store(compressing, Ordering::Relaxed);
     }
 
+    /// What [`CacheTable::set_keeps_compressed`] was told last.
+    pub fn keeps_compressed(&self) -> bool {
+        self.keeps_compressed.load(Ordering::Relaxed)
+    }
+
     /// The frame of `key`, if it is in memory. Does no I/O.
     pub fn get(&self, key: FrameKey) -> Option<Frame> {
         self.shard(key).get(key, false)

@@ -20,6 +20,7 @@ pub(crate) mod outgoing;
 pub(crate) mod parameters;
 pub(crate) mod ping;
 pub(crate) mod plan_cache;
+pub(crate) mod plugins;
 pub(crate) mod profile;
 pub(crate) mod sampler;
 pub(crate) mod server_history;

@@ -7,6 +7,8 @@ pub(crate) mod copy;
 pub(crate) mod default_concern;
 pub(crate) mod eligibility;
 pub(crate) mod initiate;
+pub(crate) mod oplog_age;
+pub(crate) mod oplog_partitions;
 pub(crate) mod oplog_size;
 pub(crate) mod read_concern;
 pub(crate) mod reply;

@@ -54,7 +54,7 @@ struct Handle {
 pub struct DictionaryStats {
     /// Versions stored; about the number of keys where merges have caught up.
     pub entries: u64,
-    /// Bytes of keys and values, uncompressed.
+    /// Bytes of the keys and values of these versions, uncompressed.
     pub data_bytes: u64,
     /// Bytes in the data file.
     pub stored_bytes: u64,
@@ -239,7 +239,7 @@ impl Engine {
         let stats = found.tree.stats();
         Ok(DictionaryStats {
             entries: stats.memory_entries + stats.disk_entries,
-            data_bytes: stats.key_bytes + stats.value_bytes,
+            data_bytes: stats.key_bytes + stats.value_bytes + stats.memory_data_bytes,
             stored_bytes: stats.stored_bytes,
             memtable_bytes: stats.memory_bytes,
             options: found.options(),
@@ -348,6 +348,16 @@ impl Engine {
     /// The settings that may be changed while it runs.
     pub fn adjustable(&self) -> &Adjustable {
         &self.environment().adjustable
+    }
+
+    /// Whether pages stay in memory compressed when their frames go.
+    pub fn compresses_before_eviction(&self) -> bool {
+        self.environment().cache.keeps_compressed()
+    }
+
+    /// Changes that, for pages that are read from now on.
+    pub fn set_compresses_before_eviction(&self, compressing: bool) {
+        self.environment().cache.set_keeps_compressed(compressing);
     }
 
     /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.

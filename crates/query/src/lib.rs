@@ -53,7 +53,7 @@ pub use request::{
     InsertResult, UpdateRequest, UpdateResult, UpdateStatement, Verbosity, WriteError,
 };
 pub use tail::find_tailable;
-pub use ttl::{TtlMonitor, expire_documents};
+pub use ttl::{Expiry, TtlMonitor, expire_documents};
 pub use write::{delete, ends_command, find_and_modify, insert, new_object_id, update};
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use keystring::Collation;
 use os::JoinHandle;
 use os::sync::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Deletes what has expired by now, in every collection; says how many documents went. A
@@ -105,6 +106,24 @@ fn expire(
     }
 }
 
+/// Whether documents expire, and how many have.
+#[derive(Debug)]
+pub struct Expiry {
+    /// `ttlMonitorEnabled`: without it no pass begins, and one that runs ends.
+    pub is_enabled: AtomicBool,
+    /// Passes that have ended.
+    pub passes: AtomicU64,
+    /// Documents that have expired.
+    pub documents_deleted: AtomicU64,
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        let (passes, documents_deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { is_enabled: AtomicBool::new(true), passes, documents_deleted }
+    }
+}
+
 /// Expires documents again and again on a thread of its own. Dropping it ends the thread.
 pub struct TtlMonitor {
     stop: Arc<Stop>,
@@ -114,6 +133,7 @@ pub struct TtlMonitor {
 struct Stop {
     state: Mutex<State>,
     wake: Condvar,
+    expiry: Arc<Expiry>,
 }
 
 struct State {
@@ -138,7 +158,7 @@ impl Stop {
 
 impl Interrupt for Stop {
     fn check(&self) -> Result<()> {
-        if self.state.lock().asked {
+        if self.state.lock().asked || !self.expiry.is_enabled.load(Ordering::Relaxed) {
             return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown"));
         }
         Ok(())
@@ -155,19 +175,29 @@ impl TtlMonitor {
     /// Starts the thread; `report` is told of every pass.
     pub fn start(
         catalog: &Arc<Catalog>,
+        expiry: &Arc<Expiry>,
         period: Duration,
         report: impl Fn(Result<u64>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let state = Mutex::new(State { asked: false, period });
-        let stop = Arc::new(Stop { state, wake: Condvar::new() });
+        let stop = Arc::new(Stop { state, wake: Condvar::new(), expiry: Arc::clone(expiry) });
         let (catalog_of_thread, stop_of_thread) = (Arc::clone(catalog), Arc::clone(&stop));
         let job = Box::new(move || {
             let interrupt: Arc<dyn Interrupt> = Arc::<Stop>::clone(&stop_of_thread);
             // Nobody's memory: an expiry holds no more than a batch of keys.
             let _scope =
                 limits::enter(Arc::<Stop>::clone(&stop_of_thread), limits::Account::new(u64::MAX));
+            let expiry = &stop_of_thread.expiry;
             while stop_of_thread.wait() {
-                report(expire_documents(&catalog_of_thread, &interrupt));
+                if !expiry.is_enabled.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let pass = expire_documents(&catalog_of_thread, &interrupt);
+                if let Ok(deleted) = pass {
+                    expiry.documents_deleted.fetch_add(deleted, Ordering::Relaxed);
+                }
+                expiry.passes.fetch_add(1, Ordering::Relaxed);
+                report(pass);
             }
         });
         let thread = catalog.os().spawner.spawn("ttl-monitor", job)?;

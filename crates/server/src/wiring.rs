@@ -419,6 +419,9 @@ const MIB: u64 = 1 << 20;
 
 /// How much history a member keeps.
 fn history_options(os: &Os, settings: &Settings) -> HistoryOptions {
+    if let Some(min_age) = settings.oplog_age {
+        return HistoryOptions { bytes: settings.oplog_bytes.unwrap_or(0), min_age };
+    }
     let dir = settings.log_dir.as_ref().unwrap_or(&settings.dbpath);
     let bytes = settings.oplog_bytes.unwrap_or_else(|| {
         let space = os.vfs.space(dir);

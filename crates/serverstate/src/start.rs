@@ -27,7 +27,7 @@ use errors::{Code, Error, Result};
 use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
-use query::TtlMonitor;
+use query::{Expiry, TtlMonitor};
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -84,10 +84,11 @@ impl ServerState {
         query::bound_plan_caches(share);
         let settings = Settings { log: parts.host.log_settings(), ..Settings::default() };
         // Who has written nothing has nothing that expires, and may become a member that follows.
+        let expiry = Arc::<Expiry>::default();
         let ttl = if parts.follows {
             None
         } else {
-            start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP)
+            start_ttl_monitor(&parts.catalog, &expiry, &parts.host, TTL_SLEEP)
         };
         let audits = parts.host.audit().is_some();
         let replica_set = parts.info.replica_set.clone();
@@ -147,6 +148,7 @@ impl ServerState {
             looks_for_emptied: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
+            expiry,
             keeps_history: AtomicBool::new(true),
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
@@ -222,7 +224,7 @@ impl ServerState {
         let sleep = Duration::from_secs(self.ttl_sleep_secs.load(Ordering::Relaxed));
         let mut ttl = self.ttl.lock();
         if ttl.is_none() && !self.is_stopping() {
-            *ttl = start_ttl_monitor(&self.catalog, &self.host, sleep);
+            *ttl = start_ttl_monitor(&self.catalog, &self.expiry, &self.host, sleep);
         }
     }
 }
@@ -230,6 +232,7 @@ impl ServerState {
 /// A server without the monitor serves on; the log tells why it has none.
 fn start_ttl_monitor(
     catalog: &Arc<Catalog>,
+    expiry: &Arc<Expiry>,
     host: &Arc<dyn Host>,
     sleep: Duration,
 ) -> Option<TtlMonitor> {
@@ -241,7 +244,7 @@ fn start_ttl_monitor(
             log_ttl_failure(&*told, error.message());
         }
     };
-    match TtlMonitor::start(catalog, sleep, report) {
+    match TtlMonitor::start(catalog, expiry, sleep, report) {
         Ok(monitor) => Some(monitor),
         Err(error) => {
             log_ttl_failure(&**host, &error.to_string());

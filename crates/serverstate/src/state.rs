@@ -32,7 +32,7 @@ use limits::Part;
 use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
-use query::TtlMonitor;
+use query::{Expiry, TtlMonitor};
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -190,6 +190,8 @@ pub struct ServerState {
     pub(crate) connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
     /// `ttlMonitorSleepSecs`; changed by [`ServerState::set_ttl_sleep`].
     pub ttl_sleep_secs: AtomicU64,
+    /// Whether documents expire, and how many have.
+    pub expiry: Arc<Expiry>,
     /// Whether a row of figures is kept each second.
     pub keeps_history: AtomicBool,
     /// Deletes what has expired; `None` once the server ends.

@@ -13,12 +13,10 @@ use dispatch::fields::{Field, type_name};
 use engine::Adjustable;
 use errors::{Code, Error, Result};
 use limits::{BeforeLogin, Part};
-use serverstate::LogSettings;
-use serverstate::Origin;
-use serverstate::ServerState;
 use serverstate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use serverstate::security::{FEWEST_ITERATIONS, MOST_ITERATIONS};
 use serverstate::versions::AUTH_SCHEMA_VERSION;
+use serverstate::{LogEvent, LogSettings, Origin, ServerState, Severity};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -54,6 +52,8 @@ enum Shape {
     LogLevels,
     /// Names of mechanisms, between commas.
     Mechanisms,
+    /// Only what it is: the other one is not built yet.
+    Only(bool),
 }
 
 /// A value of the right shape.
@@ -110,6 +110,8 @@ enum Place {
     Long(fn(&ServerState) -> &AtomicU64),
     /// With the program, which went by it before it listened; without being set it is this.
     Program(fn() -> Bson),
+    /// With the program, for who asks: nothing goes by it, which is told in the log; without being set it is this.
+    Unused(fn() -> Bson),
     /// In the engine, which goes by it from then on.
     Engine(fn(&Adjustable) -> i64, fn(&Adjustable, u64)),
 }
@@ -128,7 +130,7 @@ impl Parameter {
             Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
             Place::Int(of) => Bson::Int32(of(service).load(Ordering::Relaxed) as i32),
             Place::Long(of) => Bson::Int64(of(service).load(Ordering::Relaxed) as i64),
-            Place::Program(otherwise) => {
+            Place::Program(otherwise) | Place::Unused(otherwise) => {
                 let settings = service.settings.lock();
                 settings.of_program.get(self.name).cloned().unwrap_or_else(otherwise)
             }
@@ -144,6 +146,10 @@ impl Parameter {
                 of(service).store(value.whole() as u64, Ordering::Relaxed);
             }
             Place::Program(_) => {
+                service.settings.lock().of_program.insert(self.name, value.shown());
+            }
+            Place::Unused(_) => {
+                warn_of_unused(service, self.name);
                 service.settings.lock().of_program.insert(self.name, value.shown());
             }
             Place::Engine(_, write) => {
@@ -208,6 +214,34 @@ const fn of_program(name: &'static str, shape: Shape, otherwise: fn() -> Bson) -
     at_start(kept(name, shape, Place::Program(otherwise)))
 }
 
+/// One of TokuMX's that nothing goes by: it is kept, and setting it is warned of.
+const fn unused(name: &'static str, shape: Shape, otherwise: fn() -> Bson) -> Parameter {
+    kept(name, shape, Place::Unused(otherwise))
+}
+
+fn warn_of_unused(service: &ServerState, name: &str) {
+    let text = "A parameter of TokuMX was set that nothing goes by here; it is kept, and shown to who asks";
+    service.host.log(&LogEvent {
+        severity: Severity::Warning,
+        component: "CONTROL",
+        id: 9_016_791,
+        context: "setParameter",
+        message: text,
+        attributes: doc! { "parameter": name },
+    });
+}
+
+/// A switch whose other position is not built yet.
+const fn only(name: &'static str, value: bool) -> Parameter {
+    let read: Read = if value { |_| Bson::Boolean(true) } else { |_| Bson::Boolean(false) };
+    kept(name, Shape::Only(value), Place::Behind(read, |_, _| {}))
+}
+
+/// Bytes, as a number.
+fn bytes(bytes: u64) -> Bson {
+    Bson::Int64(i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
 fn seconds(period: Duration) -> i64 {
     i64::try_from(period.as_secs()).unwrap_or(i64::MAX)
 }
@@ -217,6 +251,9 @@ fn millis(period: Duration) -> i64 {
 }
 
 const INT_MAX: i64 = i32::MAX as i64;
+
+/// The least that TokuMX's `loaderMaxMemory` may be.
+const LEAST_LOADER: i64 = 32 << 20;
 
 /// The mechanism that goes without a password.
 const X509: &str = "MONGODB-X509";
@@ -281,6 +318,30 @@ static PARAMETERS: &[Parameter] = &[
             e.set_cleaner_period(Duration::from_secs(n));
         },
     ),
+    switch(
+        "compressBuffersBeforeEviction",
+        |service| Bson::Boolean(service.catalog.engine().compresses_before_eviction()),
+        |service, value| {
+            service.catalog.engine().set_compresses_before_eviction(value.is_true());
+        },
+    ),
+    fixed("cacheSize", |service| bytes(service.catalog.engine().options().cache_size)),
+    fixed("directio", |service| Bson::Boolean(service.catalog.engine().options().directio)),
+    fixed("locktreeMaxMemory", |service| {
+        bytes(service.catalog.engine().options().locktree_max_memory.unwrap_or(0))
+    }),
+    only("fastUpdates", false),
+    only("fastUpdatesIgnoreErrors", false),
+    only("pkUniqueChecks", true),
+    unused("electionBackoffMillis", Shape::Whole(0, INT_MAX), || Bson::Int32(1000)),
+    unused("forceWriteLocks", Shape::Switch, || Bson::Boolean(false)),
+    unused("loaderCompressTmp", Shape::Switch, || Bson::Boolean(true)),
+    unused("loaderMaxMemory", Shape::Whole(LEAST_LOADER, i64::MAX), || Bson::Int32(100 << 20)),
+    unused("migrateStartCloneLockTimeout", Shape::Whole(0, INT_MAX), || Bson::Int32(60_000)),
+    unused("migrateUniqueChecks", Shape::Switch, || Bson::Boolean(true)),
+    at_start(unused("numCachetableBucketMutexes", Shape::Whole(0, INT_MAX), || Bson::Int32(0))),
+    unused("soTimeoutForReplLargeTxn", Shape::Whole(0, INT_MAX), || Bson::Int32(600)),
+    at_start(unused("txnMemLimit", Shape::Whole(0, i64::MAX), || Bson::Int32(1 << 20))),
     kept(
         "cursorTimeoutMillis",
         Shape::Whole(1, INT_MAX),
@@ -431,6 +492,7 @@ static PARAMETERS: &[Parameter] = &[
         Bson::Int32(30)
     }),
     int("transactionLifetimeLimitSeconds", 1, |service| &service.transaction_lifetime_secs),
+    flag("ttlMonitorEnabled", |service| &service.expiry.is_enabled),
     whole(
         "ttlMonitorSleepSecs",
         1,
@@ -614,20 +676,29 @@ fn settable(context: &Context<'_>, field: &Field<'_>) -> Result<&'static Paramet
     }
 }
 
+fn parse_switch(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Boolean(value) => value,
+        // The texts are what `--setParameter` of the command line gives.
+        RawBsonRef::Null
+        | RawBsonRef::Undefined
+        | RawBsonRef::String("false" | "off" | "0" | "no" | "n" | "disabled") => false,
+        RawBsonRef::Double(number) => number != 0.0,
+        other => dispatch::fields::as_i64(other) != Some(0),
+    }
+}
+
 /// A value as the parameter takes it. MongoDB reads a yes out of whatever is not 0, null or absent,
 /// and a whole number out of any number that fits.
 fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
     let name = parameter.name;
     match parameter.shape {
-        Shape::Switch => Ok(Value::Switch(match field.value {
-            RawBsonRef::Boolean(value) => value,
-            // The texts are what `--setParameter` of the command line gives.
-            RawBsonRef::Null
-            | RawBsonRef::Undefined
-            | RawBsonRef::String("false" | "off" | "0" | "no" | "n" | "disabled") => false,
-            RawBsonRef::Double(number) => number != 0.0,
-            other => dispatch::fields::as_i64(other) != Some(0),
-        })),
+        Shape::Switch => Ok(Value::Switch(parse_switch(field.value))),
+        Shape::Only(value) if parse_switch(field.value) == value => Ok(Value::Switch(value)),
+        Shape::Only(value) => Err(Error::new(
+            Code::NOT_IMPLEMENTED,
+            format!("parameter {name} can only be {value} in this version of FernDB"),
+        )),
         Shape::Whole(least, most) => {
             let number = match field.value {
                 RawBsonRef::Boolean(set) => Some(i64::from(set)),

@@ -357,6 +357,10 @@ fn metrics(service: &ServerState, writer: &mut Writer) {
     writer.long("scanned", read(&metrics.keys_examined));
     writer.long("scannedObjects", read(&metrics.documents_examined));
     writer.end(executor);
+    let ttl = writer.begin_document("ttl");
+    writer.long("deletedDocuments", read(&service.expiry.documents_deleted));
+    writer.long("passes", read(&service.expiry.passes));
+    writer.end(ttl);
 }
 
 fn commands(metrics: &Metrics, writer: &mut Writer) {

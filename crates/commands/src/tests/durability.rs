@@ -326,6 +326,11 @@ fn definitions() -> Vec<Row> {
             history.is_some_and(|history| history.options().bytes == 1500 << 20)
         })
         .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
+        row(("admin", doc! { "replSetExpireOplog": 1, "expireOplogDays": 3 }), &[], |c| {
+            let history = c.service.catalog.engine().history();
+            history.is_some_and(|history| history.options().min_age.as_secs() == 3 * 86_400)
+        })
+        .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
         row(("admin", doc! { "replSetInitiate": {} }), &[], |c| {
             c.run("admin", doc! { "replSetGetConfig": 1 }).get_f64("ok").ok() == Some(1.0)
         })

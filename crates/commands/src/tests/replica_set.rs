@@ -378,6 +378,36 @@ fn default_write_concern_is_kept() {
 }
 
 #[test]
+fn oplog_goes_by_its_age_where_one_is_set() {
+    let client = started(true);
+    let set = |days: i64, hours: i64| {
+        let set =
+            doc! { "replSetExpireOplog": 1, "expireOplogDays": days, "expireOplogHours": hours };
+        client.run("admin", set).get_i32("code").unwrap_or(0)
+    };
+    let told = || {
+        let told = client.ok("admin", doc! { "replGetExpireOplog": 1 });
+        let number = |name| told.get_i32(name).unwrap();
+        (number("expireOplogDays"), number("expireOplogHours"), told.contains_key("note"))
+    };
+    assert_eq!(told(), (0, 0, true), "it goes by its length");
+    assert_eq!([set(0, 0), set(-1, 0), set(i64::MAX, 1)], [2, 2, 2]);
+    assert_eq!((set(4, 26), told()), (0, (5, 2, false)));
+    let history = client.service.catalog.engine().history().unwrap();
+    let said = history.options();
+    assert_eq!((said.bytes, said.min_age.as_secs()), (0, 122 * 3600));
+    // It holds at the next start, and a length beside it from then on.
+    history.resize(engine::HistoryOptions { bytes: 7, ..said });
+    let again = client.restarted(1);
+    again.service.start_replication().unwrap();
+    assert_eq!(history.options(), said);
+    client.ok("admin", doc! { "replSetResizeOplog": 1, "size": 990 });
+    assert_eq!(told(), (5, 2, true));
+    Client::new().fails("admin", doc! { "replSetExpireOplog": 1 }, 26, "oplog does not exist");
+    Client::new().fails("admin", doc! { "replGetExpireOplog": 1 }, 26, "oplog does not exist");
+}
+
+#[test]
 fn oplog_is_resized_within_limits() {
     let client = started(true);
     let resize = |more: Document| {

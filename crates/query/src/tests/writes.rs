@@ -369,7 +369,7 @@ fn the_monitor_expires_by_itself_and_ends_when_dropped() {
     room.index(doc! { "key": { "at": 1 }, "expireAfterSeconds": 1 });
     let (told, passes) = std::sync::mpsc::channel();
     let period = std::time::Duration::from_millis(1);
-    let monitor = TtlMonitor::start(&room.catalog, period, move |pass| {
+    let monitor = TtlMonitor::start(&room.catalog, &Arc::default(), period, move |pass| {
         let _sent = told.send(pass.unwrap());
     })
     .unwrap();

@@ -436,6 +436,22 @@ options! {
              oplogSize (default: 0)",
         ),
     ];
+    /// What is older leaves the oplog, and what is younger stays, as in TokuMX: its length says nothing then.
+    oplog_age: Option<Duration> = GivenOptions::oplog_age,
+    [
+        opt(
+            "expireOplogDays",
+            "storage.fern.expireOplogDays",
+            Number(0, 36_500),
+            "days, with expireOplogHours, after which the oplog goes; oplogSize is kept nevertheless, where it is given",
+        ),
+        opt(
+            "expireOplogHours",
+            "storage.fern.expireOplogHours",
+            Number(0, 876_000),
+            "hours on top of expireOplogDays; alone they are no days",
+        ),
+    ];
     // the engine, as TokuMX spelled it
     /// Memory for the engine; half of the machine's without.
     cache_size: Option<u64> = GivenOptions::cache_size,
@@ -551,6 +567,11 @@ options! {
             Text,
             "directory for spilled data (default: tmp in dbpath)",
         ),
+    ];
+    [
+        opt("loaderCompressTmp", "storage.fern.loaderCompressTmp", Switch, "the parameter of this name, which nothing goes by yet"),
+        opt("loaderMaxMemory", "storage.fern.loaderMaxMemory", Size, "the parameter of this name, which nothing goes by yet"),
+        opt("txnMemLimit", "storage.fern.txnMemLimit", Size, "the parameter of this name, which nothing goes by: transactions have no such limit"),
     ];
     [
         opt(

@@ -265,6 +265,15 @@ impl GivenOptions {
         if self.switch("noscripting", false) {
             parameters.insert("javascriptEnabled".to_owned(), "false".to_owned());
         }
+        for name in ["loaderMaxMemory", "txnMemLimit"] {
+            if let Some(bytes) = self.size(name) {
+                parameters.insert(name.to_owned(), bytes.to_string());
+            }
+        }
+        if self.text("loaderCompressTmp").is_some() {
+            let value = self.switch("loaderCompressTmp", true).to_string();
+            parameters.insert("loaderCompressTmp".to_owned(), value);
+        }
         if self.switch("redactClientLogData", false) {
             parameters.insert("redactClientLogData".to_owned(), "true".to_owned());
         }
@@ -292,6 +301,26 @@ impl GivenOptions {
             ))
         })?;
         Ok(Duration::from_secs_f64(hours * 3600.0))
+    }
+
+    /// Days and hours together, where one of them is said.
+    pub(super) fn oplog_age(&self) -> Result<Option<Duration>, ConfigError> {
+        if self.text("expireOplogDays").or(self.text("expireOplogHours")).is_none() {
+            return Ok(None);
+        }
+        if self.text("oplogMinRetentionHours").is_some() {
+            return Err(ConfigError::new(
+                "options expireOplogDays and expireOplogHours say what oplogMinRetentionHours says, too: leave one out",
+            ));
+        }
+        let (days, hours) = (self.number("expireOplogDays", 0), self.number("expireOplogHours", 0));
+        let hours = (days * 24 + hours).unsigned_abs();
+        if hours == 0 {
+            return Err(ConfigError::new(
+                "options expireOplogDays and expireOplogHours: an oplog of no age keeps nothing; oplogSize keeps a length",
+            ));
+        }
+        Ok(Some(Duration::from_secs(hours * 3600)))
     }
 
     pub(super) fn cache_size(&self) -> Result<Option<u64>, ConfigError> {

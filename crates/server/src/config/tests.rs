@@ -131,13 +131,29 @@ fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
                 auth=false\n";
     let Ok(CommandLine::Start(s)) = with_file(text, &[]) else { panic!("refused") };
     assert_eq!((s.port, s.cache_size), (27018, Some(128 << 20)));
-    assert_eq!(s.warnings.len(), 3);
+    assert_eq!(s.warnings.len(), 2);
+    assert_eq!(s.parameters["loaderMaxMemory"], (100 << 20).to_string());
+}
+
+#[test]
+fn the_oplogs_age_is_days_and_hours_together() {
+    for (arguments, hours) in [
+        (&[][..], None),
+        (&["--expireOplogDays", "5"], Some(120)),
+        (&["--expireOplogHours", "5"], Some(5)),
+        (&["--expireOplogDays", "1", "--expireOplogHours", "30"], Some(54)),
+    ] {
+        let Ok(CommandLine::Start(s)) = with_file("", arguments) else { panic!("refused") };
+        assert_eq!(s.oplog_age, hours.map(|hours| Duration::from_secs(hours * 3600)));
+    }
 }
 
 #[test]
 fn what_cannot_be_honoured_is_refused_by_name() {
     for (arguments, word) in [
         (&["--keyFile", "/k", "--noauth"][..], "contradict"),
+        (&["--expireOplogDays", "0"], "keeps nothing"),
+        (&["--expireOplogHours=1", "--oplogMinRetentionHours=1"], "leave one out"),
         (&["--clusterAuthMode", "x509"], "tlsMode"),
         (&["--clusterAuthMode", "sendX509", "--keyFile", "/k"], "tlsMode"),
         (&["--clusterAuthMode", "sendKeyFile", "--keyFile", "/k"], "tlsCAFile"),

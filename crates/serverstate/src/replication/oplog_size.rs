@@ -1,4 +1,5 @@
-//! How much history a member keeps: what the options say, until `replSetResizeOplog` has said something.
+//! How much history a member keeps: what the options say, until `replSetResizeOplog` or `replSetExpireOplog` has
+//! said something.
 //!
 //! What is always true: what was said is stored before it is acknowledged, and holds at every later
 //! start, whatever the options say then.
@@ -15,7 +16,7 @@ pub const LEAST_MEGABYTES: f64 = 990.0;
 /// The most: a petabyte.
 pub const MOST_MEGABYTES: f64 = 1024.0 * 1024.0 * 1024.0;
 /// More hours than anybody means, and no number that is none.
-const MOST_HOURS: f64 = 1e6;
+pub const MOST_HOURS: f64 = 1e6;
 
 fn namespace() -> Result<Namespace> {
     Namespace::new("local", "replset.oplogSettings")

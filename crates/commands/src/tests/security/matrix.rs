@@ -284,6 +284,15 @@ pub(super) fn rows() -> Vec<Row> {
         row("admin", one("getDefaultRWConcern"), "", "clusterMonitor clusterManager clusterAdmin"),
         row("admin", one("replSetGetConfig"), "", "clusterMonitor clusterManager clusterAdmin"),
         row("admin", one("replSetGetStatus"), "", "clusterMonitor clusterManager clusterAdmin"),
+        row("admin", one("replGetExpireOplog"), "", "clusterMonitor clusterManager clusterAdmin"),
+        row("admin", one("recoverToPoint"), "", MANAGERS),
+        row("admin", one("listPlugins"), "", "clusterMonitor clusterAdmin backup restore"),
+        row(
+            "d",
+            doc! { "beginTransaction": 1, "isolation": "serializable" },
+            WRITERS,
+            "readWriteAnyDatabase",
+        ),
         row(
             "admin",
             doc! { "logApplicationMessage": "x" },
@@ -325,7 +334,12 @@ pub(super) fn rows() -> Vec<Row> {
         "killAllSessions",
         "killAllSessionsByPattern",
         "touch",
+        "loadPlugin",
+        "replAddPartition",
+        "replSetExpireOplog",
         "replSetResizeOplog",
+        "replTrimOplog",
+        "unloadPlugin",
     ] {
         rows.push(row("admin", one(name), "", HOSTS));
     }
