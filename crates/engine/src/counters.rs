@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: Counter,
     pub(crate) fuses: Counter,
     pub(crate) rewrites: Counter,
+    pub(crate) cleaner_passes: Counter,
     pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
     pub(crate) recovered: Mutex<Recovered>,
     /// What trees that are gone have counted.
@@ -63,6 +64,7 @@ impl Counters {
             fuses: count("engine.fuses", "small neighbours that became one"),
             spills: count("engine.txn.spills", "transactions whose writes went to disk"),
             rewrites: count("engine.rewrites", "leaves and nodes rewritten in another shape"),
+            cleaner_passes: count("engine.cleaner.passes", "passes of the cleaner"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
             last_checkpoint: Mutex::default(),
             recovered: Mutex::default(),

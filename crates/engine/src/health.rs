@@ -7,7 +7,7 @@
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default)]
 pub(crate) struct Health {
@@ -16,6 +16,8 @@ pub(crate) struct Health {
     full: AtomicBool,
     /// Why it is full.
     reason: Mutex<String>,
+    /// Commits that were refused because of that.
+    refused: AtomicU64,
 }
 
 impl Health {
@@ -49,8 +51,15 @@ impl Health {
         self.full.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn no_space(&self) -> Error {
-        Error::NoSpace(self.reason.lock().clone().into())
+    /// The refusal of a commit, counted.
+    pub(crate) fn refuse(&self, reason: String) -> Error {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Error::NoSpace(reason.into())
+    }
+
+    /// How many commits were refused because the disk is full.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -84,7 +93,11 @@ impl Health {
 
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_running()?;
-        if self.is_full() { Err(self.no_space()) } else { Ok(()) }
+        if self.is_full() {
+            let reason = self.reason.lock().clone();
+            return Err(self.refuse(reason));
+        }
+        Ok(())
     }
 }
 

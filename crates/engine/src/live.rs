@@ -50,6 +50,9 @@ pub(crate) struct LiveTxns {
 #[derive(Default)]
 struct Stripe {
     open: VecDeque<Arc<LiveTxn>>,
+    /// Transactions that have begun here since the start, and those that have ended without a commit.
+    begun: u64,
+    aborted: u64,
     /// Ids it may still give.
     ids: Range<u64>,
 }
@@ -81,6 +84,7 @@ impl LiveTxns {
             interrupt: Interrupt::new(id),
         });
         stripe.open.push_back(Arc::clone(&live));
+        stripe.begun += 1;
         live
     }
 
@@ -89,8 +93,9 @@ impl LiveTxns {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(crate) fn end(&self, stripe: usize, id: u64) {
+    pub(crate) fn end(&self, stripe: usize, id: u64, is_committed: bool) {
         let mut stripe = self.stripes[stripe].lock();
+        stripe.aborted += u64::from(!is_committed);
         let place = stripe.open.binary_search_by_key(&id, |live| live.id);
         debug_assert!(place.is_ok(), "a transaction ends once, in the stripe it began in");
         if let Ok(at) = place {
@@ -123,6 +128,14 @@ impl LiveTxns {
 
     pub(crate) fn count(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.lock().open.len()).sum()
+    }
+
+    /// How many have begun since the start, and how many of them have ended without a commit.
+    pub(crate) fn begun_and_aborted(&self) -> (u64, u64) {
+        self.stripes.iter().fold((0, 0), |(begun, aborted), stripe| {
+            let stripe = stripe.lock();
+            (begun + stripe.begun, aborted + stripe.aborted)
+        })
     }
 
     /// Ids ascending.
@@ -180,7 +193,7 @@ mod tests {
         assert_eq!(live.list().iter().map(|info| info.id).collect::<Vec<_>>(), ids);
         assert!(ids.iter().all(|id| live.find(*id).is_some() && *id < live.next_id()));
         let (stripe, first) = open[0];
-        live.end(stripe, first);
+        live.end(stripe, first, true);
         assert!(live.find(first).is_none());
         assert_eq!(live.count(), 3);
     }

@@ -47,6 +47,10 @@ pub struct Stats {
     pub snapshots: usize,
     /// Open transactions.
     pub live_txns: usize,
+    /// Transactions that have begun since the start, the engine's own included.
+    pub begun_txns: u64,
+    /// Those that have ended without a commit.
+    pub aborted_txns: u64,
     /// The lock table.
     pub locks: locktree::Stats,
     /// Checkpoints completed since the start.
@@ -94,6 +98,8 @@ pub struct Stats {
     pub recovered: Recovered,
     /// Why writes are refused for good, if they are.
     pub stopped: Option<String>,
+    /// Commits that were refused because the disk was full.
+    pub refused_commits: u64,
     /// Writes are refused because the disk is full.
     pub full: bool,
     /// What background work has found damaged and leaves alone.
@@ -117,6 +123,7 @@ impl Environment {
         let wal = self.log.wal();
         let last = *self.counters.last_checkpoint.lock();
         let (file_syncs, file_sync_micros) = self.blocks.syncs();
+        let (begun_txns, aborted_txns) = self.live.begun_and_aborted();
         Stats {
             cache_size: self.options.cache_size,
             cache: self.cache.stats(),
@@ -133,6 +140,8 @@ impl Environment {
             oldest_snapshot: Timestamp(self.snapshots.oldest()),
             snapshots: self.snapshots.live(),
             live_txns: self.live.count(),
+            begun_txns,
+            aborted_txns,
             locks: self.locks.stats(),
             checkpoints: self.counters.checkpoints.get(),
             last_checkpoint: last.map(|(ts, at, took)| (ts, at, took.as_millis() as u64)),
@@ -156,6 +165,7 @@ impl Environment {
             written_bytes: self.written_bytes(),
             recovered: *self.counters.recovered.lock(),
             stopped: self.health.stopped().map(str::to_owned),
+            refused_commits: self.health.refused(),
             full: self.health.is_full(),
             damage: self.directory.all().iter().flat_map(|d| d.tree.damage()).collect(),
             dictionaries: self.directory.len(),

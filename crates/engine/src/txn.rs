@@ -71,6 +71,7 @@ pub struct EngineTxn {
     pub(crate) within_red_zone: bool,
     /// What it reads later on may be of a later one; it commits in this one alone.
     era: u64,
+    is_committed: bool,
 }
 
 impl OnConflict {
@@ -113,6 +114,7 @@ impl EngineTxn {
             notes: None,
             paced: 0,
             within_red_zone: false,
+            is_committed: false,
         }
     }
 
@@ -221,13 +223,17 @@ impl EngineTxn {
         published: impl FnOnce(Timestamp),
     ) -> Result<Committed> {
         let handle = Arc::clone(self.pinned.handle());
-        handle.commits.commit(&mut self, durability, published)
+        let committed = handle.commits.commit(&mut self, durability, published);
+        self.is_committed = committed.is_ok();
+        committed
     }
 
     /// As [`EngineTxn::commit`], but does not wait until readers see it, nor for the disk.
     pub fn submit(mut self) -> Result<Submitted> {
         let handle = Arc::clone(self.pinned.handle());
-        handle.commits.submit(&mut self)
+        let submitted = handle.commits.submit(&mut self);
+        self.is_committed = submitted.is_ok();
+        submitted
     }
 
     /// As [`EngineTxn::submit`], of what nobody is told by itself: who waits does so with
@@ -236,7 +242,9 @@ impl EngineTxn {
     /// open: a tail is overwritten with all such calls made.
     pub fn submit_with(mut self, written: impl FnOnce()) -> Result<Seen> {
         let handle = Arc::clone(self.pinned.handle());
-        handle.commits.submit_with(&mut self, written)
+        let submitted = handle.commits.submit_with(&mut self, written);
+        self.is_committed = submitted.is_ok();
+        submitted
     }
 
     /// Forgets the writes and opens the locks.
@@ -280,7 +288,7 @@ impl Drop for EngineTxn {
         if self.holder.readers().is_some() {
             handle.serializable.leave();
         }
-        handle.live.end(handle.stripe(), self.live.id);
+        handle.live.end(handle.stripe(), self.live.id, self.is_committed);
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::KeyHasher;
 use crate::fetch::{LINE_BYTES, fetch};
-use crate::message::{Entry, Message, Place};
+use crate::message::{Entry, HEADER_WEIGHT, Message, Place};
 use arena::Arena;
 use cachetable::CacheTable;
 use index::Index;
@@ -151,6 +151,11 @@ impl MemTable {
     /// Key and value bytes put in, with headers: what a drain writes.
     pub(crate) fn weight(&self) -> u64 {
         self.body.get().map_or(0, |body| body.index.totals().1)
+    }
+
+    /// Key and value bytes put in.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.weight().saturating_sub(self.entries() * HEADER_WEIGHT)
     }
 
     pub(crate) fn bytes(&self) -> u64 {

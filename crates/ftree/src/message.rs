@@ -90,9 +90,12 @@ impl<'a> Entry<'a> {
 
     /// What the entry counts for in buffer budgets: its bytes and a small header.
     pub(crate) fn weight(&self) -> u64 {
-        (self.key.len() + self.message.payload().len() + 10) as u64
+        (self.key.len() + self.message.payload().len()) as u64 + HEADER_WEIGHT
     }
 }
+
+/// What an entry counts for in buffer budgets besides its bytes.
+pub(crate) const HEADER_WEIGHT: u64 = 10;
 
 /// A position in the order of entries, whether or not an entry is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

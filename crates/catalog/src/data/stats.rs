@@ -5,6 +5,7 @@ use crate::metadata::collection::Collection;
 use crate::metadata::collection::IndexUse;
 use engine::{DictionaryId, DictionaryOptions, DictionaryStats};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Sizes of one collection.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,11 @@ pub struct IndexStats {
 }
 
 impl Catalog {
+    /// Indexes of a collection that are being built now.
+    pub fn unfinished_indexes(&self, collection: &Collection) -> usize {
+        collection.shared.unfinished_indexes.load(Ordering::Relaxed)
+    }
+
     /// Sizes of a collection; reads no data. A view weighs nothing.
     pub fn stats(&self, collection: &Arc<Collection>) -> CollectionStats {
         if collection.is_view() {
@@ -95,10 +101,16 @@ impl Catalog {
         }];
         for index in &collection.indexes {
             let stats = self.dictionary(index.dictionary);
+            // What lies in the tree is counted with the versions and deletes that wait in its buffers.
+            let (entries, data_bytes) = if index.has_each_once() {
+                (documents, scaled(stats.data_bytes, documents, stats.entries))
+            } else {
+                (stats.entries, stats.data_bytes)
+            };
             indexes.push(IndexStats {
                 name: index.spec.name.clone(),
-                entries: stats.entries,
-                data_bytes: stats.data_bytes,
+                entries,
+                data_bytes,
                 storage_bytes: stats.stored_bytes + stats.memtable_bytes,
                 is_collection: false,
                 options: stats.options,
@@ -165,4 +177,10 @@ impl IndexStats {
     pub fn beside_bytes(&self) -> u64 {
         if self.is_collection { 0 } else { self.storage_bytes }
     }
+}
+
+/// `bytes` of so many entries, for another number of them.
+fn scaled(bytes: u64, wanted: u64, entries: u64) -> u64 {
+    let bytes = u128::from(bytes) * u128::from(wanted) / u128::from(entries.max(1));
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

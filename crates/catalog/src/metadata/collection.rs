@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) used: UseCounters,
     /// Held by the one build of indexes. Taken before `metadata`.
     pub(crate) building: Arc<Mutex<()>>,
+    /// Indexes that are being built.
+    pub(crate) unfinished_indexes: AtomicUsize,
     /// Where to note changes while an index is built.
     changes: Arc<NotingChanges>,
     /// What readers keep with the collection.
@@ -481,6 +483,14 @@ impl Index {
     /// Bit `i` is set where part `i` has met an array. Read it after taking the snapshot.
     pub fn multikey_parts(&self) -> u32 {
         self.state.observed.load(Ordering::Acquire)
+    }
+
+    /// Whether it has exactly one entry of each document.
+    pub(crate) fn has_each_once(&self) -> bool {
+        let spec = &self.spec;
+        let leaves_out = spec.sparse || spec.partial.is_some();
+        let has_many = spec.wildcard.is_some() || spec.is_text() || spec.is_geo();
+        !leaves_out && !has_many && self.multikey_parts() == 0
     }
 
     /// The commit that made it visible.

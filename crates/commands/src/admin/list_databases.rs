@@ -33,7 +33,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let catalog = &context.service.catalog;
-    let mut total = 0;
+    let (mut total, mut total_uncompressed) = (0, 0);
     let list = context.reply.begin_array("databases");
     let mut at = 0;
     // Without the right to list them all one sees those in which one may do something.
@@ -45,14 +45,17 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
         let mut writer = Writer::new();
         writer.str("name", &name);
-        let mut size = 0;
+        let (mut size, mut uncompressed) = (0, 0);
         if !name_only {
             let collections = catalog.collections(&name);
             for collection in &collections {
                 let stats = catalog.stats(collection);
                 size += stats.storage_bytes;
                 size += stats.index_bytes();
+                uncompressed += stats.data_bytes;
             }
+            // TokuMX's: what the documents are without compression.
+            writer.long("size", uncompressed);
             writer.long("sizeOnDisk", size);
             writer.bool("empty", collections.is_empty());
         }
@@ -65,12 +68,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             context.reply.element_document(at, &entry);
             at += 1;
             total += size;
+            total_uncompressed += uncompressed;
         }
     }
     context.reply.end(list);
     if !name_only {
         context.reply.long("totalSize", total);
         context.reply.long("totalSizeMb", total >> 20);
+        context.reply.long("totalUncompressedSize", total_uncompressed);
     }
     Ok(())
 }

@@ -119,9 +119,16 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(cap) = cap {
         reply.number("max", cap.documents.unwrap_or(0));
         reply.number("maxSize", cap.bytes / scale);
+        reply.number("cappedCount", stats.documents);
+        reply.number("cappedSizeMax", cap.bytes / scale);
+        reply.number("cappedSizeCurrent", stats.data_bytes / scale);
     }
     let shown = || stats.indexes.iter().filter(|index| index.is_shown());
-    reply.number("nindexes", shown().count() as u64);
+    let built = shown().count();
+    let unfinished = collection.as_ref().map_or(0, |known| catalog.unfinished_indexes(known));
+    reply.number("nindexes", built as u64);
+    // TokuMX's: what is there together with what is being built.
+    reply.number("nindexesbeingbuilt", (built + unfinished) as u64);
     let builds = reply.begin_array("indexBuilds");
     reply.end(builds);
     reply.number("totalIndexSize", index_bytes / scale);
@@ -149,7 +156,8 @@ fn write_details(reply: &mut Writer, stats: &CollectionStats, scale: u64, uses: 
         reply.str("name", &index.name);
         reply.number("count", index.entries);
         reply.number("size", index.data_bytes / scale);
-        reply.number("avgObjSize", index.data_bytes.checked_div(index.entries).unwrap_or(0));
+        let average = index.data_bytes as f64 / index.entries.max(1) as f64;
+        reply.f64("avgObjSize", average);
         reply.number("storageSize", index.storage_bytes / scale);
         write_shape(reply, &index.options);
         if uses {

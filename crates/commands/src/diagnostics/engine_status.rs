@@ -192,6 +192,7 @@ static KEYS: &[(&str, Read)] = &[
         Some(Moment(f.stats.checkpoint.completed_begin_ms))
     }),
     ("CP_TIME_LAST_CHECKPOINT_END", |f| Some(Moment(f.stats.checkpoint.completed_end_ms))),
+    ("CT_CLEANER_EXECUTIONS", |f| f.count("engine.cleaner.passes")),
     ("CT_CLEANER_ITERATIONS", |f| Some(Count(f.cleaner_iterations))),
     ("CT_CLEANER_PERIOD", |f| Some(Count(f.cleaner_period_secs))),
     ("CT_EVICTIONS", |f| {
@@ -245,6 +246,7 @@ static KEYS: &[(&str, Read)] = &[
     ("FERN_TAKEN_IN_BYTES", |f| Some(Bytes(f.stats.trees.drained_bytes))),
     ("FERN_WRITE_AMPLIFICATION", |f| Some(Ratio(f.stats.write_amplification()))),
     ("FERN_WRITTEN_BYTES", |f| Some(Bytes(f.stats.written_bytes))),
+    ("FS_ENOSPC_REDZONE_CTR", |f| Some(Count(f.stats.refused_commits))),
     ("FS_ENOSPC_REDZONE_STATE", |f| Some(Text(f.space.text()))),
     ("FS_FSYNC_COUNT", |f| f.sum(["blockfile.syncs", "wal.syncs"])),
     ("FS_FSYNC_TIME", |f| f.sum(["blockfile.sync_micros", "wal.sync_micros"])),
@@ -315,6 +317,8 @@ static KEYS: &[(&str, Read)] = &[
     ("LTM_TIMEOUT_COUNT", |f| Some(Count(f.stats.locks.timeouts))),
     ("LTM_WAIT_COUNT", |f| Some(Count(f.stats.locks.waits))),
     ("LTM_WAIT_TIME", |f| Some(Count(f.stats.locks.waited_ms * 1000))),
+    ("TXN_ABORT", |f| Some(Count(f.stats.aborted_txns))),
+    ("TXN_BEGIN", |f| Some(Count(f.stats.begun_txns))),
     ("TXN_COMMIT", |f| Some(Count(f.stats.commits))),
     ("TXN_LIVE", |f| Some(Count(f.stats.live_txns as u64))),
     ("YDB_LAYER_NUM_OPEN_DBS", |f| Some(Count(f.stats.dictionaries as u64))),

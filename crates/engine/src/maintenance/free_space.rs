@@ -172,7 +172,7 @@ impl FreeSpace {
             let waited = self.os.clock.monotonic().saturating_sub(started);
             let alone = !self.has_threads;
             if alone || waited > TUNING.space_wait || self.reclaimable() < bytes.max(LEAST_ROOM) {
-                return Err(Error::NoSpace(self.red_zone_reason().into()));
+                return Err(self.health.refuse(self.red_zone_reason()));
             }
             self.schedule.queue.wake();
             self.os.clock.sleep(TUNING.space_look);

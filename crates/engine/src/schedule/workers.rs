@@ -206,6 +206,7 @@ impl Scheduler {
     /// The cleaner: drains what lies in buffers for long, a little at a time.
     fn clean(&self) -> Result<()> {
         let mut cleaned = false;
+        self.counters.cleaner_passes.inc();
         // A pass that fails is not followed by the next one at once.
         self.cleaned.store(false, Ordering::Relaxed);
         let work: Vec<_> = self.directory.all().iter().map(|all| idle_work(all)).collect();

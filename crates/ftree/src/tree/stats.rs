@@ -40,6 +40,8 @@ pub struct Stats {
     pub memory_entries: u64,
     /// Memory of memtables.
     pub memory_bytes: u64,
+    /// Key and value bytes in memtables.
+    pub memory_data_bytes: u64,
     /// Entries on disk, versions and deletes included.
     pub disk_entries: u64,
     /// Different keys in each segment, summed: about the documents where little is buffered.
@@ -179,6 +181,7 @@ impl Tree {
         let mut stats = Stats {
             memory_entries: state.memtables().map(|table| table.entries()).sum(),
             memory_bytes: state.memtables().map(|table| table.bytes()).sum(),
+            memory_data_bytes: state.memtables().map(|table| table.data_bytes()).sum(),
             height: state.root.height,
             buffered_bytes: state.root.buffered_below,
             ..self.counters()

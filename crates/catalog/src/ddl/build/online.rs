@@ -54,6 +54,13 @@ pub(super) struct Build {
     seen: Snapshot,
 }
 
+impl Drop for Build {
+    fn drop(&mut self) {
+        let unfinished = &self.collection.shared.unfinished_indexes;
+        unfinished.fetch_sub(self.indexes.len(), Ordering::Relaxed);
+    }
+}
+
 /// An entry that another document still holds.
 struct Refused {
     index: usize,
@@ -86,6 +93,7 @@ impl Build {
         collection.shared.note_changes(Some(&changes));
         let seen = engine.snapshot();
         let (engine, collection) = (engine.clone(), Arc::clone(collection));
+        collection.shared.unfinished_indexes.fetch_add(indexes.len(), Ordering::Relaxed);
         Ok(Self { engine, collection, indexes, filled, changes, seen })
     }
 
