@@ -5,7 +5,7 @@
 
 use crate::command::{Command, Registry};
 use crate::judged::Judged;
-use crate::needs::{Asked, Needs, Required, first_of, is_unique, text_of};
+use crate::needs::{Asked, Needs, Required, first_of, is_unique, repeats_its_name, text_of};
 use crate::registry::COMMANDS;
 use auth::{Action, ActionSet, Grants, Privilege, Target};
 use bson::raw::RawArrayBuf;
@@ -107,7 +107,7 @@ pub(crate) fn admit<'a>(
         Asked::new(request.database, (body, first, request.sequences), user, grants, &needs_of);
     // A field that is given twice could be authorized by one value and executed with the other.
     let is_plain = !matches!(command.needs, Needs::Computed(_))
-        || is_unique(body)
+        || (is_unique(body) || command.name == "create" && repeats_its_name(body))
             && request.sequences.iter().enumerate().all(|(at, (name, _))| {
                 raw::field_by_bytes(body, name).is_ok_and(|value| value.is_none())
                     && request.sequences[..at].iter().all(|(other, _)| other != name)

@@ -5,7 +5,7 @@
 
 use auth::{Action, ActionSet, Grants, Target, UserName};
 use bson::spec::BinarySubtype;
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw;
 use dispatch::request::Sequence;
 use std::collections::BTreeSet;
@@ -124,6 +124,27 @@ pub(crate) fn is_unique(document: &RawDocument) -> bool {
         }
     }
     true
+}
+
+/// Whether all names are unique but the first one, which says the same text twice, as `mongorestore` does with the options
+/// of a dump of MongoDB 2.4: whoever reads either reads what was judged.
+pub(crate) fn repeats_its_name(document: &RawDocument) -> bool {
+    let mut once = RawDocumentBuf::new();
+    let mut first = None;
+    for element in document {
+        let Ok((name, value)) = element else { return false };
+        match first {
+            None => first = Some((name, value)),
+            Some((known, RawBsonRef::String(text)))
+                if name == known && value == RawBsonRef::String(text) =>
+            {
+                continue;
+            }
+            Some(_) => {}
+        }
+        once.append(name, value);
+    }
+    is_unique(&once)
 }
 
 /// So many names are compared one with another; more are looked up.

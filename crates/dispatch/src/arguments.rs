@@ -108,6 +108,8 @@ impl<'a> Arguments<'a> {
             let field = Field { place: command.name, name: element.name(), value };
             if own.is_empty() {
                 own.push(field);
+            } else if repeats_create(command, own, &field) {
+                // The options in a dump of MongoDB 2.4 or TokuMX begin with the command's name.
             } else if !arguments.take(command, &field)? {
                 if let Some(types) = types
                     && !types.admit(&field)?
@@ -270,6 +272,14 @@ impl<'a> Arguments<'a> {
         });
         Ok(())
     }
+}
+
+/// Whether a field says again which collection `create` makes.
+fn repeats_create(command: &Rules, own: &[Field<'_>], field: &Field<'_>) -> bool {
+    command.name == "create"
+        && field.name == "create"
+        && matches!((own.first().map(|first| first.value), field.value),
+            (Some(RawBsonRef::String(first)), RawBsonRef::String(again)) if first == again)
 }
 
 /// The refusal of a command that API version 1 does not have.

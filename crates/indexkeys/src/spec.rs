@@ -7,8 +7,8 @@ mod geo;
 
 use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
-use crate::StorageOptions;
 use crate::values::{truth, whole_number};
+use crate::{STORAGE_OPTIONS, StorageOptions};
 use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::path::is_reserved_name;
@@ -241,10 +241,19 @@ impl IndexSpec {
 
     fn take_option(&mut self, name: &str, value: RawBsonRef<'_>, spec: &RawDocument) -> Result<()> {
         let option: &bson::raw::CStr = name.try_into()?;
-        if self.is_id()
-            && !matches!(name, "key" | "name" | "v" | "ns" | "collation" | "unique" | "background")
-        {
-            return Err(not_valid(name, "an _id index specification", spec));
+        if self.is_id() {
+            // TokuMX tells these of it; whether they are those of the collection is looked at where it is known.
+            if name == "clustering" {
+                self.clustering = truth(value);
+                return Ok(());
+            }
+            if STORAGE_OPTIONS.contains(&name) && self.storage.take(name, value)? {
+                return Ok(());
+            }
+            if !matches!(name, "key" | "name" | "v" | "ns" | "collation" | "unique" | "background")
+            {
+                return Err(not_valid(name, "an _id index specification", spec));
+            }
         }
         match name {
             "clustering" => {
@@ -769,7 +778,7 @@ pub fn known_options(spec: &RawDocument) -> Result<RawDocumentBuf> {
     for element in spec {
         let (name, value) = element?;
         let option = name.as_str();
-        if KNOWN.contains(&option) || crate::STORAGE_OPTIONS.contains(&option) {
+        if KNOWN.contains(&option) || STORAGE_OPTIONS.contains(&option) {
             known.append(name, value);
         }
     }

@@ -21,7 +21,7 @@ use bson::raw::RawDocument;
 use bsonval::show::document as document_text;
 use engine::{Durability, Timestamp};
 use errors::{Code, Error, Result};
-use indexkeys::{IndexChange, IndexSpec, same_pattern};
+use indexkeys::{IndexChange, IndexSpec, StorageOptions, same_pattern};
 use online::Build;
 use parking_lot::{ArcMutexGuard, RawMutex};
 use std::sync::Arc;
@@ -361,9 +361,17 @@ pub(crate) fn missing_indexes(
 ) -> Result<Vec<IndexSpec>> {
     let mut wanted: Vec<IndexSpec> = Vec::new();
     for spec in specs {
-        let spec = spec.in_collection(collection.collation())?;
+        let mut spec = spec.in_collection(collection.collation())?;
         if spec.is_id() {
+            check_id(collection, &spec)?;
             continue;
+        }
+        // The primary key is the collection, and has its shape.
+        let primary = collection.primary_index.as_ref();
+        if primary.is_some_and(|index| index.spec.name == spec.name)
+            && has_its_shape(collection, &spec)
+        {
+            spec.storage = StorageOptions::default();
         }
         if collection.options.time_series.is_some() {
             TimeSeries::check_index(&spec)?;
@@ -398,6 +406,29 @@ pub(crate) fn missing_indexes(
         }
     }
     Ok(wanted)
+}
+
+/// Whether what a specification says of the shape is what the collection says of its own.
+fn has_its_shape(collection: &Collection, spec: &IndexSpec) -> bool {
+    let shape = collection.options.storage;
+    spec.storage.or(shape) == shape
+}
+
+/// Refuses a description of the index on `_id` that is not what the index is: the collection itself, or one beside its
+/// primary key.
+fn check_id(collection: &Collection, spec: &IndexSpec) -> Result<()> {
+    let is_clustering = collection.options.primary_key.is_none();
+    if has_its_shape(collection, spec) && (is_clustering || !spec.clustering) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::INDEX_OPTIONS_CONFLICT,
+        format!(
+            "the index on _id of {} is made with its collection, and of another shape than {} asks for",
+            collection.namespace,
+            document_text(&spec.shown)
+        ),
+    ))
 }
 
 /// Refuses a unique index that could have one key in several partitions. Documents with the same values in

@@ -19,7 +19,7 @@ use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumen
 use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};
 use indexkeys::values::truth;
-use indexkeys::{PrimaryKey, StorageOptions};
+use indexkeys::{PrimaryKey, STORAGE_OPTIONS, StorageOptions};
 use keystring::Collation;
 use std::sync::Arc;
 
@@ -159,7 +159,9 @@ impl CollectionOptions {
             encrypted::refuse(value, &beside)?;
         }
         if let Some(document) = given.id_index {
-            id_index::parse(document)?.in_collection(self.collation.as_ref())?;
+            let is_clustering = self.primary_key.is_none();
+            id_index::parse(document, is_clustering)?.in_collection(self.collation.as_ref())?;
+            self.take_shape_of_id(document)?;
         }
         self.validation.settle(self.collation.as_ref())?;
         match (given.view_on, given.pipeline) {
@@ -181,6 +183,27 @@ impl CollectionOptions {
         if let Some(every) = self.partition_every {
             self.shown.append(bson::raw::cstr!("partitionEvery"), every.shown());
         }
+        Ok(())
+    }
+
+    /// What `idIndex` says of the shape is the collection's own where that says nothing; a primary key has to say it.
+    fn take_shape_of_id(&mut self, document: &RawDocument) -> Result<()> {
+        let asked = id_index::storage(document)?;
+        let both = self.storage.or(asked);
+        let agrees = asked.or(self.storage) == both;
+        if !agrees || self.primary_key.is_some() && both != self.storage {
+            return Err(Error::new(
+                Code::INVALID_INDEX_SPECIFICATION_OPTION,
+                "the shape that 'idIndex' names is not that of the collection, which the index on _id has",
+            ));
+        }
+        for name in STORAGE_OPTIONS {
+            if let (None, Some(value)) = (self.shown.get(name)?, document.get(name)?) {
+                let value = bson::RawBson::from(value);
+                self.shown.append(<&CStr>::try_from(name)?, value);
+            }
+        }
+        self.storage = both;
         Ok(())
     }
 

@@ -4,7 +4,8 @@ use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::Action;
-use dispatch::fields::{Field, missing};
+use bson::{RawBsonRef, RawDocument};
+use dispatch::fields::{Field, as_i64, missing};
 use errors::{Error, Result};
 use indexkeys::IndexSpec;
 
@@ -36,7 +37,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if indexes.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
-    let substitution = indexes.iter().find_map(|index| indexkeys::substitution(index));
+    let drops =
+        |index: &RawDocument| matches!(index.get("dropDups"), Ok(Some(value)) if !is_false(value));
+    let notes: Vec<String> = indexes
+        .iter()
+        .find_map(|index| indexkeys::substitution(index))
+        .into_iter()
+        .chain(indexes.iter().any(|index| drops(index)).then(|| DROPS_NONE.to_owned()))
+        .collect();
     let specs = indexes
         .into_iter()
         .map(|spec| {
@@ -64,8 +72,19 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.bool("createdCollectionAutomatically", created.created_collection);
     if created.before == created.after {
         reply.str("note", "all indexes already exist");
-    } else if let Some(note) = substitution {
-        reply.str("note", &note);
+    } else if !notes.is_empty() {
+        reply.str("note", &notes.join("; "));
     }
     Ok(())
+}
+
+/// What the reply says to who asks for `dropDups`, as TokuMX's log did.
+const DROPS_NONE: &str = "dropDups drops no documents: an index with duplicate keys is not built";
+
+fn is_false(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Boolean(value) => !value,
+        RawBsonRef::Double(number) => number == 0.0,
+        other => matches!(other, RawBsonRef::Null) || as_i64(other) == Some(0),
+    }
 }

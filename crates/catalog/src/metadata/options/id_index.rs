@@ -1,13 +1,16 @@
-//! `idIndex`: the description of the index that every collection has, which it may only repeat.
+//! `idIndex`: the description of the index that every collection has, which it may only repeat. As `mongodump` of TokuMX
+//! left it, it says the shape of the collection, too.
 
 use super::invalid_type;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::types::option_integer;
 use errors::{Code, Error, Result};
-use indexkeys::IndexSpec;
+use indexkeys::values::truth;
+use indexkeys::{IndexSpec, STORAGE_OPTIONS, StorageOptions};
 
-/// Reads the option; its key can be no other than `{_id: 1}`.
-pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {
+/// Reads the option; its key can be no other than `{_id: 1}`. It is clustering where the collection has no other primary
+/// key.
+pub(super) fn parse(document: &RawDocument, is_clustering: bool) -> Result<IndexSpec> {
     let required = |name: &str| {
         Error::failed_to_parse(format!(
             "The '{name}' field is a required property of an index specification"
@@ -23,11 +26,18 @@ pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {
         Some(RawBsonRef::String(_)) => {}
         Some(other) => return Err(invalid_type("create.idIndex.name", other, "string")),
     }
+    let mut plain = RawDocumentBuf::new();
     for element in document {
         let (name, value) = element?;
         match name.as_str() {
-            "key" | "name" | "ns" | "collation" => {}
-            "v" => check_version(value)?,
+            "key" | "name" | "ns" | "collation" => plain.append(name, value),
+            "v" => {
+                check_version(value)?;
+                plain.append(name, value);
+            }
+            "unique" if truth(value) => {}
+            "clustering" if truth(value) == is_clustering => {}
+            other if STORAGE_OPTIONS.contains(&other) => {}
             other => {
                 return Err(Error::new(
                     Code::INVALID_INDEX_SPECIFICATION_OPTION,
@@ -44,7 +54,19 @@ pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {
             "The field 'key' for an _id index must be {_id: 1}, but got another key pattern",
         ));
     }
-    IndexSpec::parse(document)
+    IndexSpec::parse(&plain)
+}
+
+/// The shape that the description names: the collection's own, for `_id_` is the collection itself.
+pub(super) fn storage(document: &RawDocument) -> Result<StorageOptions> {
+    let mut storage = StorageOptions::default();
+    for element in document {
+        let (name, value) = element?;
+        if STORAGE_OPTIONS.contains(&name.as_str()) {
+            storage.take(name.as_str(), value)?;
+        }
+    }
+    Ok(storage)
 }
 
 fn check_version(value: RawBsonRef<'_>) -> Result<()> {
