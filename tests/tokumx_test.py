@@ -163,6 +163,17 @@ def what_cannot_begin_or_end_is_told_by_tokumxs_numbers():
             commit(other.db)
 
 
+def a_driver_that_numbers_the_commit_commits():
+    """Node's and mongosh's put a number of their own into `commitTransaction: 1`, whatever it is to commit."""
+    with Fernd() as server, Raw(server) as connection:
+        session = {"id": bson.Binary(b"s" * 16, 4)}
+        assert connection.ask("db", {"beginTransaction": 1, "lsid": session})["ok"] == 1
+        connection.ask("db", {"insert": "c", "documents": [{"_id": 1}], "lsid": session})
+        number = {"lsid": session, "txnNumber": bson.Int64(0), "autocommit": False}
+        told = connection.ask("db", {"commitTransaction": 1, **number})
+        assert told == {"status": "transaction committed", "ok": 1.0}, told
+
+
 def mvcc_reads_the_state_of_its_beginning_without_phantoms():
     with Fernd() as server, alone(server) as client, server.client() as outside:
         coll, other = filled(client.db), outside.db.c
@@ -205,6 +216,43 @@ def read_uncommitted_reads_the_newest_state_and_none_that_is_not_committed():
         coll.update_one({"_id": 0}, {"$inc": {"n": 1}})
         roll_back(client.db)
         assert other.find_one({"_id": 0})["n"] == 2
+
+
+def count_without_a_filter_is_exact_inside_and_looks_at_no_document():
+    with Fernd() as server, alone(server) as client, server.client() as outside:
+        db, seen = client.db, outside.db
+        stage = lambda: db.command("explain", {"count": "c"})["queryPlanner"]["winningPlan"]["stage"]
+        for options in ({}, {"primaryKey": {"a": 1, "_id": 1}, "partitioned": True}):
+            seen.c.drop()
+            seen.create_collection("c", **options)
+            seen.c.insert_many([{"_id": i, "a": i} for i in range(100)])
+            if options:
+                seen.command("addPartition", "c", newMax={"a": 50_000, "_id": 0})
+            for isolation, others in (("mvcc", 0), ("readUncommitted", 1)):
+                before = seen.c.estimated_document_count()
+                begin(db, isolation)
+                assert db.c.estimated_document_count() == before and stage() == "RECORD_STORE_FAST_COUNT"
+                seen.c.insert_one({"_id": f"of others {isolation}", "a": 1})
+                assert db.c.estimated_document_count() == before + others
+                db.c.insert_many([{"_id": f"{isolation} {i}", "a": 40_000 + 20_000 * (i % 2)} for i in range(10)])
+                db.c.delete_many({"a": {"$gte": 10, "$lt": 15}})
+                failed(11000, lambda: db.c.insert_many([{"_id": "new", "a": 1}, {"_id": 3, "a": 3}]))
+                count = db.c.count_documents({})
+                assert db.c.estimated_document_count() == count, (count, before)
+                assert db.command("count", "c", skip=3, limit=20)["n"] == 20 and stage() == "RECORD_STORE_FAST_COUNT"
+                assert seen.c.estimated_document_count() == before + 1
+                roll_back(db)
+                assert seen.c.estimated_document_count() == db.c.estimated_document_count() == before + 1
+            # What it counts it locks.
+            begin(db, "serializable")
+            assert db.c.estimated_document_count() == 102
+            [one] = seen.command("showLiveTransactions")["transactions"]
+            assert one["rowLocks"], one
+            commit(db)
+        begin(db)
+        db.made.insert_many([{}, {}])
+        assert db.made.estimated_document_count() == 2 and db.none.estimated_document_count() == 0
+        roll_back(db)
 
 
 def serializable_keeps_what_it_has_read():
@@ -393,6 +441,15 @@ def collections_and_indexes_are_part_of_it():
         assert db.later.find_one() == {"_id": 1}
 
 
+def an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is():
+    with Fernd() as server, alone(server) as client, server.client() as outside:
+        filled(client.db)
+        begin(client.db)
+        outside.db.later.insert_one({"_id": 1})
+        failed(16768, lambda: client.db.later.find_one())
+        failed(16768, lambda: client.db.later.insert_one({"_id": 2}))
+
+
 def what_cannot_be_undone_is_refused_inside():
     with Fernd() as server, alone(server) as client:
         db = client.db
@@ -418,6 +475,25 @@ def what_cannot_be_undone_is_refused_inside():
         db.c.insert_one({"_id": "last"})
         commit(db)
         assert db.c.find_one({"_id": "last"}) and db.capped.count_documents({}) == 0
+
+
+def a_capped_collection_takes_no_insert_inside():
+    with Fernd() as server, alone(server) as client:
+        client.db.create_collection("c", capped=True, size=4096)
+        begin(client.db)
+        failed(17228, lambda: client.db.c.insert_one({}))
+        roll_back(client.db)
+
+
+def more_is_refused_inside():
+    with Fernd() as server, alone(server) as client:
+        filled(client.db)
+        begin(client.db)
+        for database, name, value in ((client.admin, "backupStart", "/x"), (client.admin, "autoCompact", True), (client.db, "compact", "c"),
+                                      (client.admin, "replAddPartition", 1), (client.admin, "replTrimOplog", 1),
+                                      (client.admin, "replSetResizeOplog", 1), (client.admin, "replSetExpireOplog", 1)):
+            fails(16786, lambda database=database, name=name, value=value: database.command(name, value))
+        roll_back(client.db)
 
 
 def write_concerns_hold_at_the_commit():
@@ -505,6 +581,25 @@ def a_lock_timeout_of_zero_waits_not_at_all():
         assert waits.ended() == 1
         commit(writer.db)
         assert coll.find_one({"_id": 0})["n"] == 2
+
+
+def lock_timeouts_hold_for_statements_of_their_own_and_from_when_they_are_set():
+    with Fernd("--lockTimeout", str(LONG)) as server, alone(server) as client, alone(server) as writer:
+        coll, other = filled(client.db), writer.db.c
+        update = SON([("update", "c"), ("updates", [{"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}]), ("maxTimeMS", 3000)])
+        begin(client.db)
+        coll.update_one({"_id": 0}, {"$inc": {"n": 1}})
+        # A transaction that begins later goes by what is set now.
+        assert client.admin.command("setParameter", 1, lockTimeout=0) == {"was": LONG, "ok": 1.0}
+        begin(writer.db)
+        failed(16759, lambda: writer.db.command(update))
+        roll_back(writer.db)
+        assert writer.db.command("setClientLockTimeout", 5) == {"was": 0, "ok": 1.0}
+        # What the connection says holds for its statements outside of transactions too.
+        client.admin.command("setParameter", 1, lockTimeout=LONG)
+        failed(24, lambda: writer.db.command(update))
+        commit(client.db)
+        other.update_one({"_id": 0}, {"$inc": {"n": 1}})
 
 
 def the_settings_of_a_connection_are_its_own():
@@ -644,6 +739,31 @@ def a_primary_that_steps_down_undoes_them_and_a_secondary_begins_none_that_locks
             assert all_of_them.db.c.find_one() == {"_id": 0, "n": 10}
 
 
+def a_transaction_of_a_secondary_is_committed():
+    with ReplicaSet(members=3) as members:
+        secondary = members.secondaries()[0]
+        with alone(secondary) as client:
+            begin(client.db)
+            assert list(client.db.c.find()) == []
+            commit(client.db)
+
+
+def serializable_needs_the_right_to_write():
+    with Secured(tls=False) as server, server.client() as root:
+        root.shop.command("createUser", "reader", pwd="pencil", roles=["read"])
+        root.shop.command("createUser", "writer", pwd="pencil", roles=["readWrite"])
+        for user, may in (("reader", False), ("writer", True)):
+            with server.nobody(username=user, password="pencil", authSource="shop", maxPoolSize=1) as client:
+                for isolation in ("mvcc", "readUncommitted"):
+                    begin(client.shop, isolation)
+                    commit(client.shop)
+                if may:
+                    begin(client.shop, "serializable")
+                    commit(client.shop)
+                else:
+                    fails(13, lambda client=client: client.shop.command("beginTransaction", isolation="serializable"))
+
+
 # Storage, indexes, collections.
 
 # What `create` is told, and what `collStats` then shows.
@@ -765,6 +885,17 @@ def indexes_are_built_beside_writes_also_unique_ones():
         assert keys == dict.fromkeys(["_id_", "u_1", "n_1", "n_1_u_-1"], 20_050), keys
 
 
+def drop_dups_is_told_to_drop_none():
+    with Fernd() as server, server.client() as client:
+        client.db.c.insert_many([{"a": 1}, {"a": 2}])
+        reply = client.db.command("createIndexes", "c", indexes=[{"key": {"a": 1}, "name": "a_1", "unique": True, "dropDups": True}])
+        assert "dropDups" in reply["note"], reply
+        client.db.d.insert_many([{"a": 1}, {"a": 1}])
+        fails(11000, lambda: client.db.command("createIndexes", "d", indexes=[
+            {"key": {"a": 1}, "name": "a_1", "unique": True, "dropDups": True}]))
+        assert client.db.d.count_documents({}) == 2
+
+
 def re_index_writes_in_another_shape_and_says_what_it_was():
     """TokuMX changed a header and nothing that was written; here all of it is written anew."""
     with Fernd() as server, server.client() as client:
@@ -846,6 +977,45 @@ def parameters_are_read_and_set_while_the_server_runs():
         fails(13, lambda: client.db.command("setParameter", 1, checkpointPeriod=1))
 
 
+# Name, what it is by default, another value; None: it cannot be changed while the server runs.
+MORE_PARAMETERS = [
+    ("compressBuffersBeforeEviction", None, True), ("loaderMaxMemory", 100 << 20, 64 << 20), ("loaderCompressTmp", True, False),
+    ("forceWriteLocks", False, True), ("migrateStartCloneLockTimeout", 60000, 1000), ("migrateUniqueChecks", True, False),
+    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False),
+    ("txnMemLimit", 1 << 20, None), ("cacheSize", 64 << 20, None), ("directio", False, None), ("locktreeMaxMemory", (64 << 20) // 10, None),
+]
+
+
+def every_other_parameter_is_read_and_set():
+    with Fernd("--cacheSize", "64M") as server, server.client() as client:
+        parameter = lambda name: client.admin.command("getParameter", 1, **{name: 1})[name]
+        for name, own, value in MORE_PARAMETERS:
+            before = parameter(name)
+            assert own is None or before == own, (name, before)
+            if value is None:
+                fails(20, lambda name=name: client.admin.command("setParameter", 1, **{name: 1}))
+                continue
+            assert client.admin.command("setParameter", 1, **{name: value})["was"] == before, name
+            assert parameter(name) == value, name
+        # Until they are built they can only be what they are.
+        for name, own in (("fastUpdates", False), ("fastUpdatesIgnoreErrors", False), ("pkUniqueChecks", True)):
+            assert client.admin.command("setParameter", 1, **{name: own})["was"] is own, name
+            assert name in str(fails(238, lambda name=name, own=own: client.admin.command("setParameter", 1, **{name: not own})))
+            assert parameter(name) is own, name
+
+
+def documents_stay_while_the_ttl_monitor_is_off():
+    with Fernd("--setParameter", "ttlMonitorSleepSecs=1") as server, server.client() as client:
+        client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+        passes = lambda: client.admin.command("serverStatus")["metrics"]["ttl"]["passes"]
+        client.db.c.create_index("at", expireAfterSeconds=0)
+        client.db.c.insert_one({"at": datetime.datetime(2020, 1, 1)})
+        client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
+        before = passes()
+        wait_until(lambda: not client.db.c.count_documents({}), "nothing expires")
+        assert passes() > before
+
+
 def start_options_of_tokumx_mean_what_they_meant():
     server = Fernd()
     for name in ("logs", "tmp"):
@@ -885,6 +1055,37 @@ directoryperdb = true
         assert "directoryperdb" in warned, "what means nothing here is said"
 
 
+def s0s_configuration_file_starts_a_server():
+    server = Fernd()
+    path = os.path.join(server.home, "tokumx.conf")
+    with open(path, "w") as file:
+        file.write(f"dbpath={server.dbpath}\nport={server.port}\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\ncleanerPeriod=2\n"
+                   "cleanerIterations=5\nfsRedzone=5\nlockTimeout=4000\nexpireOplogDays=5\nreplSet=rs0\nnoauth=true\ncpu=false\n"
+                   "nohttpinterface=true\nreplIndexPrefetch=none\nnopreallocj=true\ndurOptions=0\npluginsDir=/opt/tokumx/lib64/plugins\n"
+                   "loadPlugin=backup_plugin:688f63cb3018caa3efb74ff829ee3568\nloaderMaxMemory=100M\ntxnMemLimit=1048576\n")
+    server.command = lambda: [server.binary, "--config", path, "--statusPort", "0"]
+    with server, server.client() as client:
+        client.admin.command("replSetInitiate")
+        told = client.admin.command("replGetExpireOplog")
+        told = {name: value for name, value in told.items() if name not in ("$clusterTime", "operationTime")}
+        assert told == {"expireOplogDays": 5, "expireOplogHours": 0, "ok": 1.0}, told
+
+
+def the_oplogs_age_is_read_and_set():
+    with Fernd("--replSet", "rs0", "--replSetAutoInitiate") as server, server.client() as client:
+        assert set(client.admin.command("replGetExpireOplog")) >= {"expireOplogDays", "expireOplogHours", "ok"}
+        assert client.admin.command("replSetExpireOplog", 1, expireOplogDays=4, expireOplogHours=2)["ok"] == 1
+        told = client.admin.command("replGetExpireOplog")
+        assert (told["expireOplogDays"], told["expireOplogHours"]) == (4, 2), told
+        # Hours alone are no days.
+        client.admin.command("replSetExpireOplog", 1, expireOplogHours=5)
+        told = client.admin.command("replGetExpireOplog")
+        assert (told["expireOplogDays"], told["expireOplogHours"]) == (0, 5), told
+        for name, more in (("replAddPartition", {}), ("replTrimOplog", {"ts": datetime.datetime(2020, 1, 1)}),
+                           ("recoverToPoint", {"ts": datetime.datetime(2020, 1, 1)})):
+            assert name in str(fails(238, lambda name=name, more=more: client.admin.command(name, 1, **more)))
+
+
 def a_cache_above_the_memory_does_not_start():
     """TokuMX took it, and cut replies short when the memory was at its end."""
     server = Fernd("--cacheSize", "900t")
@@ -902,9 +1103,9 @@ def a_cache_above_the_memory_does_not_start():
 
 # The graphs of TokuMX's monitors, and what `tokumxstat` polls.
 KEYS = """CP_PERIOD CP_CHECKPOINT_COUNT CP_TIME_LAST_CHECKPOINT_BEGIN CP_TIME_LAST_CHECKPOINT_END CT_EVICTIONS CT_MISS CT_MISSTIME
-CT_PREFETCHES CT_SIZE_CURRENT CT_SIZE_LIMIT CT_SIZE_WRITING CT_CLEANER_PERIOD CT_CLEANER_ITERATIONS FS_FSYNC_COUNT FS_FSYNC_TIME
-FS_ENOSPC_REDZONE_STATE FT_FLUSHER_FLUSH_TOTAL FT_FULL_EVICTIONS_LEAF FT_PARTIAL_EVICTIONS_LEAF LOGGER_BYTES_WRITTEN
-LOGGER_NUM_WRITES LTM_SIZE_CURRENT LTM_SIZE_LIMIT LTM_TIMEOUT_COUNT LTM_WAIT_COUNT TXN_COMMIT YDB_LAYER_TIME_NOW
+CT_PREFETCHES CT_SIZE_CURRENT CT_SIZE_LIMIT CT_SIZE_WRITING CT_CLEANER_EXECUTIONS CT_CLEANER_PERIOD CT_CLEANER_ITERATIONS FS_FSYNC_COUNT FS_FSYNC_TIME
+FS_ENOSPC_REDZONE_CTR FS_ENOSPC_REDZONE_STATE FT_FLUSHER_FLUSH_TOTAL FT_FULL_EVICTIONS_LEAF FT_PARTIAL_EVICTIONS_LEAF LOGGER_BYTES_WRITTEN
+LOGGER_NUM_WRITES LTM_SIZE_CURRENT LTM_SIZE_LIMIT LTM_TIMEOUT_COUNT LTM_WAIT_COUNT TXN_ABORT TXN_BEGIN TXN_COMMIT YDB_LAYER_TIME_NOW
 YDB_LAYER_TIME_STARTUP""".split()
 
 
@@ -920,9 +1121,12 @@ def the_engines_figures_have_tokumxs_keys():
         failed(24, lambda: third.db.c.update_one({"_id": 0}, {"$inc": {"n": 1}}))
         assert status()["LTM_SIZE_CURRENT"] > 0
         commit(client.db)
+        begin(client.db)
+        roll_back(client.db)
         assert client.admin.command("checkpoint") == {"ok": 1.0}
         after = status()
-        for key in ("CP_CHECKPOINT_COUNT", "FS_FSYNC_COUNT", "LOGGER_BYTES_WRITTEN", "LOGGER_NUM_WRITES", "TXN_COMMIT", "LTM_TIMEOUT_COUNT"):
+        for key in ("CP_CHECKPOINT_COUNT", "FS_FSYNC_COUNT", "LOGGER_BYTES_WRITTEN", "LOGGER_NUM_WRITES", "TXN_BEGIN", "TXN_COMMIT", "TXN_ABORT",
+                    "LTM_TIMEOUT_COUNT"):
             assert after[key] > before[key], (key, before[key], after[key])
         assert after["CT_SIZE_CURRENT"] <= after["CT_SIZE_LIMIT"]
         fails(13, lambda: client.db.command("engineStatus"))
@@ -1003,6 +1207,33 @@ def what_is_stored_is_told_as_tokumx_told_it():
         assert one["sizeOnDisk"] > 0 and one["empty"] is False and listed["totalSize"] >= one["sizeOnDisk"], listed
 
 
+def statistics_of_what_waits_in_buffers_are_exact():
+    with Fernd() as server, server.client() as client:
+        coll = filled(client.db, 2000)
+        coll.create_index("a")
+        coll.update_many({}, [{"$set": {"a": "$_id"}}])
+        coll.delete_many({"_id": {"$lt": 200}})
+        found = detail(coll, "a_1")
+        assert found["count"] == 1800 and found["size"] > 0 and found["avgObjSize"] > 0, found
+
+
+def statistics_have_the_rest_of_tokumxs_fields():
+    with Fernd() as server, server.client() as client:
+        db = client.db
+        db.c.insert_many([{"_id": i, "s": "x" * i} for i in range(10)])
+        stats = db.command("collStats", "c")
+        # What is there and what is built.
+        assert stats["nindexesbeingbuilt"] == stats["nindexes"] == 1, stats
+        assert stats["indexDetails"][0]["avgObjSize"] == stats["size"] / 10, stats["indexDetails"]
+        db.create_collection("capped", capped=True, size=4096, max=3)
+        db.capped.insert_many([{"_id": i} for i in range(5)])
+        stats = db.command("collStats", "capped")
+        assert (stats["cappedCount"], stats["cappedSizeMax"], stats["cappedSizeCurrent"]) == (3, 4096, stats["size"]), stats
+        listed = client.admin.command("listDatabases")
+        [one] = [each for each in listed["databases"] if each["name"] == "db"]
+        assert one["size"] == db.command("dbStats")["dataSize"] and listed["totalUncompressedSize"] >= one["size"], listed
+
+
 def a_hot_backup_is_begun_throttled_watched_and_opened():
     root = tempfile.mkdtemp(prefix="fernd-test-")
     target = os.path.join(root, "today")
@@ -1031,6 +1262,28 @@ def a_hot_backup_is_begun_throttled_watched_and_opened():
         assert client.db.c.count_documents({}) == 10_001 and client.db.c.find_one({"_id": "meanwhile"})
         validate(client.db.c)
     shutil.rmtree(root)
+
+
+def plugins_are_built_in():
+    with Fernd() as server, server.client() as client:
+        assert client.admin.command("listPlugins") == {"plugins": [], "ok": 1.0}
+        for name in ("loadPlugin", "unloadPlugin"):
+            assert "backup_plugin" in str(fails(238, lambda name=name: client.admin.command(name, "backup_plugin")))
+
+
+def get_last_error_knows_no_gtids():
+    with Fernd() as server:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as s:
+            replies = s.makefile("rb")
+
+            def send(code, body):
+                s.sendall(struct.pack("<iiii", 16 + len(body), 1, 0, code) + body)
+
+            send(2002, struct.pack("<i", 0) + b"db.c\0" + bson.encode({"_id": 1}))
+            asked = bson.encode({"getlasterror": 1, "w": 1, "wgtid": b"0" * 16})
+            send(2004, struct.pack("<i", 0) + b"db.$cmd\0" + struct.pack("<ii", 0, -1) + asked)
+            reply = bson.decode(replies.read(struct.unpack("<i", replies.read(4))[0] - 4)[32:])
+        assert reply["ok"] == 0 and reply["code"] == 238 and "wgtid" in reply["errmsg"], reply
 
 
 # What is not there: the database, the command, and the code that it is refused with.
@@ -1085,278 +1338,63 @@ def what_is_not_there_is_refused_by_its_name():
             server.remove()
 
 
-# Rows that the server does not have yet or has wrong, by what is proposed for them: `tokumx_test.py --awaited` runs these alone.
-
-
-def lock_timeouts_hold_for_statements_of_their_own_and_from_when_they_are_set():
-    with Fernd("--lockTimeout", str(LONG)) as server, alone(server) as client, alone(server) as writer:
-        coll, other = filled(client.db), writer.db.c
-        update = SON([("update", "c"), ("updates", [{"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}]), ("maxTimeMS", 3000)])
-        begin(client.db)
-        coll.update_one({"_id": 0}, {"$inc": {"n": 1}})
-        # A transaction that begins later goes by what is set now.
-        assert client.admin.command("setParameter", 1, lockTimeout=0) == {"was": LONG, "ok": 1.0}
-        begin(writer.db)
-        failed(16759, lambda: writer.db.command(update))
-        roll_back(writer.db)
-        assert writer.db.command("setClientLockTimeout", 5) == {"was": 0, "ok": 1.0}
-        # What the connection says holds for its statements outside of transactions too.
-        client.admin.command("setParameter", 1, lockTimeout=LONG)
-        reply = writer.db.command(update)
-        assert reply.get("writeErrors", [{"code": 24}])[0]["code"] == 24 and reply["n"] == 0, reply
-        commit(client.db)
-        other.update_one({"_id": 0}, {"$inc": {"n": 1}})
-
-
-def s0s_configuration_file_starts_a_server():
-    server = Fernd()
-    path = os.path.join(server.home, "tokumx.conf")
-    with open(path, "w") as file:
-        file.write(f"dbpath={server.dbpath}\nport={server.port}\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\ncleanerPeriod=2\n"
-                   "cleanerIterations=5\nfsRedzone=5\nlockTimeout=4000\nexpireOplogDays=5\nreplSet=rs0\nnoauth=true\ncpu=false\n"
-                   "nohttpinterface=true\nreplIndexPrefetch=none\nnopreallocj=true\ndurOptions=0\npluginsDir=/opt/tokumx/lib64/plugins\n"
-                   "loadPlugin=backup_plugin:688f63cb3018caa3efb74ff829ee3568\nloaderMaxMemory=100M\ntxnMemLimit=1048576\n")
-    server.command = lambda: [server.binary, "--config", path, "--statusPort", "0"]
-    with server, server.client() as client:
-        client.admin.command("replSetInitiate")
-        told = client.admin.command("replGetExpireOplog")
-        assert told == {"expireOplogDays": 5, "expireOplogHours": 0, "ok": 1.0}, told
-
-
-# Name, what it is by default, another value; None: it cannot be changed while the server runs.
-MORE_PARAMETERS = [
-    ("compressBuffersBeforeEviction", None, True), ("loaderMaxMemory", 100 << 20, 64 << 20), ("loaderCompressTmp", True, False),
-    ("forceWriteLocks", False, True), ("migrateStartCloneLockTimeout", 60000, 1000), ("migrateUniqueChecks", True, False),
-    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False),
-    ("txnMemLimit", 1 << 20, None), ("cacheSize", 64 << 20, None), ("directio", False, None), ("locktreeMaxMemory", (64 << 20) // 10, None),
-]
-
-
-def every_other_parameter_is_read_and_set():
-    with Fernd("--cacheSize", "64M") as server, server.client() as client:
-        parameter = lambda name: client.admin.command("getParameter", 1, **{name: 1})[name]
-        for name, own, value in MORE_PARAMETERS:
-            before = parameter(name)
-            assert own is None or before == own, (name, before)
-            if value is None:
-                fails(20, lambda name=name: client.admin.command("setParameter", 1, **{name: 1}))
-                continue
-            assert client.admin.command("setParameter", 1, **{name: value})["was"] == before, name
-            assert parameter(name) == value, name
-        # Until they are built they can only be what they are.
-        for name, own in (("fastUpdates", False), ("fastUpdatesIgnoreErrors", False), ("pkUniqueChecks", True)):
-            assert client.admin.command("setParameter", 1, **{name: own})["was"] is own, name
-            assert name in str(fails(238, lambda name=name, own=own: client.admin.command("setParameter", 1, **{name: not own})))
-            assert parameter(name) is own, name
-
-
-def documents_stay_while_the_ttl_monitor_is_off():
-    with Fernd("--setParameter", "ttlMonitorSleepSecs=1") as server, server.client() as client:
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
-        passes = lambda: client.admin.command("serverStatus")["metrics"]["ttl"]["passes"]
-        client.db.c.create_index("at", expireAfterSeconds=0)
-        client.db.c.insert_one({"at": datetime.datetime(2020, 1, 1)})
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
-        before = passes()
-        wait_until(lambda: not client.db.c.count_documents({}), "nothing expires")
-        assert passes() > before
-
-
-def serializable_needs_the_right_to_write():
-    with Secured(tls=False) as server, server.client() as root:
-        root.shop.command("createUser", "reader", pwd="pencil", roles=["read"])
-        root.shop.command("createUser", "writer", pwd="pencil", roles=["readWrite"])
-        for user, may in (("reader", False), ("writer", True)):
-            with server.nobody(username=user, password="pencil", authSource="shop", maxPoolSize=1) as client:
-                for isolation in ("mvcc", "readUncommitted"):
-                    begin(client.shop, isolation)
-                    commit(client.shop)
-                if may:
-                    begin(client.shop, "serializable")
-                    commit(client.shop)
-                else:
-                    fails(13, lambda client=client: client.shop.command("beginTransaction", isolation="serializable"))
-
-
-def a_driver_that_numbers_the_commit_commits():
-    """Node's and mongosh's put a number of their own into `commitTransaction: 1`, whatever it is to commit."""
-    with Fernd() as server, Raw(server) as connection:
-        session = {"id": bson.Binary(b"s" * 16, 4)}
-        assert connection.ask("db", {"beginTransaction": 1, "lsid": session})["ok"] == 1
-        connection.ask("db", {"insert": "c", "documents": [{"_id": 1}], "lsid": session})
-        number = {"lsid": session, "txnNumber": bson.Int64(0), "autocommit": False}
-        told = connection.ask("db", {"commitTransaction": 1, **number})
-        assert told == {"status": "transaction committed", "ok": 1.0}, told
-
-
-def a_transaction_of_a_secondary_is_committed():
-    with ReplicaSet(members=3) as members:
-        secondary = members.secondaries()[0]
-        with alone(secondary) as client:
-            begin(client.db)
-            assert list(client.db.c.find()) == []
-            commit(client.db)
-
-
-def an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is():
-    with Fernd() as server, alone(server) as client, server.client() as outside:
-        filled(client.db)
-        begin(client.db)
-        outside.db.later.insert_one({"_id": 1})
-        failed(16768, lambda: client.db.later.find_one())
-        failed(16768, lambda: client.db.later.insert_one({"_id": 2}))
-
-
-def statistics_of_what_waits_in_buffers_are_exact():
-    with Fernd() as server, server.client() as client:
-        coll = filled(client.db, 2000)
-        coll.create_index("a")
-        coll.update_many({}, [{"$set": {"a": "$_id"}}])
-        coll.delete_many({"_id": {"$lt": 200}})
-        found = detail(coll, "a_1")
-        assert found["count"] == 1800 and found["size"] > 0 and found["avgObjSize"] > 0, found
-
-
-def a_capped_collection_takes_no_insert_inside():
-    with Fernd() as server, alone(server) as client:
-        client.db.create_collection("c", capped=True, size=4096)
-        begin(client.db)
-        failed(17228, lambda: client.db.c.insert_one({}))
-        roll_back(client.db)
-
-
-def more_is_refused_inside():
-    with Fernd() as server, alone(server) as client:
-        filled(client.db)
-        begin(client.db)
-        for database, name, value in ((client.admin, "backupStart", "/x"), (client.admin, "autoCompact", True), (client.db, "compact", "c"),
-                                      (client.admin, "replAddPartition", 1), (client.admin, "replTrimOplog", 1),
-                                      (client.admin, "replSetResizeOplog", 1), (client.admin, "replSetExpireOplog", 1)):
-            fails(16786, lambda database=database, name=name, value=value: database.command(name, value))
-        roll_back(client.db)
-
-
-def plugins_are_built_in():
-    with Fernd() as server, server.client() as client:
-        assert client.admin.command("listPlugins") == {"plugins": [], "ok": 1.0}
-        for name in ("loadPlugin", "unloadPlugin"):
-            assert "backup_plugin" in str(fails(238, lambda name=name: client.admin.command(name, "backup_plugin")))
-
-
-def the_oplogs_age_is_read_and_set():
-    with Fernd("--replSet", "rs0", "--replSetAutoInitiate") as server, server.client() as client:
-        assert set(client.admin.command("replGetExpireOplog")) >= {"expireOplogDays", "expireOplogHours", "ok"}
-        assert client.admin.command("replSetExpireOplog", 1, expireOplogDays=4, expireOplogHours=2)["ok"] == 1
-        told = client.admin.command("replGetExpireOplog")
-        assert (told["expireOplogDays"], told["expireOplogHours"]) == (4, 2), told
-        # Hours alone are no days.
-        client.admin.command("replSetExpireOplog", 1, expireOplogHours=5)
-        told = client.admin.command("replGetExpireOplog")
-        assert (told["expireOplogDays"], told["expireOplogHours"]) == (0, 5), told
-        for name, more in (("replAddPartition", {}), ("replTrimOplog", {"ts": datetime.datetime(2020, 1, 1)}),
-                           ("recoverToPoint", {"ts": datetime.datetime(2020, 1, 1)})):
-            assert name in str(fails(238, lambda name=name, more=more: client.admin.command(name, 1, **more)))
-
-
-def statistics_have_the_rest_of_tokumxs_fields():
-    with Fernd() as server, server.client() as client:
-        db = client.db
-        db.c.insert_many([{"_id": i, "s": "x" * i} for i in range(10)])
-        stats = db.command("collStats", "c")
-        # What is there and what is built.
-        assert stats["nindexesbeingbuilt"] == stats["nindexes"] == 1, stats
-        assert stats["indexDetails"][0]["avgObjSize"] == stats["size"] / 10, stats["indexDetails"]
-        db.create_collection("capped", capped=True, size=4096, max=3)
-        db.capped.insert_many([{"_id": i} for i in range(5)])
-        stats = db.command("collStats", "capped")
-        assert (stats["cappedCount"], stats["cappedSizeMax"], stats["cappedSizeCurrent"]) == (3, 4096, stats["size"]), stats
-        listed = client.admin.command("listDatabases")
-        [one] = [each for each in listed["databases"] if each["name"] == "db"]
-        assert one["size"] == db.command("dbStats")["dataSize"] and listed["totalUncompressedSize"] >= one["size"], listed
-
-
-def drop_dups_is_told_to_drop_none():
-    with Fernd() as server, server.client() as client:
-        client.db.c.insert_many([{"a": 1}, {"a": 2}])
-        reply = client.db.command("createIndexes", "c", indexes=[{"key": {"a": 1}, "name": "a_1", "unique": True, "dropDups": True}])
-        assert "dropDups" in reply["note"], reply
-        client.db.d.insert_many([{"a": 1}, {"a": 1}])
-        fails(11000, lambda: client.db.command("createIndexes", "d", indexes=[
-            {"key": {"a": 1}, "name": "a_1", "unique": True, "dropDups": True}]))
-        assert client.db.d.count_documents({}) == 2
-
-
-def get_last_error_knows_no_gtids():
-    with Fernd() as server:
-        with socket.create_connection(("127.0.0.1", server.port), 20) as s:
-            replies = s.makefile("rb")
-
-            def send(code, body):
-                s.sendall(struct.pack("<iiii", 16 + len(body), 1, 0, code) + body)
-
-            send(2002, struct.pack("<i", 0) + b"db.c\0" + bson.encode({"_id": 1}))
-            asked = bson.encode({"getlasterror": 1, "w": 1, "wgtid": b"0" * 16})
-            send(2004, struct.pack("<i", 0) + b"db.$cmd\0" + struct.pack("<ii", 0, -1) + asked)
-            reply = bson.decode(replies.read(struct.unpack("<i", replies.read(4))[0] - 4)[32:])
-        assert reply["ok"] == 0 and reply["code"] == 238 and "wgtid" in reply["errmsg"], reply
-
-
 TESTS = [
     a_transaction_is_seen_inside_at_once_and_outside_when_it_is_committed,
     what_cannot_begin_or_end_is_told_by_tokumxs_numbers,
+    a_driver_that_numbers_the_commit_commits,
     mvcc_reads_the_state_of_its_beginning_without_phantoms,
     read_uncommitted_reads_the_newest_state_and_none_that_is_not_committed,
+    count_without_a_filter_is_exact_inside_and_looks_at_no_document,
     serializable_keeps_what_it_has_read,
     serializable_increments_lose_none,
     a_statement_that_fails_undoes_itself_alone,
     a_statement_of_its_own_is_done_whole_or_not_at_all,
     cursors_keep_their_state_and_end_with_their_transaction,
     collections_and_indexes_are_part_of_it,
+    an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is,
     what_cannot_be_undone_is_refused_inside,
+    a_capped_collection_takes_no_insert_inside,
+    more_is_refused_inside,
     write_concerns_hold_at_the_commit,
     a_transaction_larger_than_tokumxs_limit_is_one_like_others,
     a_lock_that_is_held_is_waited_for_and_refused_after_lock_timeout,
     a_lock_timeout_of_zero_waits_not_at_all,
+    lock_timeouts_hold_for_statements_of_their_own_and_from_when_they_are_set,
     the_settings_of_a_connection_are_its_own,
     a_deadlock_is_found_and_who_asked_last_is_told,
     who_holds_locks_and_who_waits_for_them_is_shown,
     a_refused_lock_is_told_in_the_log,
     the_end_of_a_connection_undoes_its_transaction,
     a_primary_that_steps_down_undoes_them_and_a_secondary_begins_none_that_locks,
+    a_transaction_of_a_secondary_is_committed,
+    serializable_needs_the_right_to_write,
     storage_options_are_taken_for_a_collection_and_for_an_index,
     storage_options_have_defaults_that_are_parameters,
     a_clustering_index_holds_the_documents,
     indexes_have_no_limit_of_their_keys_and_a_collection_64_of_them,
     indexes_are_built_beside_writes_also_unique_ones,
+    drop_dups_is_told_to_drop_none,
     re_index_writes_in_another_shape_and_says_what_it_was,
     a_capped_collection_keeps_its_end_in_order,
     parameters_are_read_and_set_while_the_server_runs,
+    every_other_parameter_is_read_and_set,
+    documents_stay_while_the_ttl_monitor_is_off,
     start_options_of_tokumx_mean_what_they_meant,
+    s0s_configuration_file_starts_a_server,
+    the_oplogs_age_is_read_and_set,
     a_cache_above_the_memory_does_not_start,
     the_engines_figures_have_tokumxs_keys,
     server_status_has_the_fields_of_ft,
     what_is_stored_is_told_as_tokumx_told_it,
+    statistics_of_what_waits_in_buffers_are_exact,
+    statistics_have_the_rest_of_tokumxs_fields,
     a_hot_backup_is_begun_throttled_watched_and_opened,
+    plugins_are_built_in,
+    get_last_error_knows_no_gtids,
     what_is_not_there_is_refused_by_its_name,
 ]
-AWAITED = [
-    lock_timeouts_hold_for_statements_of_their_own_and_from_when_they_are_set,
-    s0s_configuration_file_starts_a_server,
-    every_other_parameter_is_read_and_set,
-    documents_stay_while_the_ttl_monitor_is_off,
-    serializable_needs_the_right_to_write,
-    a_driver_that_numbers_the_commit_commits,
-    a_transaction_of_a_secondary_is_committed,
-    an_insert_into_a_collection_made_meanwhile_is_told_as_a_find_is,
-    statistics_of_what_waits_in_buffers_are_exact,
-    a_capped_collection_takes_no_insert_inside,
-    more_is_refused_inside,
-    plugins_are_built_in,
-    the_oplogs_age_is_read_and_set,
-    statistics_have_the_rest_of_tokumxs_fields,
-    drop_dups_is_told_to_drop_none,
-    get_last_error_knows_no_gtids,
-]
+# Rows that the server does not have yet or has wrong, by what is proposed for them: `tokumx_test.py --awaited` runs these alone.
+AWAITED = []
 
 if __name__ == "__main__":
     if "--awaited" in sys.argv:

@@ -51,8 +51,24 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("`replSetReconfig` with `force` in a set of several members", "238 NotImplemented"),
     (
-        "on a member of a set of several: writing to `local`, `profile` with a level, `replSetResizeOplog`",
+        "on a member of a set of several: writing to `local`, `profile` with a level, `replSetResizeOplog`, \
+         `replSetExpireOplog`",
         "20 IllegalOperation",
+    ),
+    ("`replSetExpireOplog` with an age of 0", "2 BadValue"),
+    (
+        "TokuMX's `replAddPartition`, `replTrimOplog`, `recoverToPoint`, `loadPlugin`, `unloadPlugin`; `wgtid` of \
+         `getLastError`",
+        "238 NotImplemented",
+    ),
+    (
+        "another value of the parameters `fastUpdates` (false), `fastUpdatesIgnoreErrors` (false), `pkUniqueChecks` \
+         (true)",
+        "238 NotImplemented",
+    ),
+    (
+        "a description of the index on `_id` (`create.idIndex`; `createIndexes`) of another shape than the collection's",
+        "197 InvalidIndexSpecificationOption; 85 IndexOptionsConflict",
     ),
     ("a transaction on a secondary", "10107 NotWritablePrimary"),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
@@ -62,16 +78,16 @@ const REFUSED: &[(&str, &str)] = &[
         "263 OperationNotSupportedInTransaction",
     ),
     (
-        "in a transaction of `beginTransaction`: `collMod`, `reIndex`, `checkpoint`, `profile` and \
-         their like",
-        "16786; `dropDatabase` 16777",
+        "in a transaction of `beginTransaction`: `collMod`, `reIndex`, `compact`, `backupStart`, `checkpoint`, `profile` \
+         and their like",
+        "16786; `dropDatabase` 16777; writes to a capped collection 17228",
     ),
     (
         "a `txnNumber` on a connection that has begun a transaction with `beginTransaction`",
         "263 OperationNotSupportedInTransaction",
     ),
     (
-        "writes to a capped collection, and tailable cursors, in a transaction",
+        "writes to a capped collection, and tailable cursors, in a session's transaction",
         "263 OperationNotSupportedInTransaction",
     ),
     ("TTL indexes of capped collections", "67 CannotCreateIndex"),
@@ -146,6 +162,7 @@ pub fn page() -> String {
     );
     commands(&mut text);
     text.push_str(TRANSACTIONS);
+    text.push_str(PARAMETERS);
     text.push_str(LEGACY);
     text.push_str(STORAGE);
     operators::tables(&mut text);
@@ -188,12 +205,31 @@ const TRANSACTIONS: &str = "## Transactions of a connection
 TokuMX's `beginTransaction` takes `isolation`: `mvcc` (the default), `serializable`, or \
 `readUncommitted`, which is served as read committed: each statement sees the newest committed \
 state, and never what is not committed. `commitTransaction` and `rollbackTransaction` without a \
-`txnNumber` end it, on any database, as does the connection's end; nothing else does. A lock that \
-is not granted within `lockTimeout` is 16759 (outside of transactions 24 LockTimeout, where MongoDB \
+`txnNumber` end it, on any database, as does the connection's end; nothing else does. So do those with the last \
+`txnNumber` of their session, or 0, where that has no transaction open, for Node's driver and mongosh number each of \
+them. `count` without a filter reads no documents inside either, but under `serializable`, which locks them. `serializable` takes the right to write (action `beginSerializableTransaction`). A lock that \
+is not granted within `lockTimeout`, or what `setClientLockTimeout` has said for the connection (0: no wait), \
+is 16759 (outside of transactions 24 LockTimeout, where MongoDB \
 waits for the transaction's end), a deadlock 16760; the transaction stays live. \
+Under `mvcc` a collection that was made after the start is 16768, for reads and writes. \
 `create`, `createIndexes`, `drop`, `dropIndexes` and `renameCollection` are part of it and undone \
 with it; until it ends it alone writes to collections that it changed so. Under `mvcc` an index of \
 a collection that somebody has written to since the start is 16759.
+
+";
+
+/// TokuMX's parameters and the oplog's age.
+const PARAMETERS: &str = "## Parameters of TokuMX
+
+`compressBuffersBeforeEviction`, `ttlMonitorEnabled` and those of the engine are obeyed while the server runs; \
+`cacheSize`, `directio` and `locktreeMaxMemory` are shown. Nothing goes by `electionBackoffMillis`, `forceWriteLocks`, \
+`loaderCompressTmp`, `loaderMaxMemory`, `migrateStartCloneLockTimeout`, `migrateUniqueChecks`, \
+`numCachetableBucketMutexes`, `soTimeoutForReplLargeTxn`, `txnMemLimit`: they are kept until the server ends, and \
+setting one is warned of in the log.
+
+`replGetExpireOplog` and `replSetExpireOplog` (`expireOplogDays`, `expireOplogHours` at the start) read and set the \
+age after which the oplog goes: what is younger stays, what is older goes by whole files of the log. An oplog without \
+an age goes by its length (`oplogSize`), which the reply's `note` says.
 
 ";
 
@@ -232,7 +268,10 @@ collection, then from the parameters `defaultCompression`, `defaultPageSize`, \
 `defaultReadPageSize`, `defaultFanout`.
 MongoDB's `storageEngine: {wiredTiger: {configString: …}}` is honoured for `block_compressor` \
 (snappy by lz4), `leaf_page_max` and `prefix_compression=true`; other settings are refused.
-`collStats.indexDetails` shows what is in force.
+`collStats.indexDetails` shows what is in force; its `count` is exact for indexes with one entry of each document, \
+and for others what lies in their trees. A description of `_id_` may repeat the collection's options and say \
+`unique: true`, `clustering: true`, as dumps of TokuMX do, and so may that of `primaryKey`. `dropDups` drops none, which \
+the reply's `note` says.
 
 ";
 
