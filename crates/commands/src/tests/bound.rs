@@ -443,6 +443,7 @@ fn a_numbered_end_means_the_connections_transaction_where_the_session_has_none()
         client.ok("db", increment(1));
         client.ok(database, end(name, 0));
         assert_eq!(code(&client, doc! { "commitTransaction": 1 }), 16788, "it has ended");
+        assert_eq!(code(&client, end("commitTransaction", 0)), 16788);
     }
     assert_eq!(all(&client), [(1, 1)]);
     // A session's own that is open is meant by its number.

@@ -183,3 +183,86 @@ fn re_index_refuses_what_it_cannot_do() {
         assert_eq!(reply.get_i32("code").ok(), Some(code), "{command}: {reply}");
     }
 }
+
+/// As a dump of TokuMX tells of it.
+#[test]
+fn the_index_on_id_is_described_as_its_collection() {
+    let client = Client::new();
+    let of_id = |options: Document| {
+        let mut index = doc! { "key": { "_id": 1 }, "name": "_id_", "unique": true };
+        index.extend(options);
+        index
+    };
+    let code = |command: Document| client.run("db", command).get_i32("code").unwrap_or(0);
+    let create = |name: &str, options: Document, index: Document| {
+        let mut create = doc! { "create": name, "idIndex": of_id(index) };
+        create.extend(options);
+        code(create)
+    };
+    let zlib = || doc! { "compression": "zlib", "pageSize": "64k" };
+    // What the collection does not say itself is taken.
+    assert_eq!(create("c", doc! {}, zlib()), 0);
+    assert_eq!(shape(&client, "c", "_id_"), ("zlib".into(), 64 << 10, 16 << 10, 64));
+    assert_eq!(
+        code(doc! { "create": "c", "compression": "zlib", "pageSize": "64k" }),
+        0,
+        "the same"
+    );
+    assert_eq!(create("d", zlib(), doc! { "clustering": true, "compression": "zlib" }), 0);
+    assert_eq!(create("e", zlib(), doc! { "compression": "lz4" }), 197);
+    let keyed = || doc! { "primaryKey": { "a": 1, "_id": 1 }, "compression": "zlib" };
+    assert_eq!(create("k", keyed(), doc! { "clustering": true }), 197);
+    assert_eq!(create("k", keyed(), doc! { "pageSize": "64k" }), 197);
+    assert_eq!(create("k", keyed(), doc! { "compression": "zlib" }), 0);
+    let again =
+        |name: &str, index: Document| code(doc! { "createIndexes": name, "indexes": [index] });
+    assert_eq!(again("c", of_id(zlib())), 0);
+    assert_eq!(again("c", of_id(doc! { "clustering": true })), 0);
+    assert_eq!(again("c", of_id(doc! { "compression": "lz4" })), 85);
+    assert_eq!(again("k", of_id(doc! { "clustering": true })), 85);
+    let primary = |options: Document| {
+        let mut index = doc! {
+            "key": { "a": 1, "_id": 1 }, "name": "primaryKey", "unique": true, "clustering": true,
+        };
+        index.extend(options);
+        index
+    };
+    assert_eq!(again("k", primary(doc! { "compression": "zlib" })), 0);
+    assert_eq!(again("k", primary(doc! { "compression": "lz4" })), 85);
+}
+
+#[test]
+fn who_asks_for_drop_dups_is_told_that_none_are_dropped() {
+    let client = Client::new();
+    for (value, notes) in [(bson::Bson::from(true), true), (0.into(), false), (false.into(), false)]
+    {
+        client.run("db", doc! { "drop": "c" });
+        let asked = index("a", doc! { "dropDups": value });
+        let reply = client.ok("db", doc! { "createIndexes": "c", "indexes": [asked] });
+        assert_eq!(reply.contains_key("note"), notes, "{reply}");
+    }
+}
+
+#[test]
+fn plain_indexes_are_counted_whatever_waits_in_their_buffers() {
+    let client = Client::new();
+    let documents: Vec<_> = (0..100).map(|id| doc! { "_id": id, "a": id }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index("a", doc! {}), index("b", doc! { "sparse": true })] });
+    for step in [1, 1000] {
+        let change = doc! { "q": {}, "u": { "$inc": { "a": step } }, "multi": true };
+        client.ok("db", doc! { "update": "c", "updates": [change] });
+    }
+    client.ok(
+        "db",
+        doc! { "delete": "c", "deletes": [{ "q": { "_id": { "$lt": 10 } }, "limit": 0 }] },
+    );
+    let found = details(&client, "c", "a");
+    assert_eq!(found.get_i32("count").unwrap(), 90, "{found}");
+    assert!(
+        found.get_i32("size").unwrap() > 0 && found.get_f64("avgObjSize").unwrap() > 1.0,
+        "{found}"
+    );
+    let stats = client.ok("db", doc! { "collStats": "c" });
+    assert_eq!([stats.get_i32("nindexes"), stats.get_i32("nindexesbeingbuilt")], [Ok(3), Ok(3)]);
+}

@@ -98,7 +98,8 @@ pub(crate) fn is_meant(context: &Context<'_>, arguments: &Arguments<'_>) -> Resu
     let (Some(numbered), Some(session)) = (arguments.numbered, arguments.session) else {
         return Ok(false);
     };
-    if !context.connection.has_bound() {
+    // Drivers end their sessions' transactions in `admin`: who asks elsewhere is told that the connection has none.
+    if !context.connection.has_bound() && context.request.database == "admin" {
         return Ok(false);
     }
     let service = context.service;
