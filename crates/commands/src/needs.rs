@@ -302,8 +302,27 @@ impl Needs {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_NAMES, is_unique};
-    use bson::{RawDocumentBuf, raw::CString};
+    use super::{FEW_NAMES, is_unique, repeats_its_name};
+    use bson::raw::{CString, cstr};
+    use bson::{RawBsonRef, RawDocumentBuf};
+
+    #[test]
+    fn the_first_name_may_say_the_same_text_twice() {
+        let repeated = |again: RawBsonRef<'_>, more: &[i32]| {
+            let mut body = RawDocumentBuf::new();
+            body.append(cstr!("create"), "c");
+            body.append(cstr!("create"), again);
+            for number in more {
+                body.append(cstr!("size"), *number);
+            }
+            repeats_its_name(&body)
+        };
+        assert!(repeated(RawBsonRef::String("c"), &[]));
+        assert!(repeated(RawBsonRef::String("c"), &[1]));
+        assert!(!repeated(RawBsonRef::String("d"), &[1]), "another collection");
+        assert!(!repeated(RawBsonRef::Int32(1), &[1]));
+        assert!(!repeated(RawBsonRef::String("c"), &[1, 2]), "another name twice");
+    }
 
     #[test]
     fn a_name_that_stands_twice_is_found_wherever_it_stands() {
