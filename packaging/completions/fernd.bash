@@ -23,7 +23,7 @@ _fernd() {
 
     case "${cmd}" in
         fernd)
-            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --maxIncomingConnectionsOverride --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusTokenFile --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --clusterIpSourceAllowlist --clusterIpSourceWhitelist --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionKeyCommand --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsCipherConfig --tlsClusterAuthX509Attributes --tlsClusterAuthX509ExtensionValue --tlsLogVersions --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslCipherConfig --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --wiredTigerCacheSizeGB --help --version"
+            opts="-v -f -h -V --config --dbpath --backupRoot --port --bind_ip --bind_ip_all --ipv6 --maxConns --maxIncomingConnectionsOverride --nounixsocket --unixSocketPrefix --filePermissions --statusPort --statusBindIp --statusTokenFile --statusShowValues --logpath --logappend --quiet --verbose --slowms --profile --fork --pidfilepath --keyFile --clusterAuthMode --clusterIpSourceAllowlist --clusterIpSourceWhitelist --auth --noauth --transitionToAuth --auditDestination --auditFormat --auditPath --auditFilter --enableEncryption --encryptionKeyFile --encryptionKeyCommand --encryptionCipherMode --relaxPermChecks --tlsMode --tlsCertificateKeyFile --tlsCertificateKeyFilePassword --tlsClusterFile --tlsClusterPassword --tlsCAFile --tlsClusterCAFile --tlsCRLFile --tlsAllowConnectionsWithoutCertificates --tlsAllowInvalidCertificates --tlsAllowInvalidHostnames --tlsDisabledProtocols --tlsCipherConfig --tlsClusterAuthX509Attributes --tlsClusterAuthX509ExtensionValue --tlsLogVersions --tlsOnNormalPorts --sslMode --sslPEMKeyFile --sslPEMKeyPassword --sslClusterFile --sslClusterPassword --sslClusterCAFile --sslCAFile --sslCRLFile --sslAllowConnectionsWithoutCertificates --sslAllowInvalidCertificates --sslAllowInvalidHostnames --sslDisabledProtocols --sslCipherConfig --sslOnNormalPorts --noscripting --redactClientLogData --setParameter --replSet --replset --replSetAutoInitiate --oplogSize --oplogMinRetentionHours --expireOplogDays --expireOplogHours --cacheSize --directio --checkpointPeriod --cleanerPeriod --cleanerIterations --logFlushPeriod --journalCommitInterval --lockTimeout --locktreeMaxMemory --fsRedzone --logDir --tmpDir --loaderCompressTmp --loaderMaxMemory --txnMemLimit --wiredTigerCacheSizeGB --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -349,6 +349,14 @@ _fernd() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --expireOplogDays)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expireOplogHours)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --cacheSize)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -394,6 +402,18 @@ _fernd() {
                     return 0
                     ;;
                 --tmpDir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loaderCompressTmp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --loaderMaxMemory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --txnMemLimit)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -77,6 +77,8 @@ complete -c fernd -l replset -d 'the same as replSet' -r
 complete -c fernd -l replSetAutoInitiate -d 'initiate the replica set at the first start, without replSetInitiate' -r
 complete -c fernd -l oplogSize -d 'megabytes of oplog that a member of a set keeps (default: a twentieth of the free disk, from 990 to 51200, and at most an eighth of the disk)' -r
 complete -c fernd -l oplogMinRetentionHours -d 'hours that the oplog of a member reaches back at least, also where it is longer than oplogSize (default: 0)' -r
+complete -c fernd -l expireOplogDays -d 'days, with expireOplogHours, after which the oplog goes; oplogSize is kept nevertheless, where it is given' -r
+complete -c fernd -l expireOplogHours -d 'hours on top of expireOplogDays; alone they are no days' -r
 complete -c fernd -l cacheSize -d 'memory for the engine, with k, m, g or t (default: half of the machine\'s)' -r
 complete -c fernd -l directio -d 'bypass the page cache of the system' -r
 complete -c fernd -l checkpointPeriod -d 'seconds between checkpoints, 0: never (default: 60)' -r
@@ -89,6 +91,9 @@ complete -c fernd -l locktreeMaxMemory -d 'memory for locks (default: a tenth of
 complete -c fernd -l fsRedzone -d 'percent of the disk to keep free; below it writes are refused (default: 5)' -r
 complete -c fernd -l logDir -d 'directory of the redo log (default: journal in dbpath)' -r
 complete -c fernd -l tmpDir -d 'directory for spilled data (default: tmp in dbpath)' -r
+complete -c fernd -l loaderCompressTmp -d 'the parameter of this name, which nothing goes by yet' -r
+complete -c fernd -l loaderMaxMemory -d 'the parameter of this name, which nothing goes by yet' -r
+complete -c fernd -l txnMemLimit -d 'the parameter of this name, which nothing goes by: transactions have no such limit' -r
 complete -c fernd -l wiredTigerCacheSizeGB -d 'cacheSize in gigabytes, for a mongod configuration' -r
 complete -c fernd -s v -d 'log more; -vv still more'
 complete -c fernd -s h -l help -d 'Print help'
