@@ -1,6 +1,6 @@
 //! The tasks, as `fern` shows them: it hands the words behind its own name on unchanged.
 
-use crate::{backup, stats};
+use crate::{backup, migrate, stats};
 use clap::{Parser, Subcommand};
 
 /// The environment variable by which `fern` tells its version; the name stands in `fern` too, which this
@@ -28,6 +28,9 @@ pub enum Task {
     Backup(backup::BackupOptions),
     /// What a running server does, a second at a time.
     Stats(stats::StatsOptions),
+    /// Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1
+    /// where both sides differ at the end.
+    Migrate(Box<migrate::MigrateOptions>),
 }
 
 /// The man pages and shell completions in `packaging/`, written from the arguments of both programs;
@@ -84,7 +87,7 @@ mod tests {
             generate(shell, &mut whole(), "fern", &mut script);
             files.push((format!("completions/{name}"), script));
         }
-        assert!(files.len() >= 8, "{}", files.len());
+        assert!(files.len() >= 9, "{}", files.len());
         for (name, text) in files {
             let path = folder.join(&name);
             if std::env::var("FERN_GOLDEN").is_ok_and(|mode| mode == "write") {

@@ -6,5 +6,6 @@
 
 pub mod arguments;
 pub mod backup;
+pub mod migrate;
 mod server;
 pub mod stats;

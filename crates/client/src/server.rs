@@ -11,6 +11,13 @@ use mongodb::sync::Client;
 /// environment variable `FERN_URI` has one, which other users of the machine do not see. Where a user is named beside it
 /// the password is asked for.
 pub(crate) fn connect(given: Option<&str>, login: &Login) -> Result<(Client, String)> {
+    let (options, shown_uri) = parse(given, login)?;
+    let client = Client::with_options(options).map_err(|error| anyhow!("{shown_uri}: {error}"))?;
+    Ok((client, shown_uri))
+}
+
+/// What a connection string and a user beside it say, and that string as it may be shown.
+pub(crate) fn parse(given: Option<&str>, login: &Login) -> Result<(ClientOptions, String)> {
     let uri = match given {
         Some(uri) => uri.to_owned(),
         None => std::env::var("FERN_URI").unwrap_or_else(|_| DEFAULT_URI.to_owned()),
@@ -31,8 +38,7 @@ pub(crate) fn connect(given: Option<&str>, login: &Login) -> Result<(Client, Str
     if let Some(credential) = login.ask()? {
         options.credential = Some(credential);
     }
-    let client = Client::with_options(options).map_err(refused)?;
-    Ok((client, shown_uri))
+    Ok((options, shown_uri))
 }
 
 /// The server where nobody names one.

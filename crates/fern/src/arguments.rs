@@ -24,7 +24,7 @@ pub struct Arguments {
     pub task: Task,
 }
 
-/// What `fern` can do; the last two by `fern-client`, which has their options.
+/// What `fern` can do; the last four by `fern-client`, which has their options.
 #[derive(Subcommand)]
 pub enum Task {
     /// Superblock, segments, trees and log, with sizes and ratios.
@@ -59,6 +59,9 @@ pub enum Task {
     Backup(HandedOn),
     /// What a running server does, a second at a time.
     Stats(HandedOn),
+    /// Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1
+    /// where both sides differ at the end.
+    Migrate(HandedOn),
 }
 
 /// Whatever stands behind the task, `--help` too.

@@ -1,18 +1,18 @@
-//! The program behind `fern bench`, `fern backup` and `fern stats`. Exit status 0: fine; 2: could not look, or could
-//! not measure.
+//! The program behind `fern bench`, `fern backup`, `fern stats` and `fern migrate`. Exit status 0: fine; 1: both sides of
+//! a migration differ; 2: could not look, or could not measure.
 #![forbid(unsafe_code)]
 
 use anyhow::bail;
 use clap::Parser;
 use client::arguments::{Arguments, Task, VERSION, VERSION_VARIABLE};
-use client::{backup, stats};
+use client::{backup, migrate, stats};
 use os::Os;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match check_version().and_then(|()| run(Arguments::parse().task)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             drop(writeln!(std::io::stderr(), "fern: {error:#}"));
             ExitCode::from(2)
@@ -31,14 +31,19 @@ fn check_version() -> anyhow::Result<()> {
     }
 }
 
-fn run(task: Task) -> anyhow::Result<()> {
+fn run(task: Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::Bench(options) => {
             let table = bench::run(&options)?;
             std::io::stdout().write_all(table.as_bytes())?;
-            Ok(())
         }
-        Task::Backup(asked) => backup::run(&Os::real(), &asked),
-        Task::Stats(asked) => stats::run(&Os::real(), &asked),
+        Task::Backup(asked) => backup::run(&Os::real(), &asked)?,
+        Task::Stats(asked) => stats::run(&Os::real(), &asked)?,
+        Task::Migrate(asked) => {
+            if !migrate::run(&Os::real(), &asked)? {
+                return Ok(ExitCode::from(1));
+            }
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }

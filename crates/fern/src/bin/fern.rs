@@ -1,4 +1,4 @@
-//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage; 2: could not look, or
+//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage, or a migration whose sides differ; 2: could not look, or
 //! could not measure.
 //!
 //! What needs a running server is done by `fern-client` beside this program (ADR 33).
@@ -35,6 +35,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Task::Bench(handed) => return hand_on("bench", &handed.words),
         Task::Backup(handed) => return hand_on("backup", &handed.words),
         Task::Stats(handed) => return hand_on("stats", &handed.words),
+        Task::Migrate(handed) => return hand_on("migrate", &handed.words),
         Task::RotateMaster { dbpath, key_file, new_key_file } => {
             let directory = DataDirectory::open(&Os::real(), &dbpath, None)?;
             let (old, new) = (read_key(&key_file)?, read_key(&new_key_file)?);

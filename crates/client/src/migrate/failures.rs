@@ -1,0 +1,101 @@
+//! What an error of a server means to a migration: to be tried again, or told in a line that says what to do.
+
+use anyhow::{Error, Result, anyhow};
+use mongodb::error::{Error as DriverError, ErrorKind};
+use os::Os;
+use std::time::Duration;
+
+/// How long what has failed for the moment is tried again, and how long is waited between. An election takes seconds, a
+/// restart of a large server a minute.
+const RETRY_TIME: Duration = Duration::from_secs(180);
+pub(crate) const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// Codes of what passes: elections, lost cursors, shutdowns, conflicts.
+const PASSING: &[i32] = &[
+    6, 7, 24, 43, 64, 89, 91, 112, 134, 189, 234, 237, 246, 262, 9001, 10107, 11600, 11602, 13435,
+    13436,
+];
+
+/// MongoDB's code, where a server has answered.
+pub(crate) fn code(error: &DriverError) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(command) => Some(command.code),
+        _ => None,
+    }
+}
+
+/// Whether the same may succeed a moment later.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    if error.downcast_ref::<std::io::Error>().is_some() {
+        return true;
+    }
+    let Some(error) = error.downcast_ref::<DriverError>() else { return false };
+    match &*error.kind {
+        ErrorKind::Io(_)
+        | ErrorKind::ConnectionPoolCleared { .. }
+        | ErrorKind::ServerSelection { .. } => true,
+        ErrorKind::Command(command) => PASSING.contains(&command.code),
+        _ => false,
+    }
+}
+
+/// Does something until it succeeds, or fails in a way that does not pass.
+pub(crate) fn retried<T>(os: &Os, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    let until = os.clock.monotonic() + RETRY_TIME;
+    loop {
+        match work() {
+            Err(error) if os.clock.monotonic() < until && is_passing(&error) => {
+                os.clock.sleep(RETRY_WAIT);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// The codes that say what a user lacks.
+const UNAUTHORIZED: i32 = 13;
+const AUTHENTICATION_FAILED: i32 = 18;
+
+/// An error in one line, with what to do about it. `role` is what a user needs for it.
+pub(crate) fn explained(error: &DriverError, shown: &str, role: &str) -> Error {
+    let told = match &*error.kind {
+        ErrorKind::Command(command) => format!("{} (code {})", command.message, command.code),
+        ErrorKind::ServerSelection { message, .. } => message.clone(),
+        _ => error.to_string(),
+    };
+    let told = told.split(['\n', '\r']).next().unwrap_or_default().to_owned();
+    match (&*error.kind, code(error)) {
+        (ErrorKind::ServerSelection { .. } | ErrorKind::Io(_), _) => {
+            anyhow!(
+                "{shown}: it cannot be reached; is it running, and is the address right? ({told})"
+            )
+        }
+        (ErrorKind::Authentication { .. }, _) | (_, Some(AUTHENTICATION_FAILED)) => {
+            anyhow!(
+                "{shown}: the login failed; look at the user, the password and authSource ({told})"
+            )
+        }
+        (_, Some(UNAUTHORIZED)) => {
+            anyhow!("{shown}: the user may not do that; it needs the role {role} ({told})")
+        }
+        _ => anyhow!("{shown}: {told}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_tried_again() {
+        let lost = Error::from(std::io::Error::other("lost"));
+        assert!(is_passing(&lost) && is_passing(&lost.context("reading")));
+        assert!(!is_passing(&anyhow!("refused")));
+        let mut tries = 0;
+        let done: Result<()> = retried(&Os::real(), || {
+            tries += 1;
+            Err(anyhow!("refused"))
+        });
+        assert!(done.is_err() && tries == 1);
+    }
+}

@@ -1,0 +1,347 @@
+//! Takes over what changes at the source while it is copied, and after.
+//!
+//! A change names a document, and the document is taken over as the source has it: at this moment, or, for the last
+//! changes, at one time of the source, at which both sides are then equal while the source goes on.
+//!
+//! Always true: the token in the state moves only when everything before it is at the target.
+
+use super::changes::{Changes, Event, bytes_of, event, time};
+use super::copy::{Batch, begin_empty, copy_now, ours, shown_id};
+use super::failures::{RETRY_WAIT, is_passing};
+use super::job::Job;
+use super::names::Name;
+use super::source::LiveSource;
+use super::state::Packed;
+use super::target::DUPLICATE_KEY;
+use anyhow::{Context, Result, bail};
+use bson::{Bson, Document, RawDocumentBuf, Timestamp};
+use mongodb::sync::ChangeStream;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Changes that are gathered before they are taken over, and how long.
+const CHANGES_AT_ONCE: usize = 1000;
+const GATHER_TIME: Duration = Duration::from_secs(1);
+/// Documents that the source is asked for at once.
+const IDS_AT_ONCE: usize = 100;
+/// How often the stream must be empty before nothing older is to come: once for each member, and for as long as a router
+/// waits for a shard on which nothing happens.
+const EMPTY_READS: u32 = 2;
+const EMPTY_READS_OF_ROUTER: u32 = 30;
+/// How long a source that is lost is asked for again.
+const LOST_TRIES: u32 = 300;
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The source's changes, as far as they are taken over.
+pub(crate) struct Follower<'a> {
+    job: &'a Job,
+    live: &'a LiveSource,
+    stream: ChangeStream<Document>,
+    /// Read, and later than what was to be read.
+    held: Option<Document>,
+    changes: Changes,
+    /// Documents whose values in a unique index another document still has.
+    postponed: Vec<(Name, Bson)>,
+    /// Behind the last change that was read.
+    token: Option<Bson>,
+    /// When that happened.
+    time: Option<Timestamp>,
+    /// The time whose state is taken over.
+    pub(crate) at: Option<Timestamp>,
+    flushed: Duration,
+}
+
+/// Notes in the state from where on the source's changes are to be taken over. False where it tells none.
+pub(crate) fn begin(job: &Job, live: &LiveSource) -> Result<bool> {
+    let Some(mut stream) = live.watch(None)? else { return Ok(false) };
+    // What is told before the token comes is copied: no document was read yet.
+    let token = loop {
+        if let Some(token) = stream.resume_token() {
+            break token;
+        }
+        stream.next_if_any()?;
+    };
+    let token = bson::serialize_to_bson(&token)?;
+    job.change(|state| {
+        state.token = Some(Packed(token));
+        state.has_stream = true;
+    })?;
+    job.write_state()?;
+    Ok(true)
+}
+
+impl<'a> Follower<'a> {
+    /// Goes on where the state says.
+    pub(crate) fn open(job: &'a Job, live: &'a LiveSource) -> Result<Self> {
+        let token = job.state(|state| state.token.clone()).map(|token| token.0);
+        let again = || {
+            format!(
+                "what changed since is not known any more: remove {} and what was copied, and begin again",
+                job.state_path()
+            )
+        };
+        let stream = live.watch(token.as_ref()).with_context(again)?;
+        let stream = stream.context("the source has no change stream any more")?;
+        Ok(Self {
+            job,
+            live,
+            stream,
+            held: None,
+            changes: Changes::default(),
+            postponed: Vec::new(),
+            token,
+            time: None,
+            at: None,
+            flushed: job.os.clock.monotonic(),
+        })
+    }
+
+    /// Takes over everything up to a time.
+    pub(crate) fn catch_up(&mut self, until: Timestamp) -> Result<()> {
+        let mut empty = 0;
+        let enough = if self.live.is_router { EMPTY_READS_OF_ROUTER } else { EMPTY_READS };
+        while empty < enough {
+            match self.next()? {
+                Some(told) if time(&told).is_some_and(|at| at > until) => {
+                    self.held = Some(told);
+                    break;
+                }
+                Some(told) => {
+                    empty = 0;
+                    self.take(&told)?;
+                }
+                None => empty += 1,
+            }
+        }
+        self.flush()?;
+        for (name, id) in std::mem::take(&mut self.postponed) {
+            let why = "another document has its values in a unique index";
+            self.job.report().refused_document(&name, &id.to_string(), why);
+        }
+        self.flush()
+    }
+
+    /// Takes over what comes, until told otherwise; that is asked with how long nothing has come.
+    pub(crate) fn follow(&mut self, is_over: impl Fn(Duration) -> bool) -> Result<()> {
+        let clock = self.job.os.clock.clone();
+        let (mut last_change, mut last_line) = (clock.monotonic(), Duration::ZERO);
+        loop {
+            let now = clock.monotonic();
+            if is_over(now.saturating_sub(last_change)) {
+                return self.flush();
+            }
+            if last_line.is_zero() || now.saturating_sub(last_line) >= LINE_INTERVAL {
+                last_line = now;
+                self.say_how_far();
+            }
+            match self.next()? {
+                Some(told) => {
+                    last_change = clock.monotonic();
+                    self.take(&told)?;
+                }
+                None => {
+                    self.flush()?;
+                    self.time = None;
+                }
+            }
+        }
+    }
+
+    fn say_how_far(&self) {
+        let changes = self.job.report().changes;
+        let behind = self
+            .time
+            .map_or(0, |time| (self.job.os.clock.wall_ms() / 1000 - i64::from(time.time)).max(0));
+        let text = format!(
+            "following: {changes} changes taken over, {behind} s behind; Ctrl-C ends it in order"
+        );
+        self.job.progress.say(&text);
+    }
+
+    /// The next change, if there is one by now. A source that is lost is asked again.
+    fn next(&mut self) -> Result<Option<Document>> {
+        if let Some(held) = self.held.take() {
+            return Ok(Some(held));
+        }
+        let mut tries = 0;
+        loop {
+            let error = match self.stream.next_if_any() {
+                Ok(told) => {
+                    if told.is_none() {
+                        self.note_token()?;
+                    }
+                    return Ok(told);
+                }
+                Err(error) => anyhow::Error::from(error),
+            };
+            tries += 1;
+            if !is_passing(&error) || tries > LOST_TRIES {
+                return Err(error);
+            }
+            self.job.os.clock.sleep(RETRY_WAIT);
+            match self.live.watch(self.token.as_ref()) {
+                Ok(Some(stream)) => self.stream = stream,
+                Ok(None) => bail!("the source has no change stream any more"),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Everything that was read up to now is behind the stream's token.
+    fn note_token(&mut self) -> Result<()> {
+        if let Some(token) = self.stream.resume_token() {
+            self.token = Some(bson::serialize_to_bson(&token)?);
+        }
+        Ok(())
+    }
+
+    /// Gathers a change, or does what it says.
+    fn take(&mut self, told: &Document) -> Result<()> {
+        match event(told) {
+            Event::Document(name, id) if self.job.filter.takes(&name) => self.changes.add(name, id),
+            Event::Drop(name) => self.dropped(&name)?,
+            Event::Rename(from, to) => {
+                self.dropped(&from)?;
+                self.dropped(&to)?;
+                let facts = if self.job.filter.takes(&to) { self.live.one(&to)? } else { None };
+                if let Some(facts) = facts {
+                    copy_now(self.job, &facts)?;
+                }
+            }
+            Event::DropDatabase(database) => {
+                let all =
+                    self.job.state(|state| state.collections.keys().cloned().collect::<Vec<_>>());
+                for name in all.iter().filter_map(|name| Name::parse(name)) {
+                    if name.database == database {
+                        self.dropped(&name)?;
+                    }
+                }
+            }
+            Event::Document(..) | Event::Other => {}
+        }
+        self.time = time(told).or(self.time);
+        self.note_token()?;
+        let gathered = self.job.os.clock.monotonic().saturating_sub(self.flushed);
+        if self.changes.count >= CHANGES_AT_ONCE || gathered >= GATHER_TIME {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn dropped(&mut self, name: &Name) -> Result<()> {
+        self.changes.forget(name);
+        self.postponed.retain(|(postponed, _)| postponed != name);
+        match ours(self.job, name) {
+            None => Ok(()),
+            Some(true) => {
+                let why = "the source has dropped it; at the target it was before, and stays";
+                self.job.report().note(name.to_string(), why);
+                Ok(())
+            }
+            Some(false) => {
+                self.job.target.drop(name)?;
+                self.job.change(|state| drop(state.collections.remove(&name.to_string())))
+            }
+        }
+    }
+
+    /// Takes over what was gathered, and moves the state's token.
+    fn flush(&mut self) -> Result<()> {
+        self.flushed = self.job.os.clock.monotonic();
+        let again = std::mem::take(&mut self.postponed);
+        for (name, ids) in self.changes.take() {
+            self.job.report().changes += ids.len() as u64;
+            self.take_over(&name, &ids)?;
+        }
+        // Those that stood in their way may be gone by now.
+        for (name, id) in again.into_iter().chain(std::mem::take(&mut self.postponed)) {
+            self.take_over(&name, &[id])?;
+        }
+        if self.postponed.is_empty() {
+            let token = self.token.clone().map(Packed);
+            self.job.change(|state| state.token = token)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the target's documents what the source's are.
+    fn take_over(&mut self, name: &Name, ids: &[Bson]) -> Result<()> {
+        if ours(self.job, name).is_none() {
+            // Where it is gone already its drop is still to come.
+            let Some(facts) = self.live.one(name)? else { return Ok(()) };
+            if self.job.target.has(name)? && !self.job.into_existing {
+                bail!(
+                    "{name} is new at the source, and the target has one already: drop it there, or add --into-existing"
+                );
+            }
+            begin_empty(self.job, &facts)?;
+        }
+        for ids in ids.chunks(IDS_AT_ONCE) {
+            let mut missing: BTreeSet<Vec<u8>> = ids.iter().map(bytes_of).collect();
+            let mut batch = Batch::default();
+            for document in self.read(name, ids)? {
+                if let Some(id) = document.get("_id")? {
+                    missing.remove(&bytes_of(&Bson::try_from(id)?));
+                }
+                batch.push(document);
+                if batch.is_full() {
+                    self.replace(name, &std::mem::take(&mut batch).documents)?;
+                }
+            }
+            self.replace(name, &batch.documents)?;
+            let gone = ids.iter().filter(|id| missing.contains(&bytes_of(id)));
+            let gone: Vec<Bson> = gone.cloned().collect();
+            if !gone.is_empty() {
+                self.job.target.delete(name, &gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The documents with these `_id`s, in their order.
+    fn read(&mut self, name: &Name, ids: &[Bson]) -> Result<Vec<RawDocumentBuf>> {
+        let os = &self.job.os;
+        let read = |at| super::failures::retried(os, || self.live.with_ids(name, ids, at));
+        let mut documents = match read(self.at) {
+            Err(_) if self.at.is_some() => {
+                // The source keeps that state no longer: both sides are compared as they are.
+                self.at = None;
+                super::failures::retried(os, || self.live.with_ids(name, ids, None))?
+            }
+            result => result?,
+        };
+        let places: std::collections::BTreeMap<Vec<u8>, usize> =
+            ids.iter().enumerate().map(|(at, id)| (bytes_of(id), at)).collect();
+        documents.sort_by_key(|document| {
+            let id = document.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+            id.and_then(|id| places.get(&bytes_of(&id)).copied())
+        });
+        Ok(documents)
+    }
+
+    fn replace(&mut self, name: &Name, documents: &[RawDocumentBuf]) -> Result<()> {
+        self.job.throttle.wait_for(documents.iter().map(|one| one.as_bytes().len() as u64).sum());
+        let (_, refused) = self.job.target.replace(name, documents)?;
+        let mut stand_in_the_way = Vec::new();
+        for error in refused {
+            let Some(document) = documents.get(error.at) else { continue };
+            if error.code == DUPLICATE_KEY {
+                stand_in_the_way.push(document.clone());
+            } else {
+                self.job.report().refused_document(name, &shown_id(document), &error.error);
+            }
+        }
+        if stand_in_the_way.is_empty() {
+            return Ok(());
+        }
+        // Two may have changed their values with each other: each is removed before both are written.
+        let id = |document: &RawDocumentBuf| Bson::try_from(document.get("_id").ok()??).ok();
+        let ids: Vec<Bson> = stand_in_the_way.iter().filter_map(id).collect();
+        self.job.target.delete(name, &ids)?;
+        let (_, refused) = self.job.target.replace(name, &stand_in_the_way)?;
+        let still = refused.iter().filter_map(|error| id(stand_in_the_way.get(error.at)?));
+        self.postponed.extend(still.map(|id| (name.clone(), id)));
+        Ok(())
+    }
+}

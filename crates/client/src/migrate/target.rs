@@ -1,0 +1,335 @@
+//! Where a migration writes to: a server that the driver speaks to.
+//!
+//! Always true: documents go as the bytes that the source gave; what is there already under an `_id` is replaced; every
+//! write waits until the target's log has it, so that a state never says more than the target has.
+
+use super::facts::Facts;
+use super::failures::{code, explained, is_passing, retried};
+use super::names::{Name, is_internal_database};
+use super::translate::left_out_next;
+use anyhow::{Result, anyhow};
+use bson::{Bson, Document, RawArrayBuf, RawDocument, RawDocumentBuf, doc, rawdoc};
+use mongodb::sync::Client;
+use os::Os;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// What a user needs to write everything.
+const ROLE: &str = "restore on admin, or readWriteAnyDatabase and dbAdminAnyDatabase";
+/// Documents that a batch may have; servers end one at 16 MiB before.
+const READ_BATCH: u32 = 10_000;
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
+const NAMESPACE_EXISTS: i32 = 48;
+const NAMESPACE_NOT_FOUND: i32 = 26;
+/// The longest that is told of a server's error.
+const ERROR_CHARACTERS: usize = 300;
+
+/// A document that the target has refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RefusedDocument {
+    /// Its place in the batch.
+    pub(crate) at: usize,
+    pub(crate) code: i32,
+    pub(crate) error: String,
+}
+
+/// What the target has left out of a collection or an index, and why.
+pub(crate) struct LeftOut {
+    pub(crate) option: String,
+    pub(crate) error: String,
+}
+
+/// A server as a target.
+pub(crate) struct Target {
+    os: Os,
+    client: Client,
+    shown: String,
+    /// Collections that judge documents by a rule which those that are there already need not obey.
+    validated: Mutex<BTreeSet<Name>>,
+}
+
+impl Target {
+    /// Connects.
+    pub(crate) fn new(os: &Os, client: Client, shown: String) -> Result<Self> {
+        let target = Self { os: os.clone(), client, shown, validated: Mutex::default() };
+        let hello = target.client.database("admin").run_command(doc! { "hello": 1 }).run();
+        hello.map_err(|error| explained(&error, &target.shown, ROLE))?;
+        Ok(target)
+    }
+
+    /// Runs a command; the driver's own error stands below the line where it may be asked for its code.
+    pub(crate) fn command(&self, database: &str, command: RawDocumentBuf) -> Result<Document> {
+        retried(&self.os, || {
+            let reply = self.client.database(database).run_raw_command(command.clone()).run();
+            reply.map_err(anyhow::Error::from)
+        })
+    }
+
+    fn run(&self, database: &str, command: &Document) -> Result<Document> {
+        self.command(database, RawDocumentBuf::try_from(command)?)
+    }
+
+    /// An error in a line that says what to do.
+    pub(crate) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        match error.downcast_ref() {
+            Some(driver) => explained(driver, &self.shown, ROLE),
+            None => error,
+        }
+    }
+
+    /// Lets documents of a collection with a validator through: the source has them, too.
+    pub(crate) fn expect_validator(&self, facts: &Facts) {
+        if facts.options.contains_key("validator") {
+            self.validated
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(facts.name.clone());
+        }
+    }
+
+    fn append_bypass(&self, name: &Name, command: &mut RawDocumentBuf) {
+        if self.validated.lock().unwrap_or_else(PoisonError::into_inner).contains(name) {
+            command.append(bson::raw::cstr!("bypassDocumentValidation"), true);
+        }
+    }
+
+    /// Whether a collection or view is there.
+    pub(crate) fn has(&self, name: &Name) -> Result<bool> {
+        let filter = doc! { "name": &name.collection };
+        let asked = doc! { "listCollections": 1, "nameOnly": true, "filter": filter };
+        let reply = self.run(&name.database, &asked).map_err(|error| self.explain(error))?;
+        let found = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        Ok(found.is_ok_and(|found| !found.is_empty()))
+    }
+
+    /// The names of a collection's indexes.
+    pub(crate) fn index_names(&self, name: &Name) -> Result<BTreeSet<String>> {
+        let collection =
+            self.client.database(&name.database).collection::<Document>(&name.collection);
+        let names = collection.list_index_names().run();
+        let names = names.map_err(|error| explained(&error, &self.shown, ROLE))?;
+        Ok(names.into_iter().collect())
+    }
+
+    /// Every document of a collection, in any order.
+    pub(crate) fn documents(&self, name: &Name, mut each: impl FnMut(&RawDocument)) -> Result<()> {
+        let database = self.client.database(&name.database);
+        let asked = doc! { "find": &name.collection };
+        let mut cursor = database.run_cursor_command(asked).batch_size(READ_BATCH).run()?;
+        while cursor.advance()? {
+            each(cursor.current());
+        }
+        Ok(())
+    }
+
+    /// Every collection and view that is there.
+    pub(crate) fn names(&self) -> Result<BTreeSet<Name>> {
+        let mut names = BTreeSet::new();
+        let told = |error: mongodb::error::Error| explained(&error, &self.shown, ROLE);
+        for database in self.client.list_database_names().run().map_err(told)? {
+            if is_internal_database(&database) {
+                continue;
+            }
+            let found = self.client.database(&database).list_collection_names().run();
+            let found = found.map_err(told)?;
+            names.extend(found.into_iter().map(|collection| Name::new(&database, collection)));
+        }
+        Ok(names)
+    }
+
+    /// Makes a collection or view, without the options that the target refuses.
+    pub(crate) fn create(&self, facts: &Facts, options: Document) -> Result<Vec<LeftOut>> {
+        self.without_refused(options, |options| {
+            let mut command = doc! { "create": &facts.name.collection };
+            command.extend(options.clone());
+            match self.run(&facts.name.database, &command) {
+                Err(error) if driver_code(&error) == Some(NAMESPACE_EXISTS) => Ok(()),
+                result => result.map(drop),
+            }
+        })
+    }
+
+    /// Makes one index, without the options that the target refuses; waits until it is built.
+    pub(crate) fn create_index(&self, name: &Name, index: Document) -> Result<Vec<LeftOut>> {
+        self.without_refused(index, |index| {
+            let indexes = vec![index.clone()];
+            let command = doc! { "createIndexes": &name.collection, "indexes": indexes };
+            self.run(&name.database, &command).map(drop)
+        })
+    }
+
+    fn without_refused(
+        &self,
+        mut options: Document,
+        make: impl Fn(&Document) -> Result<()>,
+    ) -> Result<Vec<LeftOut>> {
+        let mut left_out = Vec::new();
+        loop {
+            let Err(error) = make(&options) else { return Ok(left_out) };
+            // Only an answer of the server is about an option.
+            if driver_code(&error).is_none() || is_passing(&error) {
+                return Err(self.explain(error));
+            }
+            let text = shortened(&error);
+            let Some(option) = left_out_next(&options, &text) else { return Err(anyhow!(text)) };
+            options.remove(&option);
+            left_out.push(LeftOut { option, error: text });
+        }
+    }
+
+    /// Gives a partitioned collection the partitions of its source.
+    pub(crate) fn add_partition(&self, name: &Name, max: &Document) -> Result<()> {
+        let command = doc! { "addPartition": &name.collection, "newMax": max.clone() };
+        self.run(&name.database, &command).map(drop).map_err(|error| anyhow!(shortened(&error)))
+    }
+
+    pub(crate) fn drop(&self, name: &Name) -> Result<()> {
+        match self.run(&name.database, &doc! { "drop": &name.collection }) {
+            Err(error) if driver_code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(()),
+            result => result.map(drop).map_err(|error| self.explain(error)),
+        }
+    }
+
+    /// Inserts a batch; what is there already is replaced. Gives back how many were there, and what is refused.
+    pub(crate) fn insert(
+        &self,
+        name: &Name,
+        batch: &[RawDocumentBuf],
+        is_ordered: bool,
+    ) -> Result<(u64, Vec<RefusedDocument>)> {
+        let mut documents = RawArrayBuf::new();
+        for document in batch {
+            documents.push(document.clone());
+        }
+        let mut command = rawdoc! {
+            "insert": &*name.collection,
+            "ordered": is_ordered,
+            "writeConcern": { "w": 1, "j": true },
+            "documents": documents,
+        };
+        self.append_bypass(name, &mut command);
+        let reply = self.command(&name.database, command).map_err(|error| self.explain(error))?;
+        let (mut there, mut refused) = (Vec::new(), Vec::new());
+        for error in write_errors(&reply) {
+            if error.code == DUPLICATE_KEY { there.push(error) } else { refused.push(error) }
+        }
+        if is_ordered && !(there.is_empty() && refused.is_empty()) {
+            // It ended at the first: the others are still to be written.
+            let at = there.iter().chain(&refused).map(|error| error.at).min().unwrap_or(0);
+            let (mut replaced, mut more) = self.replace(name, &batch[at..=at])?;
+            let rest = &batch[at + 1..];
+            if !rest.is_empty() {
+                let (again, others) = self.insert(name, rest, is_ordered)?;
+                replaced += again;
+                let moved = |error: RefusedDocument| RefusedDocument { at: error.at + 1, ..error };
+                more.extend(others.into_iter().map(moved));
+            }
+            let moved = |error: RefusedDocument| RefusedDocument { at: error.at + at, ..error };
+            return Ok((replaced, more.into_iter().map(moved).collect()));
+        }
+        if there.is_empty() {
+            return Ok((0, refused));
+        }
+        let places: Vec<usize> = there.iter().map(|error| error.at).collect();
+        let again: Vec<RawDocumentBuf> = places.iter().map(|at| batch[*at].clone()).collect();
+        let (replaced, more) = self.replace(name, &again)?;
+        let moved = |error: RefusedDocument| RefusedDocument { at: places[error.at], ..error };
+        refused.extend(more.into_iter().map(moved));
+        Ok((replaced, refused))
+    }
+
+    /// Puts documents in the place of those with their `_id`, or inserts them.
+    pub(crate) fn replace(
+        &self,
+        name: &Name,
+        documents: &[RawDocumentBuf],
+    ) -> Result<(u64, Vec<RefusedDocument>)> {
+        let mut updates = RawArrayBuf::new();
+        for document in documents {
+            let Some(id) = document.get("_id")? else { continue };
+            let mut equal = RawDocumentBuf::new();
+            equal.append(bson::raw::cstr!("$eq"), id);
+            let mut filter = RawDocumentBuf::new();
+            filter.append(bson::raw::cstr!("_id"), equal);
+            updates.push(rawdoc! { "q": filter, "u": document.clone(), "upsert": true });
+        }
+        if updates.is_empty() {
+            return Ok((0, Vec::new()));
+        }
+        let mut command = rawdoc! {
+            "update": &*name.collection,
+            "ordered": false,
+            "writeConcern": { "w": 1, "j": true },
+            "updates": updates,
+        };
+        self.append_bypass(name, &mut command);
+        let reply = self.command(&name.database, command).map_err(|error| self.explain(error))?;
+        let refused = write_errors(&reply);
+        Ok(((documents.len() - refused.len()) as u64, refused))
+    }
+
+    pub(crate) fn delete(&self, name: &Name, ids: &[Bson]) -> Result<()> {
+        let delete = |id: &Bson| doc! { "q": { "_id": { "$eq": id.clone() } }, "limit": 1 };
+        let deletes: Vec<Document> = ids.iter().map(delete).collect();
+        let command = doc! {
+            "delete": &name.collection,
+            "ordered": false,
+            "writeConcern": { "w": 1, "j": true },
+            "deletes": deletes,
+        };
+        let reply = self.run(&name.database, &command).map_err(|error| self.explain(error))?;
+        match write_errors(&reply).first() {
+            Some(refused) => Err(anyhow!("{name}: {}", refused.error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a command of `admin`, for users and roles.
+    pub(crate) fn admin(&self, command: &Document) -> Result<Document> {
+        self.run("admin", command).map_err(|error| self.explain(error))
+    }
+}
+
+fn driver_code(error: &anyhow::Error) -> Option<i32> {
+    error.downcast_ref().and_then(code)
+}
+
+/// A server's error, short enough for a line.
+fn shortened(error: &anyhow::Error) -> String {
+    let text = match error.downcast_ref::<mongodb::error::Error>().map(|error| &*error.kind) {
+        Some(mongodb::error::ErrorKind::Command(command)) => {
+            format!("{} (code {})", command.message, command.code)
+        }
+        _ => format!("{error:#}"),
+    };
+    let text: String = text.chars().take(ERROR_CHARACTERS).collect();
+    text.replace(['\n', '\r'], " ")
+}
+
+fn write_errors(reply: &Document) -> Vec<RefusedDocument> {
+    let errors = reply.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
+    let read = |error: &Bson| {
+        let error = error.as_document()?;
+        let message = error.get_str("errmsg").unwrap_or_default();
+        Some(RefusedDocument {
+            at: usize::try_from(error.get_i32("index").ok()?).ok()?,
+            code: error.get_i32("code").unwrap_or_default(),
+            error: message.chars().take(ERROR_CHARACTERS).collect(),
+        })
+    };
+    errors.iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_writes_are_read_by_their_place() {
+        let reply = doc! { "ok": 1, "n": 1, "writeErrors": [
+        { "index": 1, "code": 11000, "errmsg": "there" }, { "index": 3, "code": 2 }, { "code": 1 } ] };
+        let error = |at, code, text: &str| RefusedDocument { at, code, error: text.to_owned() };
+        assert_eq!(write_errors(&reply), [error(1, 11000, "there"), error(3, 2, "")]);
+        assert!(write_errors(&doc! { "ok": 1 }).is_empty());
+    }
+}
