@@ -24,7 +24,9 @@ from old_server import OP_GET_MORE, OP_QUERY, OldServer
 
 FERN = os.path.join(os.path.dirname(os.environ["FERND"]), "fern")
 FERN = os.environ.get("FERN", FERN)
-MEMBER = ("--replSet", "rs", "--replSetAutoInitiate", "--cacheSize", "64M")
+# What was is compared for as long as a slow machine may take.
+MEMBER = ("--replSet", "rs", "--replSetAutoInitiate", "--cacheSize", "64M",
+          "--setParameter", "minSnapshotHistoryWindowInSeconds=300")
 
 
 def uri(server, user="", options=""):
@@ -228,9 +230,9 @@ def what_is_copied_twice_is_there_once():
         shutil.rmtree(path)
         os.mkdir(path)
         line = refused(path, uri(source), uri(target))
-        assert "already has" in line or "has shop.orders already" in line and "--into-existing" in line, line
+        assert "has shop.orders already" in line and "--intoExisting" in line, line
         there.shop.orders.update_one({"_id": 7}, {"$set": {"n": "other"}})
-        report = migrate(path, uri(source), uri(target), "--into-existing")
+        report = migrate(path, uri(source), uri(target), "--intoExisting")
         assert report["equal"] and report["documentsThereBefore"] == 1000, report
         # What the target has besides makes them unequal, and that is told.
         there.shop.orders.insert_one({"_id": "more"})
@@ -251,7 +253,7 @@ def patterns_choose_collections():
             database, collection = name.split(".")
             client[database][collection].insert_one({"_id": 1})
         migrate(path, uri(source), uri(target), "--include", "shop.*", "--exclude", "*.old*", "--exclude", "shop.l*")
-        assert there.list_database_names() == ["admin", "config", "local", "shop"] or "other" not in there.list_database_names()
+        assert "other" not in there.list_database_names()
         assert there.shop.list_collection_names() == ["orders"]
 
 
@@ -288,7 +290,7 @@ def a_dump_of_tokumx_is_taken_as_it_is():
             assert report["equal"] and len(report["compared"]) == 5, report
             told = notes(report)
             assert "noPadding" in told["shop.places, option noPadding"], told
-            assert "geoHaystack" in told["shop.places, index hay"] or told["shop.places, index hay"], told
+            assert told["shop.places, index hay"], told
             assert "paddingFactor" in told["shop.places, index k, option paddingFactor"], told
             shop = there.shop
             assert sorted(shop.list_collection_names()) == ["100% real", "events", "places", "plain", "prices"]
@@ -404,6 +406,13 @@ def users_come_along_with_their_passwords():
         arguments = ("--sourceUsername", "root", "--targetUsername", "root")
         report = migrate(path, uri(source), uri(target), "--users", *arguments, given="pencil\npencil\n")
         assert report["equal"], report
+        # By the old messages, too, whose login is SCRAM-SHA-1.
+        other = os.path.join(path, "old")
+        os.mkdir(other)
+        assert "the login of root@admin failed" in refused(other, uri(source, "root:wrong@"), uri(target, "root:pencil@"),
+                                                           "--oldProtocol")
+        report = migrate(other, uri(source, "root:pencil@"), uri(target, "root:pencil@"), "--oldProtocol", "--intoExisting")
+        assert report["equal"] and report["documentsThereBefore"] == 10, report
         with target.client(username="clerk", password="quill", authSource="shop") as client:
             assert client.shop.orders.count_documents({}) == 10
             fails(13, lambda: client.shop.orders.insert_one({}))
@@ -429,7 +438,7 @@ def a_document_that_is_refused_is_told():
     with folder() as path, Fernd() as source, Fernd() as target, source.client() as client, target.client() as there:
         client.shop.people.insert_many([{"_id": i, "name": f"n{i % 15}"} for i in range(30)])
         there.shop.people.create_index("name", unique=True)
-        report = migrate(path, uri(source), uri(target), "--into-existing", status=1)
+        report = migrate(path, uri(source), uri(target), "--intoExisting", status=1)
         assert report["documentsRefused"] == {"shop.people": 15}, report
         assert sum("document" in what for what in notes(report)) == 10, report
         assert there.shop.people.count_documents({}) == 15

@@ -101,7 +101,7 @@ fn open_source(os: &Os, options: &MigrateOptions) -> Result<(Box<dyn Source>, St
         return Ok((Box::new(DumpSource::open(os, Path::new(text))?), text.clone()));
     }
     let (parsed, shown) = parse(Some(text), &options.source_login())?;
-    if let Some(address) = OldAddress::of(&parsed, &shown) {
+    if let Some(address) = OldAddress::of(os, &parsed, &shown) {
         if options.old_protocol || is_old(&address) {
             return Ok((Box::new(OldSource::new(address)?), shown));
         }
@@ -173,7 +173,7 @@ fn decide(job: &Job) -> Result<Vec<(Facts, Step)>> {
         let names: Vec<String> = refused.iter().take(3).map(ToString::to_string).collect();
         let more = if refused.len() > 3 { format!(" and {} more", refused.len() - 3) } else { String::new() };
         anyhow!(
-            "the target has {}{more} already: drop what is there, leave it out by --exclude, or add --into-existing",
+            "the target has {}{more} already: drop what is there, leave it out by --exclude, or add --intoExisting",
             names.join(", ")
         )
     })
@@ -188,7 +188,12 @@ fn reconcile(job: &Arc<Job>, follower: &mut Follower<'_>, live: &LiveSource) -> 
     for facts in found.iter().filter(|facts| facts.kind != Kind::View) {
         // One without documents is told by no change.
         if copy::ours(job, &facts.name).is_none() && !job.target.has(&facts.name)? {
-            copy::begin_empty(job, facts)?;
+            if facts.options.contains_key("timeseries") {
+                // MongoDB tells no changes of one.
+                copy::copy_now(job, facts)?;
+            } else {
+                copy::begin_empty(job, facts)?;
+            }
         }
     }
     indexes::build(job, &found)?;
@@ -196,6 +201,9 @@ fn reconcile(job: &Arc<Job>, follower: &mut Follower<'_>, live: &LiveSource) -> 
     let new_views =
         found.iter().filter(|facts| facts.kind == Kind::View && !names.contains(&facts.name));
     let new_views: Vec<_> = new_views.map(|facts| (facts.clone(), Step::Create)).collect();
+    for (view, step) in &new_views {
+        copy::note_beginning(job, view, *step)?;
+    }
     indexes::make_views(job, &new_views)?;
     Ok(found)
 }
@@ -229,9 +237,11 @@ impl Stop {
     fn listen(self: &Arc<Self>, os: &Os) -> Result<()> {
         let stop = self.clone();
         let handler = move |signal| {
-            let is_end = matches!(signal, Signal::Interrupt | Signal::Terminate | Signal::HangUp);
+            if !matches!(signal, Signal::Interrupt | Signal::Terminate | Signal::HangUp) {
+                return;
+            }
             let next = stop.0.compare_exchange(FOLLOWING, TOLD, Ordering::SeqCst, Ordering::SeqCst);
-            if is_end && next.is_err() {
+            if next.is_err() {
                 // The state is written, and the next call goes on from it.
                 std::process::exit(2);
             }

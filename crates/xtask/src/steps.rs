@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
     ("tokumx", || drivers::script(Build::WithTests, "tokumx_test.py", &[])),
     ("tokumx-shell", || with_npm("tokumx_shell_test.py", drivers::MONGOSH, &[])),
+    ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),

@@ -22,26 +22,29 @@ pub(crate) fn copy(job: &Job) -> Result<()> {
             return Ok(());
         }
     };
+    let mut done = true;
     let count = users.len() + roles.len() + old_users.len();
     job.progress.say(&format!("users and roles: {count}"));
     if users.is_empty() && roles.is_empty() && old_users.is_empty() {
         job.report().note("users and roles", "the source has none");
     }
     if !(users.is_empty() && roles.is_empty()) {
-        note_refusal(job, "users and roles", merge(job, &users, &roles));
+        done &= note_refusal(job, "users and roles", merge(job, &users, &roles));
     }
     if !old_users.is_empty() {
         let upgraded = upgrade(job, &old_users);
-        note_refusal(job, "users of old versions", upgraded);
+        done &= note_refusal(job, "users of old versions", upgraded);
     }
-    job.change(|state| state.has_users = true)?;
+    job.change(|state| state.has_users = done)?;
     job.write_state()
 }
 
-fn note_refusal(job: &Job, what: &str, result: Result<()>) {
-    if let Err(error) = result {
+/// Whether it was done; tells why not.
+fn note_refusal(job: &Job, what: &str, result: Result<()>) -> bool {
+    if let Err(error) = &result {
         job.report().note(what, format!("{error:#}"));
     }
+    result.is_ok()
 }
 
 /// As `mongorestore` does it.

@@ -70,7 +70,7 @@ fn amounts<'a>(job: &Job, all: impl Iterator<Item = &'a Facts>) -> (u64, u64) {
 }
 
 /// Writes into the state that a collection is about to be ours, and how it is split.
-fn note_beginning(job: &Job, facts: &Facts, step: Step) -> Result<()> {
+pub(crate) fn note_beginning(job: &Job, facts: &Facts, step: Step) -> Result<()> {
     let existed = match step {
         Step::Create | Step::StartOver => false,
         Step::Into => true,

@@ -272,7 +272,7 @@ impl<'a> Follower<'a> {
             let Some(facts) = self.live.one(name)? else { return Ok(()) };
             if self.job.target.has(name)? && !self.job.into_existing {
                 bail!(
-                    "{name} is new at the source, and the target has one already: drop it there, or add --into-existing"
+                    "{name} is new at the source, and the target has one already: drop it there, or add --intoExisting"
                 );
             }
             begin_empty(self.job, &facts)?;

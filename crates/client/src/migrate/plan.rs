@@ -1,6 +1,6 @@
 //! What is to be done with each collection; decided from plain data, before anything is written.
 //!
-//! Always true: a collection that was at the target before is touched only with `--into-existing`, and only what this
+//! Always true: a collection that was at the target before is touched only with `--intoExisting`, and only what this
 //! migration made itself is ever dropped.
 
 use super::facts::{Facts, Kind};
@@ -30,7 +30,7 @@ pub(crate) enum Step {
 /// | state of an earlier run | at the target | read in the order of `_id` | |
 /// |---|---|---|---|
 /// | none | no | | `Create` |
-/// | none | yes | | `Refuse`, or `Into` with `--into-existing` |
+/// | none | yes | | `Refuse`, or `Into` with `--intoExisting` |
 /// | copying | yes | yes | `Continue` |
 /// | copying | yes | no | `StartOver`, or `Into` where it existed before |
 /// | copying or copied | no | | `Create`: somebody has dropped it |

@@ -214,16 +214,9 @@ impl Target {
             if error.code == DUPLICATE_KEY { there.push(error) } else { refused.push(error) }
         }
         if is_ordered && !(there.is_empty() && refused.is_empty()) {
-            // It ended at the first: the others are still to be written.
+            // It ended at the first: that one and those behind it are still to be written, in their order.
             let at = there.iter().chain(&refused).map(|error| error.at).min().unwrap_or(0);
-            let (mut replaced, mut more) = self.replace(name, &batch[at..=at])?;
-            let rest = &batch[at + 1..];
-            if !rest.is_empty() {
-                let (again, others) = self.insert(name, rest, is_ordered)?;
-                replaced += again;
-                let moved = |error: RefusedDocument| RefusedDocument { at: error.at + 1, ..error };
-                more.extend(others.into_iter().map(moved));
-            }
+            let (replaced, more) = self.replace(name, batch.get(at..).unwrap_or_default())?;
             let moved = |error: RefusedDocument| RefusedDocument { at: error.at + at, ..error };
             return Ok((replaced, more.into_iter().map(moved).collect()));
         }
@@ -231,14 +224,19 @@ impl Target {
             return Ok((0, refused));
         }
         let places: Vec<usize> = there.iter().map(|error| error.at).collect();
-        let again: Vec<RawDocumentBuf> = places.iter().map(|at| batch[*at].clone()).collect();
+        let again = places.iter().filter_map(|at| batch.get(*at).cloned());
+        let again: Vec<RawDocumentBuf> = again.collect();
         let (replaced, more) = self.replace(name, &again)?;
-        let moved = |error: RefusedDocument| RefusedDocument { at: places[error.at], ..error };
+        let moved = |error: RefusedDocument| RefusedDocument {
+            at: places.get(error.at).copied().unwrap_or_default(),
+            ..error
+        };
         refused.extend(more.into_iter().map(moved));
         Ok((replaced, refused))
     }
 
-    /// Puts documents in the place of those with their `_id`, or inserts them.
+    /// Puts documents in the place of those with their `_id`, or inserts them. Gives back how many were replaced, and what
+    /// is refused.
     pub(crate) fn replace(
         &self,
         name: &Name,
@@ -265,7 +263,9 @@ impl Target {
         self.append_bypass(name, &mut command);
         let reply = self.command(&name.database, command).map_err(|error| self.explain(error))?;
         let refused = write_errors(&reply);
-        Ok(((documents.len() - refused.len()) as u64, refused))
+        let new = reply.get_array("upserted").map_or(0, Vec::len) as u64;
+        let written = super::facts::number(reply.get("n")) as u64;
+        Ok((written.saturating_sub(new), refused))
     }
 
     pub(crate) fn delete(&self, name: &Name, ids: &[Bson]) -> Result<()> {

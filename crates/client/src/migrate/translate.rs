@@ -83,7 +83,12 @@ fn directions(key: &Document) -> Document {
         Bson::String(kind) if !kind.is_empty() => Bson::String(kind.clone()),
         Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) => {
             let number = super::facts::number(Some(value));
-            if number == 0.0 { Bson::Int32(1) } else { value.clone() }
+            match value {
+                _ if number == 0.0 => Bson::Int32(1),
+                // JSON of old dumps does not tell how long a number is.
+                Bson::Int64(long) => i32::try_from(*long).map_or(Bson::Int64(*long), Bson::Int32),
+                _ => value.clone(),
+            }
         }
         _ => Bson::Int32(1),
     };
@@ -135,7 +140,7 @@ mod tests {
                 Some(doc! { "key": { "_id": "hashed" }, "name": "n" }),
             ),
             (
-                doc! { "a": 1, "b": -1.0 },
+                doc! { "a": 1_i64, "b": -1.0 },
                 doc! { "background": true, "dropDups": true, "unique": false },
                 Some(doc! { "key": { "a": 1, "b": -1.0 }, "name": "n" }),
             ),

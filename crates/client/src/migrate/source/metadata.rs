@@ -108,7 +108,7 @@ mod tests {
         let of_2_4 = r#"{ "options" : { "create" : "c", "primaryKey" : { "z" : 1, "_id" : 1 } }, "indexes" : [
             { "v" : 1, "key" : { "z" : 1, "a" : -1 }, "ns" : "d.c", "name" : "i", "expireAfterSeconds" : { "$numberLong" : "60" } } ] }"#;
         let facts = read(&name, of_2_4).unwrap();
-        assert_eq!(facts.indexes[0].get_document("key").unwrap(), &doc! { "z": 1, "a": -1 });
+        assert_eq!(facts.indexes[0].get_document("key").unwrap(), &doc! { "z": 1, "a": -1_i64 });
         assert_eq!(facts.indexes[0].get_i64("expireAfterSeconds").unwrap(), 60);
         let view = r#"{"options":{"viewOn":"a","pipeline":[{"$match":{"z":{"$numberInt":"1"}}}]},"indexes":[],"type":"view"}"#;
         assert_eq!(read(&name, view).unwrap().kind, Kind::View);

@@ -9,11 +9,13 @@ use crate::migrate::facts::{Facts, Kind, Part, is_true, number};
 use crate::migrate::names::{Name, is_internal_database};
 use anyhow::{Context, Result, anyhow};
 use bson::{Document, RawDocumentBuf, doc};
+use os::Os;
 use std::collections::VecDeque;
 
 /// What the driver wants at least: MongoDB 4.4.
 const DRIVER_WIRE_VERSION: f64 = 9.0;
-/// Since this one (MongoDB 3.0) collections are listed by commands and not by reading `system.namespaces`.
+/// Since this one (MongoDB 3.0) collections are listed by commands and not by reading `system.namespaces`, and users log
+/// in by SCRAM.
 const LISTING_WIRE_VERSION: f64 = 3.0;
 /// More collections than this in one database are no list that a server gives at once.
 const LIST_BATCH: i32 = 1_000_000;
@@ -21,6 +23,7 @@ const LIST_BATCH: i32 = 1_000_000;
 /// Where an old server is, and as whom to log in.
 #[derive(Clone)]
 pub(crate) struct OldAddress {
+    os: Os,
     pub(crate) address: String,
     pub(crate) shown: String,
     pub(crate) user: Option<OldUser>,
@@ -28,7 +31,11 @@ pub(crate) struct OldAddress {
 
 impl OldAddress {
     /// From what the driver reads in a connection string. None where no old server can be meant.
-    pub(crate) fn of(options: &mongodb::options::ClientOptions, shown: &str) -> Option<Self> {
+    pub(crate) fn of(
+        os: &Os,
+        options: &mongodb::options::ClientOptions,
+        shown: &str,
+    ) -> Option<Self> {
         if matches!(options.tls, Some(mongodb::options::Tls::Enabled(_))) {
             return None;
         }
@@ -40,13 +47,16 @@ impl OldAddress {
         let hosts = || options.hosts.iter().map(ToString::to_string);
         // Any member will do that answers; where none does the driver says what is wrong.
         let address = hosts().find(|host| Connection::open(host).is_ok())?;
-        Some(Self { address, shown: shown.to_owned(), user })
+        Some(Self { os: os.clone(), address, shown: shown.to_owned(), user })
     }
 
     fn open(&self) -> Result<Connection> {
         let mut connection = Connection::open(&self.address).with_context(|| self.shown.clone())?;
         if let Some(user) = &self.user {
-            log_in(&mut connection, user).with_context(|| self.shown.clone())?;
+            let version = number(hello(&mut connection)?.get("maxWireVersion"));
+            let knows_scram = version >= LISTING_WIRE_VERSION;
+            let done = log_in(&self.os, &mut connection, user, knows_scram);
+            done.with_context(|| self.shown.clone())?;
         }
         Ok(connection)
     }
