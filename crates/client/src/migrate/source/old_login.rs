@@ -58,7 +58,9 @@ pub(super) fn log_in(
     };
     done.with_context(|| {
         let OldUser { name, database, .. } = user;
-        format!("the login of {name}@{database} failed; look at the user, the password and authSource")
+        format!(
+            "the login of {name}@{database} failed; look at the user, the password and authSource"
+        )
     })
 }
 
@@ -151,14 +153,15 @@ mod tests {
     #[test]
     fn the_example_of_rfc_5802() {
         let nonce = "fyko+d2lbbFgONRv9qkxdawL";
-        let challenge =
-            "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096";
+        let challenge = "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096";
         let (last, signature) =
             answer("pencil", "n=user,r=fyko+d2lbbFgONRv9qkxdawL", nonce, challenge).unwrap();
         let both = "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j";
         assert_eq!(last, format!("c=biws,r={both},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="));
         assert_eq!(signature, "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
-        for bad in ["", "r=other,s=QSXCR+Q6sek8bf92,i=4096", "r=fyko+d2lbbFgONRv9qkxdawL3,s=QSXC,i=1"] {
+        for bad in
+            ["", "r=other,s=QSXCR+Q6sek8bf92,i=4096", "r=fyko+d2lbbFgONRv9qkxdawL3,s=QSXC,i=1"]
+        {
             assert!(answer("pencil", "", nonce, bad).is_err(), "{bad}");
         }
     }
