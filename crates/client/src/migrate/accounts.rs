@@ -29,19 +29,19 @@ pub(crate) fn copy(job: &Job) -> Result<()> {
         job.report().note("users and roles", "the source has none");
     }
     if !(users.is_empty() && roles.is_empty()) {
-        done &= note_refusal(job, "users and roles", merge(job, &users, &roles));
+        done &= note_refusal(job, "users and roles", &merge(job, &users, &roles));
     }
     if !old_users.is_empty() {
         let upgraded = upgrade(job, &old_users);
-        done &= note_refusal(job, "users of old versions", upgraded);
+        done &= note_refusal(job, "users of old versions", &upgraded);
     }
     job.change(|state| state.has_users = done)?;
     job.write_state()
 }
 
 /// Whether it was done; tells why not.
-fn note_refusal(job: &Job, what: &str, result: Result<()>) -> bool {
-    if let Err(error) = &result {
+fn note_refusal(job: &Job, what: &str, result: &Result<()>) -> bool {
+    if let Err(error) = result {
         job.report().note(what, format!("{error:#}"));
     }
     result.is_ok()

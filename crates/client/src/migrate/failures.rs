@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How long what has failed for the moment is tried again, and how long is waited between. An election takes seconds, a
 /// restart of a large server a minute.
-const RETRY_TIME: Duration = Duration::from_secs(180);
+const RETRY_TIME: Duration = Duration::from_mins(3);
 pub(crate) const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Codes of what passes: elections, lost cursors, shutdowns, conflicts.

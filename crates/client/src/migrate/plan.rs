@@ -42,10 +42,9 @@ pub(crate) fn step(
     into_existing: bool,
 ) -> Step {
     match before {
-        None if !at_target => Step::Create,
+        _ if !at_target => Step::Create,
         None if into_existing => Step::Into,
         None => Step::Refuse,
-        Some(_) if !at_target => Step::Create,
         Some((Phase::Copying, _)) if kind == Kind::Ordered => Step::Continue,
         Some((Phase::Copying, true)) => Step::Into,
         Some((Phase::Copying, false)) => Step::StartOver,

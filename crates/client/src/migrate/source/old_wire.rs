@@ -21,7 +21,7 @@ const CURSOR_NOT_FOUND: i32 = 1;
 const QUERY_FAILURE: i32 = 1 << 1;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// A server that builds its answer for longer than this is taken for gone.
-const REPLY_TIME: Duration = Duration::from_secs(600);
+const REPLY_TIME: Duration = Duration::from_mins(10);
 
 /// A reply: the cursor to go on with, 0 for none, and documents.
 pub(super) struct Reply {
