@@ -224,7 +224,7 @@ fn warn_of_unused(service: &ServerState, name: &str) {
     service.host.log(&LogEvent {
         severity: Severity::Warning,
         component: "CONTROL",
-        id: 9_016_791,
+        id: 9_016_798,
         context: "setParameter",
         message: text,
         attributes: doc! { "parameter": name },

@@ -569,7 +569,7 @@ options! {
         ),
     ];
     [
-        opt("loaderCompressTmp", "storage.fern.loaderCompressTmp", Switch, "the parameter of this name, which nothing goes by yet"),
+        opt("loaderCompressTmp", "storage.fern.loaderCompressTmp", Switch, "the parameter of this name, which nothing goes by yet (default: on)"),
         opt("loaderMaxMemory", "storage.fern.loaderMaxMemory", Size, "the parameter of this name, which nothing goes by yet"),
         opt("txnMemLimit", "storage.fern.txnMemLimit", Size, "the parameter of this name, which nothing goes by: transactions have no such limit"),
     ];
