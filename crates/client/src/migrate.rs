@@ -190,7 +190,7 @@ fn reconcile(job: &Arc<Job>, follower: &mut Follower<'_>, live: &LiveSource) -> 
         if copy::ours(job, &facts.name).is_none() && !job.target.has(&facts.name)? {
             if facts.options.contains_key("timeseries") {
                 // MongoDB tells no changes of one.
-                copy::copy_now(job, facts)?;
+                copy::copy_at(job, facts, None)?;
             } else {
                 copy::begin_empty(job, facts)?;
             }
@@ -222,6 +222,7 @@ fn end_at_one_time(
         None => live.time()?,
     };
     follower.catch_up(until)?;
+    follower.give_up_postponed()?;
     Ok(follower.at)
 }
 

@@ -3,7 +3,7 @@
 //! Always true: a collection is in the state before it is made, so that a migration that was killed knows it for its own;
 //! the state's `last` of a range moves only behind what the target has acknowledged.
 
-use super::facts::{Facts, Kind};
+use super::facts::{Facts, Kind, Part};
 use super::failures::{RETRY_WAIT, is_passing};
 use super::job::{Job, about, in_parallel};
 use super::names::Name;
@@ -11,7 +11,7 @@ use super::plan::{Step, bounds_of};
 use super::state::{CollectionState, Packed, Phase, RangeState, ranges_between};
 use super::translate::collection_options;
 use anyhow::Result;
-use bson::{Bson, RawDocumentBuf};
+use bson::{Bson, RawDocumentBuf, Timestamp};
 use std::sync::Arc;
 
 /// What is written at once: far below the longest message, and enough that a round trip does not count.
@@ -47,7 +47,9 @@ pub(crate) fn copy_all(job: &Arc<Job>, planned: &[(Facts, Step)]) -> Result<()> 
             }
         }
     }
-    in_parallel(job, items, |job, (facts, at)| about(&facts.name, copy_range(job, &facts, at)))?;
+    in_parallel(job, items, |job, (facts, at)| {
+        about(&facts.name, copy_range(job, &facts, at, None))
+    })?;
     for (facts, _) in planned() {
         job.change_collection(&facts.name, |one| one.phase = one.phase.max(Phase::Copied))?;
     }
@@ -108,12 +110,13 @@ pub(crate) fn make(job: &Job, facts: &Facts, step: Step) -> Result<()> {
     Ok(())
 }
 
-/// Copies what is left of a range. Where the source or its cursor is lost it goes on behind the last document.
-fn copy_range(job: &Job, facts: &Facts, at: usize) -> Result<()> {
+/// Copies what is left of a range, as it is now or was at a time. Where the source or its cursor is lost it goes on behind
+/// the last document.
+fn copy_range(job: &Job, facts: &Facts, at: usize, time: Option<Timestamp>) -> Result<()> {
     let mut fruitless = 0;
     let mut reached = range(job, facts, at).documents;
     loop {
-        match read_range(job, facts, at) {
+        match read_range(job, facts, at, time) {
             Ok(()) => break,
             Err(error) if is_passing(&error) && facts.kind == Kind::Ordered => {
                 let now = range(job, facts, at).documents;
@@ -142,9 +145,10 @@ fn range(job: &Job, facts: &Facts, at: usize) -> RangeState {
     job.state(|state| state.of(&facts.name).and_then(read)).unwrap_or_default()
 }
 
-fn read_range(job: &Job, facts: &Facts, at: usize) -> Result<()> {
+fn read_range(job: &Job, facts: &Facts, at: usize, time: Option<Timestamp>) -> Result<()> {
     let mut batch = Batch::default();
-    for document in job.source.read(facts, &range(job, facts, at).rest())? {
+    let rest = Part { at: time, ..range(job, facts, at).rest() };
+    for document in job.source.read(facts, &rest)? {
         batch.push(document?);
         if batch.is_full() {
             write(job, facts, at, &mut batch)?;
@@ -194,12 +198,13 @@ pub(crate) fn shown_id(document: &RawDocumentBuf) -> String {
     id.map_or_else(|| "without _id".to_owned(), |id| id.to_string().chars().take(80).collect())
 }
 
-/// Copies a whole collection at once, beside changes that are followed: one that got another's name.
-pub(crate) fn copy_now(job: &Job, facts: &Facts) -> Result<()> {
+/// Copies a whole collection at once, beside changes that are followed, as it is now or was at a time: one that got
+/// another's name.
+pub(crate) fn copy_at(job: &Job, facts: &Facts, time: Option<Timestamp>) -> Result<()> {
     note_beginning(job, &Facts { documents: 0, ..facts.clone() }, Step::Create)?;
     job.write_state()?;
     make(job, facts, Step::Create)?;
-    about(&facts.name, copy_range(job, facts, 0))
+    about(&facts.name, copy_range(job, facts, 0, time))
 }
 
 /// A collection that is new at the source: all its documents are still to come as changes.

@@ -8,7 +8,8 @@
 mod apply;
 
 use super::changes::{Changes, Event, event, time};
-use super::copy::{copy_now, ours};
+use super::copy::{copy_at, ours};
+use super::facts::Facts;
 use super::failures::{RETRY_WAIT, is_passing};
 use super::job::Job;
 use super::names::Name;
@@ -111,7 +112,17 @@ impl<'a> Follower<'a> {
                 None => empty += 1,
             }
         }
-        self.flush()?;
+        self.flush()
+    }
+
+    /// Gives up the documents that are still kept out of a unique index, and tells of them. Only at the end: before, the
+    /// change that makes room for one may not have been read.
+    pub(crate) fn give_up_postponed(&mut self) -> Result<()> {
+        let mut before = usize::MAX;
+        while !self.postponed.is_empty() && self.postponed.len() < before {
+            before = self.postponed.len();
+            self.flush()?;
+        }
         for (name, id) in std::mem::take(&mut self.postponed) {
             let why = "another document has its values in a unique index";
             self.job.report().refused_document(&name, &id.to_string(), why);
@@ -199,9 +210,9 @@ impl<'a> Follower<'a> {
             Event::Rename(from, to) => {
                 self.dropped(&from)?;
                 self.dropped(&to)?;
-                let facts = if self.job.filter.takes(&to) { self.live.one(&to)? } else { None };
+                let facts = if self.job.filter.takes(&to) { self.facts(&to)? } else { None };
                 if let Some(facts) = facts {
-                    copy_now(self.job, &facts)?;
+                    self.copy(&facts)?;
                 }
             }
             Event::DropDatabase(database) => {
@@ -222,6 +233,25 @@ impl<'a> Follower<'a> {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// What a collection is. Of the last changes it may be gone by now, and was there at the time that is taken over, or its
+    /// drop is still to come.
+    fn facts(&self, name: &Name) -> Result<Option<Facts>> {
+        let was = || Facts::new(name.clone(), "collection", Document::new());
+        Ok(self.live.one(name)?.or_else(|| self.at.map(|_| was())))
+    }
+
+    fn copy(&mut self, facts: &Facts) -> Result<()> {
+        match copy_at(self.job, facts, self.at) {
+            Err(_) if self.at.is_some() => {
+                // The source keeps that state no longer: both sides are compared as they are.
+                self.at = None;
+                self.dropped(&facts.name)?;
+                copy_at(self.job, facts, None)
+            }
+            copied => copied,
+        }
     }
 
     fn dropped(&mut self, name: &Name) -> Result<()> {

@@ -41,7 +41,7 @@ impl Follower<'_> {
     fn take_over(&mut self, name: &Name, ids: &[Bson]) -> Result<()> {
         if ours(self.job, name).is_none() {
             // Where it is gone already its drop is still to come.
-            let Some(facts) = self.live.one(name)? else { return Ok(()) };
+            let Some(facts) = self.facts(name)? else { return Ok(()) };
             if self.job.target.has(name)? && !self.job.into_existing {
                 bail!(
                     "{name} is new at the source, and the target has one already: drop it there, or add --intoExisting"

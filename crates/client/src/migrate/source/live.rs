@@ -15,6 +15,9 @@ use std::time::Duration;
 /// What a user needs to read everything.
 const ROLE: &str = "backup on admin (and clusterMonitor for its sizes)";
 
+/// What a server says of a collection that it has not.
+const NAMESPACE_NOT_FOUND: i32 = 26;
+
 /// Documents that a batch may have; servers end one at 16 MiB before.
 const BATCH: i32 = 10_000;
 
@@ -72,20 +75,23 @@ impl LiveSource {
         })))
     }
 
-    /// The facts of what `listCollections` says.
-    fn facts(&self, database: &str, listed: &Document) -> Result<Facts> {
+    /// The facts of what `listCollections` says. None where it is gone by now, or has got another name.
+    fn facts(&self, database: &str, listed: &Document) -> Result<Option<Facts>> {
         let name = Name::new(database, listed.get_str("name").context("a collection has no name")?);
         let options = listed.get_document("options").cloned().unwrap_or_default();
         let mut facts = Facts::new(name, listed.get_str("type").unwrap_or_default(), options);
         if facts.kind == Kind::View {
-            return Ok(facts);
+            return Ok(Some(facts));
         }
         let collection = facts.name.collection.clone();
-        match self.all(database, doc! { "listIndexes": &collection }) {
+        let asked = doc! { "listIndexes": &collection };
+        let indexes = self.client.database(database).run_cursor_command(asked).run();
+        match indexes.and_then(Iterator::collect) {
             Ok(indexes) => facts.indexes = indexes,
-            // It may be gone by now, or have none; what it lacks is found by who compares.
-            Err(error) if facts.kind == Kind::Ordered => return Err(error),
-            Err(_) => {}
+            // It may have none; what it lacks is found by who compares.
+            Err(_) if facts.kind != Kind::Ordered => {}
+            Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => return Ok(None),
+            Err(error) => return Err(self.told(error)),
         }
         // Sizes are for the progress alone: a user may be kept from them.
         if let Ok(sizes) = self.command(database, doc! { "collStats": &collection }) {
@@ -99,7 +105,7 @@ impl LiveSource {
         if facts.kind == Kind::Ordered && !self.has_bounds(&facts.name) {
             facts.kind = Kind::Natural;
         }
-        Ok(facts)
+        Ok(Some(facts))
     }
 
     /// Whether ranges of the collection can be read; FerretDB knows no bounds.
@@ -114,7 +120,8 @@ impl LiveSource {
     pub(crate) fn one(&self, name: &Name) -> Result<Option<Facts>> {
         let asked = doc! { "listCollections": 1, "filter": { "name": &name.collection } };
         let listed = self.all(&name.database, asked)?;
-        listed.first().map(|listed| self.facts(&name.database, listed)).transpose()
+        let Some(listed) = listed.first() else { return Ok(None) };
+        self.facts(&name.database, listed)
     }
 
     /// The documents with these `_id`s, as they are now or were at a time.
@@ -175,7 +182,7 @@ impl Source for LiveSource {
             for listed in self.all(database, doc! { "listCollections": 1 })? {
                 let name = Name::new(database, listed.get_str("name").unwrap_or_default());
                 if !name.is_internal() {
-                    found.push(self.facts(database, &listed)?);
+                    found.extend(self.facts(database, &listed)?);
                 }
             }
         }
