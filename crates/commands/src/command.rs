@@ -68,6 +68,12 @@ impl Command {
         self
     }
 
+    /// It goes on with cursors, or ends them.
+    pub(crate) const fn goes_by_its_cursors(mut self) -> Self {
+        self.rules.goes_by_its_cursors = true;
+        self
+    }
+
     /// It writes documents.
     pub(crate) const fn writes(mut self, counter: Counter) -> Self {
         self.rules.class = Class::Write;

@@ -167,7 +167,10 @@ impl<'a> Arguments<'a> {
             }
             "readConcern" => {
                 if !field.is_null() {
-                    self.read_concern = read_concern::parse(field.document()?)?;
+                    let concern = read_concern::parse(field.document()?)?;
+                    if !command.goes_by_its_cursors {
+                        self.read_concern = concern;
+                    }
                 }
             }
             "txnNumber" => self.txn_number = Some(field.long()?),

@@ -58,6 +58,8 @@ pub struct Rules {
     pub is_always_durable: bool,
     /// It takes a read concern.
     pub takes_read_concern: bool,
+    /// It goes by the read concern of the command that opened its cursors: another one is looked at, and means nothing.
+    pub goes_by_its_cursors: bool,
     /// Exists only for clients that write with the opcodes from before OP_MSG (`getLastError`).
     pub is_legacy_protocol_only: bool,
     /// The profiler tells of it.
@@ -82,6 +84,7 @@ impl Rules {
             takes_write_concern: false,
             is_always_durable: false,
             takes_read_concern: false,
+            goes_by_its_cursors: false,
             is_legacy_protocol_only: false,
             is_profiled: true,
             sequences: &[],

@@ -21,6 +21,7 @@ use std::time::Duration;
 pub(crate) const GET_MORE: Command =
     Command::new("getMore", "The next batch of a cursor.", Needs::Login, run)
         .reads(Counter::GetMore)
+        .goes_by_its_cursors()
         .api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

@@ -10,7 +10,7 @@ use session::{CursorId, UserDigest};
 use std::collections::BTreeSet;
 
 pub(crate) const KILL_CURSORS: Command =
-    Command::new("killCursors", "Ends cursors.", Needs::Login, run).api_v1();
+    Command::new("killCursors", "Ends cursors.", Needs::Login, run).goes_by_its_cursors().api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let collection = fields[0].collection()?;

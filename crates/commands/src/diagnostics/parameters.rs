@@ -1,6 +1,7 @@
 //! `getParameter` and `setParameter`: the server's knobs.
 //!
-//! Always true: a parameter listed as settable has an effect, and a command that fails has changed none.
+//! Always true: a parameter listed as settable has an effect, or is one of TokuMX's that nothing goes by, which setting
+//! it warns of; a command that fails has changed none.
 
 use super::storage_defaults;
 use crate::command::Command;

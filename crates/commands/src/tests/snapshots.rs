@@ -121,8 +121,24 @@ fn read_at_a_cluster_time_finds_what_was_dropped_since() {
     let at = seen.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap();
     client.ok("db", doc! { "drop": "c" });
     let again = doc! { "level": "snapshot", "atClusterTime": at };
-    let reply = client.ok("db", doc! { "find": "c", "readConcern": again });
+    let reply = client.ok("db", doc! { "find": "c", "readConcern": &again });
     assert_eq!(batch(&reply).len(), 2);
+    // Drivers put the concern of their session into what goes on with the cursor, too.
+    for (name, ends) in [("getMore", true), ("killCursors", false)] {
+        let find = doc! { "find": "c", "batchSize": 1, "readConcern": &again };
+        let reply = client.ok("db", find);
+        let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+        let mut more = match name {
+            "getMore" => doc! { "getMore": id, "collection": "c" },
+            _ => doc! { "killCursors": "c", "cursors": [id] },
+        };
+        more.insert("readConcern", &again);
+        let reply = client.ok("db", more);
+        if ends {
+            let next = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
+            assert_eq!(next.len(), 1);
+        }
+    }
 }
 
 #[test]

@@ -57,6 +57,8 @@ fn ini(text: &str) -> Result<Vec<Pair>, String> {
         if line.starts_with('[') {
             continue;
         }
+        // A comment may stand behind a value, and a value has no `#`, as for `mongod` 2.4.
+        let line = line.split('#').next().unwrap_or_default().trim_end();
         let (key, value) = match line.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
             None => (line, None),

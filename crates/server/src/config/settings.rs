@@ -41,7 +41,9 @@ impl Settings {
     /// What goes together with asking for users.
     fn check_auth(&self) -> Result<(), ConfigError> {
         if self.auth_is_contradicted {
-            return Err(ConfigError::new("--auth and --noauth contradict each other"));
+            return Err(ConfigError::new(
+                "--auth, or what members log in by (--keyFile, --clusterAuthMode), and --noauth contradict each other",
+            ));
         }
         if self.status_token_file.is_some() && self.auth != AuthMode::On {
             return Err(ConfigError::new(

@@ -126,7 +126,7 @@ fn the_command_line_wins_over_the_file() {
 
 #[test]
 fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
-    let text = "dbpath=/x\nport=27018\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\n\
+    let text = "dbpath=/x\nport = 27018 # not the usual one\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\n\
                 cleanerPeriod=2\nloaderMaxMemory=100M\nfsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\njournal=true\n\
                 auth=false\n";
     let Ok(CommandLine::Start(s)) = with_file(text, &[]) else { panic!("refused") };
