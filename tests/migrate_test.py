@@ -247,6 +247,34 @@ def what_is_copied_twice_is_there_once():
         assert "it is of a migration from" in line, line
 
 
+def collections_that_arise_while_it_begins_lose_nothing():
+    with Fernd(*MEMBER) as source, Fernd() as target, source.client() as here, target.client() as there:
+        for turn in range(4):
+            database, over = f"w{turn}", threading.Event()
+            here[database].first.insert_one({"_id": 0})
+
+            def write(number, database=database, over=over):
+                with source.client() as client:
+                    for n in itertools.count():
+                        if over.is_set():
+                            return
+                        client[database][f"c{n % 40}"].insert_one({"_id": n * 10 + number})
+
+            writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+            with folder() as path:
+                call = begin(path, uri(source), uri(target), "--include", f"{database}.*", "--follow", "--untilQuiet", "2",
+                             "--verify", "false")
+                time.sleep(0.02 * turn)
+                for writer in writers:
+                    writer.start()
+                time.sleep(1)
+                over.set()
+                for writer in writers:
+                    writer.join()
+                ended(call)
+            same(here, there, *(f"{database}.c{n}" for n in range(40)))
+
+
 def patterns_choose_collections():
     with folder() as path, Fernd() as source, Fernd() as target, source.client() as client, target.client() as there:
         for name in ("shop.orders", "shop.old_orders", "shop.logs", "other.things"):

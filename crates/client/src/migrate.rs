@@ -2,7 +2,7 @@
 //!
 //! The order, each part in a module of its own:
 //! 1. `plan` decides what to do with each collection, from what `source`, `target` and the `state` of an earlier run say.
-//! 2. `follow` notes from where on the source's changes are to be taken over, before a document is read.
+//! 2. `follow` notes from where on the source's changes are to be taken over: a time before the collections were listed.
 //! 3. `copy` copies documents, `follow` takes over what changed meanwhile, `indexes` builds indexes, makes views.
 //! 4. `follow` goes on where that was asked for, and ends at one time of the source.
 //! 5. `compare` reads both sides at that time, and `report` tells what is equal, and what was not taken over.
@@ -114,12 +114,18 @@ fn open_source(os: &Os, options: &MigrateOptions) -> Result<(Box<dyn Source>, St
 
 /// All parts in their order.
 fn migrate(job: &Arc<Job>, options: &MigrateOptions, stop: &Stop) -> Result<bool> {
-    let planned = decide(job)?;
     let live = job.source.live();
+    // Before anything is listed: what is new at the source after that is told as a change from its first document on.
+    let since = match live.map(LiveSource::time) {
+        Some(Err(error)) if failures::is_passing(&error) => return Err(error),
+        // A server that belongs to no set tells none.
+        since => since.and_then(Result::ok),
+    };
+    let planned = decide(job)?;
     let is_first = job.state(|state| state.collections.is_empty() && state.token.is_none());
     let mut has_stream = job.state(|state| state.has_stream);
     if let Some(live) = live.filter(|_| is_first) {
-        has_stream = follow::begin(job, live)?;
+        has_stream = follow::begin(job, live, since)?;
     }
     if !has_stream && options.follow {
         bail!("--follow needs a source with change streams: a replica set of MongoDB or of FernDB");

@@ -50,19 +50,15 @@ pub(crate) struct Follower<'a> {
     flushed: Duration,
 }
 
-/// Notes in the state from where on the source's changes are to be taken over. False where it tells none.
-pub(crate) fn begin(job: &Job, live: &LiveSource) -> Result<bool> {
-    let Some(mut stream) = live.watch(None)? else { return Ok(false) };
-    // What is told before the token comes is copied: no document was read yet.
-    let token = loop {
-        if let Some(token) = stream.resume_token() {
-            break token;
-        }
-        stream.next_if_any()?;
-    };
-    let token = bson::serialize_to_bson(&token)?;
+/// Notes in the state that the source's changes are to be taken over from a time on, which is one before its collections
+/// were listed. False where it tells none.
+pub(crate) fn begin(job: &Job, live: &LiveSource, since: Option<Timestamp>) -> Result<bool> {
+    let Some(since) = since.map(Bson::Timestamp) else { return Ok(false) };
+    if live.watch(Some(&since))?.is_none() {
+        return Ok(false);
+    }
     job.change(|state| {
-        state.token = Some(Packed(token));
+        state.token = Some(Packed(since));
         state.has_stream = true;
     })?;
     job.write_state()?;

@@ -109,7 +109,7 @@ pub(crate) struct State {
     version: u32,
     pub(crate) source: String,
     pub(crate) target: String,
-    /// From where on the source's changes are still to be taken over.
+    /// From where on the source's changes are still to be taken over: a stream's token, or a time before there was one.
     pub(crate) token: Option<Packed>,
     /// The source gave a change stream when the migration began.
     #[serde(default)]

@@ -17,6 +17,9 @@ const ROLE: &str = "backup on admin (and clusterMonitor for its sizes)";
 
 /// What a server says of a collection that it has not.
 const NAMESPACE_NOT_FOUND: i32 = 26;
+const UNAUTHORIZED: i32 = 13;
+/// The time from which on changes are asked for is no longer in the source's log of them.
+const HISTORY_LOST: i32 = 286;
 
 /// Documents that a batch may have; servers end one at 16 MiB before.
 const BATCH: i32 = 10_000;
@@ -136,16 +139,21 @@ impl LiveSource {
         self.documents(&name.database, asked)?.collect()
     }
 
-    /// The changes of all databases from a token on, or from now. None where the source has no change streams.
+    /// The changes of all databases from a token or a time on, or from now. None where the source has no change streams.
     pub(crate) fn watch(&self, from: Option<&Bson>) -> Result<Option<ChangeStream<Document>>> {
-        let token: Option<ResumeToken> = match from {
-            Some(token) => Some(bson::deserialize_from_bson(token.clone())?),
-            None => None,
+        let watch = self.client.watch().max_await_time(STREAM_WAIT);
+        let (watch, is_token) = match from {
+            Some(Bson::Timestamp(time)) => (watch.start_at_operation_time(*time), false),
+            Some(token) => {
+                let token: ResumeToken = bson::deserialize_from_bson(token.clone())?;
+                (watch.resume_after(token), true)
+            }
+            None => (watch, false),
         };
-        let watch = self.client.watch().max_await_time(STREAM_WAIT).resume_after(token);
+        let is_refused = |code: i32| !matches!(code, UNAUTHORIZED | HISTORY_LOST);
         match watch.run() {
             Ok(stream) => Ok(Some(stream.with_type())),
-            Err(error) if from.is_none() && code(&error).is_some_and(|code| code != 13) => Ok(None),
+            Err(error) if !is_token && code(&error).is_some_and(is_refused) => Ok(None),
             Err(error) => Err(self.told(error)),
         }
     }
