@@ -475,6 +475,7 @@ def a_document_that_is_refused_is_told():
 TESTS = [
     a_set_under_load_is_followed_through_kills_and_comes_back,
     what_is_copied_twice_is_there_once,
+    collections_that_arise_while_it_begins_lose_nothing,
     patterns_choose_collections,
     a_dump_of_tokumx_is_taken_as_it_is,
     a_dump_that_was_cut_off_is_told,

@@ -3,6 +3,7 @@
 use anyhow::{Error, Result, anyhow};
 use mongodb::error::{Error as DriverError, ErrorKind};
 use os::Os;
+use std::fmt;
 use std::time::Duration;
 
 /// How long what has failed for the moment is tried again, and how long is waited between. An election takes seconds, a
@@ -16,6 +17,35 @@ const PASSING: &[i32] = &[
     13436,
 ];
 
+/// What a write of documents met that is not about any of them: a full disk, a member that steps down.
+#[derive(Debug)]
+pub(crate) struct WriteFailure {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for WriteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for WriteFailure {}
+
+/// Codes below 10,000 by which a server judges a document, and not itself.
+const ABOUT_DOCUMENTS: &[i32] =
+    &[2, 9, 14, 15, 16, 22, 28, 40, 52, 53, 54, 55, 56, 57, 66, 67, 121, 146, 171, 197, 359];
+/// Codes from there on by which it does not: no primary, no space, going down, no rights.
+const NOT_ABOUT_DOCUMENTS: &[i32] = &[10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031, 16550];
+/// From here on codes are those of single checks, most of them of what a client sends.
+const FIRST_OF_CHECKS: i32 = 10_000;
+
+/// Whether an error of a write is about the document, which then is refused however often it is sent.
+pub(crate) fn is_about_document(code: i32) -> bool {
+    ABOUT_DOCUMENTS.contains(&code)
+        || (code >= FIRST_OF_CHECKS && !NOT_ABOUT_DOCUMENTS.contains(&code))
+}
+
 /// MongoDB's code, where a server has answered.
 pub(crate) fn code(error: &DriverError) -> Option<i32> {
     match &*error.kind {
@@ -28,6 +58,9 @@ pub(crate) fn code(error: &DriverError) -> Option<i32> {
 pub(crate) fn is_passing(error: &Error) -> bool {
     if error.downcast_ref::<std::io::Error>().is_some() {
         return true;
+    }
+    if let Some(failure) = error.downcast_ref::<WriteFailure>() {
+        return PASSING.contains(&failure.code);
     }
     let Some(error) = error.downcast_ref::<DriverError>() else { return false };
     match &*error.kind {
@@ -85,6 +118,18 @@ pub(crate) fn explained(error: &DriverError, shown: &str, role: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_about_a_document_refuses_it() {
+        for code in [11000, 121, 2, 10334, 17280, 171, 16755] {
+            assert!(is_about_document(code), "{code}");
+        }
+        for code in PASSING.iter().chain(&[14031, 1, 13, 50, 64, 10058, 11601]) {
+            assert!(!is_about_document(*code), "{code}");
+        }
+        let failure = |code| Error::from(WriteFailure { code, message: String::new() });
+        assert!(is_passing(&failure(91)) && !is_passing(&failure(14031)));
+    }
 
     #[test]
     fn what_passes_is_tried_again() {

@@ -5,6 +5,7 @@
 
 use super::{ERROR_CHARACTERS, Target};
 use crate::migrate::facts::number;
+use crate::migrate::failures::{WriteFailure, is_about_document, retried};
 use crate::migrate::names::Name;
 use anyhow::{Result, anyhow};
 use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
@@ -39,9 +40,9 @@ impl Target {
             "documents": documents,
         };
         self.append_bypass(name, &mut command);
-        let reply = self.command(&name.database, &command).map_err(|error| self.explain(error))?;
+        let (_, errors) = self.write(name, &command)?;
         let (mut there, mut refused) = (Vec::new(), Vec::new());
-        for error in write_errors(&reply) {
+        for error in errors {
             if error.code == DUPLICATE_KEY { there.push(error) } else { refused.push(error) }
         }
         if is_ordered && !(there.is_empty() && refused.is_empty()) {
@@ -92,8 +93,7 @@ impl Target {
             "updates": updates,
         };
         self.append_bypass(name, &mut command);
-        let reply = self.command(&name.database, &command).map_err(|error| self.explain(error))?;
-        let refused = write_errors(&reply);
+        let (reply, refused) = self.write(name, &command)?;
         let new = reply.get_array("upserted").map_or(0, Vec::len) as u64;
         let written = number(reply.get("n")) as u64;
         Ok((written.saturating_sub(new), refused))
@@ -108,12 +108,41 @@ impl Target {
             "writeConcern": { "w": 1, "j": true },
             "deletes": deletes,
         };
-        let reply = self.run(&name.database, &command).map_err(|error| self.explain(error))?;
-        match write_errors(&reply).first() {
+        let (_, errors) = self.write(name, &RawDocumentBuf::try_from(&command)?)?;
+        match errors.first() {
             Some(refused) => Err(anyhow!("{name}: {}", refused.error)),
             None => Ok(()),
         }
     }
+
+    /// Runs a write until what passes has passed. Its reply, and the errors that are about single documents; any other is
+    /// one of the call, which ends there.
+    fn write(
+        &self,
+        name: &Name,
+        command: &RawDocumentBuf,
+    ) -> Result<(Document, Vec<RefusedDocument>)> {
+        let written = retried(&self.os, || {
+            let reply = self.command(&name.database, command)?;
+            let errors = judged(&reply)?;
+            Ok((reply, errors))
+        });
+        written.map_err(|error| match error.downcast_ref::<WriteFailure>() {
+            Some(failure) => anyhow!("{}: {failure}", self.shown),
+            None => self.explain(error),
+        })
+    }
+}
+
+/// The errors of a reply that are about single documents. `Err` where one is about the server.
+fn judged(reply: &Document) -> std::result::Result<Vec<RefusedDocument>, WriteFailure> {
+    let errors = write_errors(reply);
+    if let Some(error) = errors.iter().find(|error| !is_about_document(error.code)) {
+        return Err(WriteFailure { code: error.code, message: error.error.clone() });
+    }
+    let Ok(error) = reply.get_document("writeConcernError") else { return Ok(errors) };
+    let message = error.get_str("errmsg").unwrap_or_default().to_owned();
+    Err(WriteFailure { code: error.get_i32("code").unwrap_or_default(), message })
 }
 
 fn write_errors(reply: &Document) -> Vec<RefusedDocument> {
@@ -133,6 +162,17 @@ fn write_errors(reply: &Document) -> Vec<RefusedDocument> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_is_about_the_server_ends_the_call() {
+        let of = |code: i32| doc! { "writeErrors": [{ "index": 0, "code": 121 }, { "index": 1, "code": code }] };
+        assert_eq!(judged(&of(11000)).unwrap().len(), 2);
+        for code in [14031, 11600, 91, 189, 10107, 13435] {
+            assert_eq!(judged(&of(code)).unwrap_err().code, code);
+        }
+        let unsynced = doc! { "writeConcernError": { "code": 64, "errmsg": "slow" } };
+        assert_eq!(judged(&unsynced).unwrap_err().to_string(), "slow (code 64)");
+    }
 
     #[test]
     fn errors_of_writes_are_read_by_their_place() {
