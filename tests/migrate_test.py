@@ -285,6 +285,17 @@ def patterns_choose_collections():
         assert there.shop.list_collection_names() == ["orders"]
 
 
+def other_patterns_need_another_state():
+    with Fernd(*MEMBER) as source, Fernd() as target, folder() as path, source.client() as here:
+        here.shop.one.insert_one({"_id": 1})
+        here.other.two.insert_one({"_id": 1})
+        migrate(path, uri(source), uri(target), "--include", "shop.*")
+        line = refused(path, uri(source), uri(target))
+        assert "other --include or --exclude" in line and "--state FILE" in line, line
+        migrate(path, uri(source), uri(target), "--include", "shop.*")
+        migrate(path, uri(source), uri(target), "--include", "other.*", "--state", "other.json")
+
+
 def compressed(path):
     for base, _, names in os.walk(path):
         for name in names:
@@ -477,6 +488,7 @@ TESTS = [
     what_is_copied_twice_is_there_once,
     collections_that_arise_while_it_begins_lose_nothing,
     patterns_choose_collections,
+    other_patterns_need_another_state,
     a_dump_of_tokumx_is_taken_as_it_is,
     a_dump_that_was_cut_off_is_told,
     a_dump_of_mongodump_of_today_is_taken,

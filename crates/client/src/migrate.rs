@@ -84,8 +84,14 @@ fn open(os: &Os, options: &MigrateOptions) -> Result<Job> {
     let path = options.state.clone();
     let path = path.unwrap_or_else(|| default_path(&shown_source, &shown_target));
     let (file, state) = StateFile::open(os, &path, &shown_source, &shown_target)?;
-    let state = state.unwrap_or_else(|| State::new(&shown_source, &shown_target));
+    let mut state = state.unwrap_or_else(|| State::new(&shown_source, &shown_target));
     let filter = Filter { include: options.include.clone(), exclude: options.exclude.clone() };
+    if !state.has_patterns(&filter) {
+        bail!(
+            "{}: it is of a migration with other --include or --exclude, and changes of what those left out are lost: call it as before, or name another file by --state FILE",
+            path.display()
+        );
+    }
     let throttle = Throttle::new(os, options.throttle);
     let mut job = Job::new(os, Ends { source, target, file, state }, filter, throttle);
     (job.parallel, job.into_existing) = (options.parallel, options.into_existing);

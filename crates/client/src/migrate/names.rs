@@ -2,6 +2,8 @@
 //!
 //! Always true: what belongs to the server itself (`admin`, `config`, `local`, `system.…`) is never taken.
 
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A collection or view by its database.
@@ -42,13 +44,18 @@ pub(crate) fn is_internal_database(database: &str) -> bool {
 }
 
 /// Which collections are taken: one of the patterns to include, where there are any, and none of those to exclude.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Filter {
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
 }
 
 impl Filter {
+    /// Its patterns, without the order in which they were given.
+    pub(crate) fn sorted(&self) -> [BTreeSet<&String>; 2] {
+        [self.include.iter().collect(), self.exclude.iter().collect()]
+    }
+
     pub(crate) fn takes(&self, name: &Name) -> bool {
         let text = name.to_string();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &text));

@@ -4,7 +4,7 @@
 //! is written after the target has acknowledged. What it does not say yet may be there too, and is copied again.
 
 use super::facts::Part;
-use super::names::Name;
+use super::names::{Filter, Name};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -109,6 +109,10 @@ pub(crate) struct State {
     version: u32,
     pub(crate) source: String,
     pub(crate) target: String,
+    /// The patterns that chose the collections: changes of what others would choose were not taken over. A state of an
+    /// earlier version has none.
+    #[serde(default)]
+    patterns: Option<Filter>,
     /// From where on the source's changes are still to be taken over: a stream's token, or a time before there was one.
     pub(crate) token: Option<Packed>,
     /// The source gave a change stream when the migration began.
@@ -125,11 +129,18 @@ impl State {
             version: VERSION,
             source: source.to_owned(),
             target: target.to_owned(),
+            patterns: None,
             token: None,
             has_stream: false,
             has_users: false,
             collections: BTreeMap::new(),
         }
+    }
+
+    /// Whether this call chooses the collections that the first one chose; notes it where this is the first.
+    pub(crate) fn has_patterns(&mut self, filter: &Filter) -> bool {
+        let patterns = self.patterns.get_or_insert_with(|| filter.clone());
+        patterns.sorted() == filter.sorted()
     }
 
     pub(crate) fn of(&self, name: &Name) -> Option<&CollectionState> {
@@ -248,7 +259,13 @@ mod tests {
             assert!(StateFile::open(&os, &path, "a", "b").is_err(), "it is held");
         }
         let (_, read) = StateFile::open(&os, &path, "a", "b").unwrap();
-        assert_eq!(read, Some(state));
+        assert_eq!(read, Some(state.clone()));
+        let of = |include: &[&str]| Filter {
+            include: include.iter().map(ToString::to_string).collect(),
+            exclude: vec!["c".to_owned()],
+        };
+        assert!(state.has_patterns(&of(&["b", "a"])) && state.has_patterns(&of(&["a", "b"])));
+        assert!(!state.has_patterns(&of(&["a"])) && !state.has_patterns(&Filter::default()));
         let other = StateFile::open(&os, &path, "a", "c").err().unwrap();
         assert!(format!("{other:#}").contains("from a to b"), "{other:#}");
     }
