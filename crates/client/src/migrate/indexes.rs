@@ -6,7 +6,7 @@ use super::facts::{Facts, Kind};
 use super::job::{Job, in_parallel};
 use super::plan::Step;
 use super::state::Phase;
-use super::translate::{collection_options, index};
+use super::translate::{collection_options, index, index_of};
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn build(job: &Arc<Job>, all: &[Facts]) -> Result<()> {
             Err(error) if job.target.has(&facts.name)? => return Err(error),
             Err(_) => return Ok(()),
         };
-        for index in facts.indexes.iter().filter_map(index) {
+        for index in facts.indexes.iter().filter_map(|index| index_of(&facts.options, index)) {
             let name = index.get_str("name").unwrap_or_default().to_owned();
             if there.contains(&name) {
                 continue;

@@ -72,6 +72,16 @@ pub(crate) fn index(index: &Document) -> Option<Document> {
     Some(taken)
 }
 
+/// The same, in a collection with these options: an index without a collation would get the collection's, and the source
+/// has it with the simple one.
+pub(crate) fn index_of(options: &Document, index: &Document) -> Option<Document> {
+    let mut taken = self::index(index)?;
+    if options.contains_key("collation") && !taken.contains_key("collation") {
+        taken.insert("collation", doc! { "locale": "simple" });
+    }
+    Some(taken)
+}
+
 /// MongoDB's collections that are clustered by `_id` list that as an index.
 fn is_clustered(index: &Document) -> bool {
     index.get_bool("clustered").unwrap_or(false)
@@ -121,6 +131,21 @@ mod tests {
             doc! { "create": "c", "primaryKey": { "a": 1, "_id": 1 }, "partitioned": true };
         let expected = doc! { "primaryKey": { "a": 1, "_id": 1 }, "partitioned": true };
         assert_eq!(collection_options(&of_tokumx), expected);
+    }
+
+    #[test]
+    fn an_index_keeps_the_simple_collation_beside_the_collections() {
+        let (simple, french) = (doc! { "locale": "simple" }, doc! { "locale": "fr" });
+        let plain = doc! { "key": { "a": 1 }, "name": "a" };
+        let mut own = plain.clone();
+        own.insert("collation", french.clone());
+        let collation = |options: Document, index: &Document| {
+            index_of(&options, index).unwrap().get_document("collation").cloned().ok()
+        };
+        assert_eq!(collation(doc! {}, &plain), None);
+        let options = doc! { "collation": french.clone() };
+        assert_eq!(collation(options.clone(), &plain), Some(simple));
+        assert_eq!(collation(options, &own), Some(french));
     }
 
     #[test]
