@@ -350,6 +350,15 @@ def a_dump_that_was_cut_off_is_told():
             cut.write(whole[:-5])
         line = refused(path, dump, uri(target))
         assert "plain.bson" in line and "cut off" in line, line
+        compressed_file = file + ".gz"
+        os.remove(file)
+        for damaged in (gzip.compress(whole)[:-9], whole):
+            with open(compressed_file, "wb") as cut:
+                cut.write(damaged)
+            begun = time.monotonic()
+            line = refused(path, dump, uri(target), "--intoExisting", "--state", "compressed.json")
+            assert "plain.bson.gz" in line and time.monotonic() - begun < 30, line
+        os.remove(compressed_file)
         # With the whole file it goes on.
         with open(file, "wb") as again:
             again.write(whole)

@@ -122,7 +122,8 @@ impl DumpSource {
 
     fn reader(&self, path: &Path) -> Result<Box<dyn Read>> {
         let shown = || path.display().to_string();
-        let file = self.os.vfs.open(path, OpenOptions::read_only()).with_context(shown)?;
+        let file = self.os.vfs.open(path, OpenOptions::read_only());
+        let file = file.map_err(|error| anyhow!("{}: {error}", shown()))?;
         let plain = BufReader::with_capacity(BUFFER_BYTES, AtOffset { file, offset: 0 });
         if is_compressed(path) {
             return Ok(Box::new(BufReader::new(MultiGzDecoder::new(plain))));
@@ -164,24 +165,29 @@ impl DumpSource {
 
 /// The next document of a file, if there is one.
 fn next_document(reader: &mut impl Read, offset: u64) -> Result<Option<RawDocumentBuf>> {
-    let torn =
-        || anyhow!("the file ends within the document at byte {offset}: the dump was cut off");
+    // No error of the file's is one that passes, so none goes on as one of input and output.
+    let torn = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            anyhow!("the file ends within the document at byte {offset}: the dump was cut off")
+        }
+        _ => anyhow!("it cannot be read behind byte {offset}: {error}"),
+    };
     let mut length = [0; 4];
     let first = loop {
         match reader.read(&mut length[..1]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => break result?,
+            result => break result.map_err(torn)?,
         }
     };
     if first == 0 {
         return Ok(None);
     }
-    reader.read_exact(&mut length[1..]).map_err(|_| torn())?;
+    reader.read_exact(&mut length[1..]).map_err(torn)?;
     let bytes = usize::try_from(i32::from_le_bytes(length)).unwrap_or(0);
     ensure!((5..=MAX_DOCUMENT_BYTES).contains(&bytes), "there is no document at byte {offset}");
     let mut document = vec![0; bytes];
     document[..4].copy_from_slice(&length);
-    reader.read_exact(&mut document[4..]).map_err(|_| torn())?;
+    reader.read_exact(&mut document[4..]).map_err(torn)?;
     let document = RawDocumentBuf::from_bytes(document);
     Ok(Some(document.with_context(|| format!("there is no document at byte {offset}"))?))
 }
@@ -244,6 +250,7 @@ impl Source for DumpSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::migrate::failures::is_passing;
     use bson::rawdoc;
 
     #[test]
@@ -264,5 +271,12 @@ mod tests {
             assert_eq!(end, length % middle == 0, "{length}");
         }
         assert!(next_document(&mut &[0xff; 40][..], 0).is_err());
+    }
+
+    #[test]
+    fn a_damaged_compressed_file_is_an_error_that_does_not_pass() {
+        let mut plain = MultiGzDecoder::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12][..]);
+        let error = next_document(&mut plain, 0).unwrap_err();
+        assert!(!is_passing(&error), "{error:#}");
     }
 }
