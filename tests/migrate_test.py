@@ -275,6 +275,44 @@ def collections_that_arise_while_it_begins_lose_nothing():
             same(here, there, *(f"{database}.c{n}" for n in range(40)))
 
 
+def a_target_that_is_killed_keeps_what_was_dropped_and_made():
+    with Fernd(*MEMBER) as source, Fernd() as target, folder() as path, source.client() as here:
+        here.keep.one.insert_one({"_id": 1})
+        over = threading.Event()
+
+        def write():
+            chance = random.Random(1)
+            with source.client() as client:
+                for n in itertools.count():
+                    if over.is_set():
+                        return
+                    collection = client.shop[f"d{chance.randrange(6)}"]
+                    what = chance.random()
+                    if what < 0.7:
+                        collection.insert_one({"_id": n})
+                    elif what < 0.95:
+                        collection.drop()
+                    else:
+                        client.drop_database("shop")
+                    time.sleep(0.005)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for turn in range(8):
+                call = begin(path, uri(source), uri(target), "--follow", "--verify", "false")
+                time.sleep(1 + 0.2 * turn)
+                target.kill()
+                target.start()
+                call.kill()
+                _, err = call.communicate()
+                assert "already" not in err, err
+        finally:
+            over.set()
+            writer.join()
+        assert migrate(path, uri(source), uri(target), "--follow", "--untilQuiet", "2")["equal"]
+
+
 def patterns_choose_collections():
     with folder() as path, Fernd() as source, Fernd() as target, source.client() as client, target.client() as there:
         for name in ("shop.orders", "shop.old_orders", "shop.logs", "other.things"):
@@ -496,6 +534,7 @@ TESTS = [
     a_set_under_load_is_followed_through_kills_and_comes_back,
     what_is_copied_twice_is_there_once,
     collections_that_arise_while_it_begins_lose_nothing,
+    a_target_that_is_killed_keeps_what_was_dropped_and_made,
     patterns_choose_collections,
     other_patterns_need_another_state,
     a_dump_of_tokumx_is_taken_as_it_is,

@@ -136,6 +136,7 @@ impl Target {
         self.without_refused(options, |options| {
             let mut command = doc! { "create": &facts.name.collection };
             command.extend(options.clone());
+            command.insert("writeConcern", logged());
             match self.run(&facts.name.database, &command) {
                 Err(error) if driver_code(&error) == Some(NAMESPACE_EXISTS) => Ok(()),
                 result => result.map(drop),
@@ -147,7 +148,7 @@ impl Target {
     pub(crate) fn create_index(&self, name: &Name, index: Document) -> Result<Vec<LeftOut>> {
         self.without_refused(index, |index| {
             let indexes = vec![index.clone()];
-            let command = doc! { "createIndexes": &name.collection, "indexes": indexes };
+            let command = doc! { "createIndexes": &name.collection, "indexes": indexes, "writeConcern": logged() };
             self.run(&name.database, &command).map(drop)
         })
     }
@@ -178,7 +179,8 @@ impl Target {
     }
 
     pub(crate) fn drop(&self, name: &Name) -> Result<()> {
-        match self.run(&name.database, &doc! { "drop": &name.collection }) {
+        let command = doc! { "drop": &name.collection, "writeConcern": logged() };
+        match self.run(&name.database, &command) {
             Err(error) if driver_code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(()),
             result => result.map(drop).map_err(|error| self.explain(error)),
         }
@@ -192,6 +194,12 @@ impl Target {
 
 fn driver_code(error: &anyhow::Error) -> Option<i32> {
     error.downcast_ref().and_then(code)
+}
+
+/// What is acknowledged is in the target's log: the state must not know of a collection or a drop that a crash of the
+/// target undoes.
+fn logged() -> Document {
+    doc! { "w": 1, "j": true }
 }
 
 /// A server's error, short enough for a line.
