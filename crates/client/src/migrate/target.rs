@@ -18,8 +18,8 @@ use os::Os;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// What a user needs to write everything.
-const ROLE: &str = "restore on admin, or readWriteAnyDatabase and dbAdminAnyDatabase";
+/// What a user needs to write everything, and to read it for the comparison.
+const ROLE: &str = "restore and readAnyDatabase on admin, the second for the comparison; readWriteAnyDatabase and dbAdminAnyDatabase do, too, without --users";
 /// Documents that a batch may have; servers end one at 16 MiB before.
 const READ_BATCH: u32 = 10_000;
 const NAMESPACE_EXISTS: i32 = 48;
