@@ -511,8 +511,18 @@ def what_cannot_be_done_is_told_in_a_line():
         assert "it cannot be reached" in refused(path, nobody, uri(source))
         assert "it cannot be reached" in refused(path, uri(source), nobody)
         line = refused(path, uri(source), uri(source))
-        assert "has shop.orders already" in line, line
-        with Fernd() as target:
+        assert "are the same server" in line, line
+        line = refused(path, uri(source), nobody, "--report", "none/report.json")
+        assert "none/report.json: there is no such directory" in line, line
+        with Fernd() as target, target.client() as there:
+            line = refused(path, uri(source), uri(target), "--include", "shops.*")
+            assert "--include shops.* fits no collection" in line, line
+            line = refused(path, uri(source), uri(target), "--state", path)
+            assert path in line, line
+            there.shop.orders.insert_one({"_id": 2})
+            line = refused(path, uri(source), uri(target))
+            assert "has shop.orders already" in line, line
+            there.shop.drop_collection("orders")
             line = refused(path, uri(source), uri(target), "--follow")
             assert "needs a source with change streams" in line, line
             assert "10MB" in subprocess.run([FERN, "migrate", "a", "b", "--throttle", "fast"], capture_output=True, text=True,

@@ -59,6 +59,12 @@ use throttle::Throttle;
 /// # Errors
 /// A side cannot be reached or does not permit it, or the target has a collection that is not this migration's.
 pub fn run(os: &Os, options: &MigrateOptions) -> Result<bool> {
+    if let Some(path) = &options.report {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if !os.vfs.exists(directory.unwrap_or(Path::new(".")))? {
+            bail!("{}: there is no such directory for --report", path.display());
+        }
+    }
     let stop = Arc::new(Stop::default());
     if options.follow {
         // Before any other thread: they must not be the ones that a signal ends.
@@ -81,6 +87,9 @@ fn open(os: &Os, options: &MigrateOptions) -> Result<Job> {
     let (source, shown_source) = open_source(os, options)?;
     let (client, shown_target) = connect(Some(&options.target), &options.target_login())?;
     let target = Target::new(os, client, shown_target.clone())?;
+    if source.live().and_then(|live| live.identity.as_ref()).is_some_and(|one| target.is(one)) {
+        bail!("{shown_source} and {shown_target} are the same server");
+    }
     let path = options.state.clone();
     let path = path.unwrap_or_else(|| default_path(&shown_source, &shown_target));
     let (file, state) = StateFile::open(os, &path, &shown_source, &shown_target)?;
@@ -179,6 +188,11 @@ fn migrate(job: &Arc<Job>, options: &MigrateOptions, stop: &Stop) -> Result<bool
 /// What to do with each collection.
 fn decide(job: &Job) -> Result<Vec<(Facts, Step)>> {
     let found = job.source.list()?;
+    if let Some(pattern) = job.filter.fits_nothing(found.iter().map(|facts| &facts.name))
+        && job.state(|state| state.collections.is_empty())
+    {
+        bail!("--include {pattern} fits no collection of the source");
+    }
     let there = job.target.names()?;
     let plan = job.state(|state| plan(found, &job.filter, &there, state, job.into_existing));
     plan.map_err(|refused| {

@@ -53,6 +53,29 @@ impl Facts {
     }
 }
 
+/// Which server, or which set, has answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Identity {
+    process: Option<Bson>,
+    set: Option<(Bson, Bson)>,
+}
+
+impl Identity {
+    /// From the reply to `hello`; none where it tells nothing.
+    pub(crate) fn of(hello: &Document) -> Option<Self> {
+        let version = hello.get_document("topologyVersion").ok();
+        let process = version.and_then(|version| version.get("processId").cloned());
+        let set = hello.get("setName").cloned().zip(hello.get("hosts").cloned());
+        (process.is_some() || set.is_some()).then_some(Self { process, set })
+    }
+
+    /// Two members of a set are one place, as two addresses of a server are.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.process.is_some() && self.process == other.process)
+            || (self.set.is_some() && self.set == other.set)
+    }
+}
+
 /// A yes in the loose way of old servers.
 pub(crate) fn is_true(value: Option<&Bson>) -> bool {
     match value {
@@ -99,6 +122,18 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_known_by_its_process_and_a_set_by_its_members() {
+        let of = |process: i32, set: &str| {
+            let version = doc! { "processId": process, "counter": 1 };
+            let hello = doc! { "topologyVersion": version, "setName": set, "hosts": ["a:1"] };
+            Identity::of(&hello).unwrap()
+        };
+        assert!(of(1, "a").is(&of(1, "b")) && of(1, "a").is(&of(2, "a")));
+        assert!(!of(1, "a").is(&of(2, "b")));
+        assert_eq!(Identity::of(&doc! { "ok": 1 }), None);
+    }
 
     #[test]
     fn kinds_follow_from_type_and_options() {

@@ -94,7 +94,8 @@ pub(crate) fn explained(error: &DriverError, shown: &str, role: &str) -> Error {
     let told = match &*error.kind {
         ErrorKind::Command(command) => format!("{} (code {})", command.message, command.code),
         ErrorKind::ServerSelection { message, .. } => message.clone(),
-        _ => error.to_string(),
+        // Without the driver's labels.
+        kind => kind.to_string(),
     };
     let told = told.split(['\n', '\r']).next().unwrap_or_default().to_owned();
     match (&*error.kind, code(error)) {

@@ -56,6 +56,15 @@ impl Filter {
         [self.include.iter().collect(), self.exclude.iter().collect()]
     }
 
+    /// A pattern to include that none of these is chosen by.
+    pub(crate) fn fits_nothing<'a>(
+        &self,
+        names: impl Iterator<Item = &'a Name>,
+    ) -> Option<&String> {
+        let names: Vec<String> = names.map(ToString::to_string).collect();
+        self.include.iter().find(|pattern| !names.iter().any(|name| matches(pattern, name)))
+    }
+
     pub(crate) fn takes(&self, name: &Name) -> bool {
         let text = name.to_string();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &text));

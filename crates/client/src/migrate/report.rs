@@ -77,12 +77,12 @@ impl Report {
             text.push_str("\nNot taken over, or otherwise than in the source:\n");
         }
         for note in &self.notes {
-            let _never_fails = writeln!(text, "  {}: {}", note.what, note.why);
+            let _never_fails = writeln!(text, "  {}: {}", escaped(&note.what), escaped(&note.why));
         }
         for (name, count) in &self.refused_documents {
             if *count > TOLD_DOCUMENTS as u64 {
                 let _never_fails =
-                    writeln!(text, "  {name}: {count} documents were refused in all");
+                    writeln!(text, "  {}: {count} documents were refused in all", escaped(name));
             }
         }
         text
@@ -90,7 +90,7 @@ impl Report {
 
     fn table(&self, text: &mut String) {
         let Some(rows) = &self.compared else { return };
-        let width = rows.iter().map(|row| row.name.to_string().chars().count()).max();
+        let width = rows.iter().map(|row| escaped(&row.name.to_string()).chars().count()).max();
         let width = width.unwrap_or_default().max("collection".len());
         let _never_fails = writeln!(
             text,
@@ -104,7 +104,7 @@ impl Report {
             let _never_fails = write!(
                 text,
                 "{:width$}  {:>12}  {:>12}  {size:>10}  {digest:016x}  {verdict}",
-                row.name.to_string(),
+                escaped(&row.name.to_string()),
                 row.source.documents,
                 row.target.documents
             );
@@ -134,6 +134,19 @@ impl Report {
             "notTakenOver": self.notes.iter().map(|note| json!({ "what": note.what, "why": note.why })).collect::<Vec<_>>(),
         })
     }
+}
+
+/// A name may hold whatever a terminal obeys.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        if letter.is_control() {
+            escaped.extend(letter.escape_default());
+        } else {
+            escaped.push(letter);
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -168,6 +181,11 @@ Not taken over, or otherwise than in the source:
         assert_eq!(report.text(), expected);
         assert!(!report.is_equal());
         assert_eq!(report.json()["compared"][1]["equal"], false);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(escaped("a.\u{1b}[2Jé\n"), "a.\\u{1b}[2Jé\\n");
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl StateFile {
                 std::io::ErrorKind::WouldBlock => anyhow!("{shown}: another migration uses it"),
                 _ => anyhow!("{shown}: it cannot be locked: {error}"),
             })?;
-        let state = match read_file(os, path)? {
+        let text = read_file(os, path).with_context(|| shown.clone())?;
+        let state = match text {
             Some(text) => {
                 let again = "it cannot be gone on with; name another by --state FILE, or remove it";
                 let state = State::read(&text, source, target);

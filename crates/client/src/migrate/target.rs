@@ -7,7 +7,7 @@ mod write;
 
 pub(crate) use write::DUPLICATE_KEY;
 
-use super::facts::Facts;
+use super::facts::{Facts, Identity};
 use super::failures::{code, explained, is_passing, retried};
 use super::names::{Name, is_internal_database};
 use super::translate::left_out_next;
@@ -16,6 +16,7 @@ use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::sync::Client;
 use os::Os;
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 /// What a user needs to write everything, and to read it for the comparison.
@@ -38,6 +39,7 @@ pub(crate) struct Target {
     os: Os,
     client: Client,
     shown: String,
+    identity: Option<Identity>,
     /// Collections that judge documents by a rule which those that are there already need not obey.
     validated: Mutex<BTreeSet<Name>>,
 }
@@ -45,22 +47,40 @@ pub(crate) struct Target {
 impl Target {
     /// Connects.
     pub(crate) fn new(os: &Os, client: Client, shown: String) -> Result<Self> {
-        let target = Self { os: os.clone(), client, shown, validated: Mutex::default() };
-        let hello = target.client.database("admin").run_command(doc! { "hello": 1 }).run();
-        hello.map_err(|error| explained(&error, &target.shown, ROLE))?;
-        Ok(target)
+        let hello = client.database("admin").run_command(doc! { "hello": 1 }).run();
+        let hello = hello.map_err(|error| explained(&error, &shown, ROLE))?;
+        let identity = Identity::of(&hello);
+        Ok(Self { os: os.clone(), client, shown, identity, validated: Mutex::default() })
+    }
+
+    /// Whether it is the server or the set that answers so.
+    pub(crate) fn is(&self, other: &Identity) -> bool {
+        self.identity.as_ref().is_some_and(|own| own.is(other))
     }
 
     /// Runs a command; the driver's own error stands below the line where it may be asked for its code.
     pub(crate) fn command(&self, database: &str, command: &RawDocumentBuf) -> Result<Document> {
+        let mut is_waiting = false;
         retried(&self.os, || {
             let reply = self.client.database(database).run_raw_command(command.clone()).run();
-            reply.map_err(anyhow::Error::from)
+            reply.map_err(|error| {
+                let error = anyhow::Error::from(error);
+                if is_passing(&error) && !is_waiting {
+                    is_waiting = true;
+                    self.say_waiting();
+                }
+                error
+            })
         })
     }
 
     fn run(&self, database: &str, command: &Document) -> Result<Document> {
         self.command(database, &RawDocumentBuf::try_from(command)?)
+    }
+
+    /// The next minutes may pass without anything to see.
+    fn say_waiting(&self) {
+        let _nobody_reads_it = writeln!(std::io::stderr(), "waiting for {}", self.shown);
     }
 
     /// An error in a line that says what to do.

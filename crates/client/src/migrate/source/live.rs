@@ -3,7 +3,7 @@
 //! Always true: ranges are read by bounds in the index of `_id`, which values of every type are in.
 
 use super::{Accounts, Documents, Source, behind};
-use crate::migrate::facts::{Facts, Kind, Part, is_true, number};
+use crate::migrate::facts::{Facts, Identity, Kind, Part, is_true, number};
 use crate::migrate::failures::{code, explained};
 use crate::migrate::names::{Name, is_internal_database};
 use anyhow::{Context, Result};
@@ -33,6 +33,7 @@ pub(crate) struct LiveSource {
     shown: String,
     /// A router of a sharded cluster.
     pub(crate) is_router: bool,
+    pub(crate) identity: Option<Identity>,
 }
 
 impl LiveSource {
@@ -41,7 +42,8 @@ impl LiveSource {
         let hello = client.database("admin").run_command(doc! { "hello": 1 }).run();
         let hello = hello.map_err(|error| explained(&error, &shown, ROLE))?;
         let is_router = hello.get_str("msg").is_ok_and(|told| told == "isdbgrid");
-        Ok(Self { client, shown, is_router })
+        let identity = Identity::of(&hello);
+        Ok(Self { client, shown, is_router, identity })
     }
 
     fn command(&self, database: &str, command: Document) -> Result<Document> {
