@@ -205,6 +205,10 @@ impl Engine {
             let written = written.and_then(|()| environment.checkpoints.write());
             written.map_err(|error| synced.err().unwrap_or(error))
         };
+        if let Some(archiver) = &environment.archiver {
+            archiver.copy();
+            archiver.close();
+        }
         environment.health.close();
         drop(environment.directory_lock.lock().take());
         written
@@ -213,6 +217,11 @@ impl Engine {
     /// One unit of background work; false where none is due. For [`Background::Manual`].
     pub fn step(&self) -> Result<bool> {
         self.environment().step()
+    }
+
+    /// How the archive of the log is, where there is one.
+    pub fn log_archive(&self) -> Option<crate::ArchiveStatus> {
+        self.environment().archiver.as_ref().map(|archiver| archiver.status())
     }
 
     /// Everything at a glance.
@@ -409,6 +418,10 @@ impl Drop for Handle {
             {
                 tracing::error!(%error, "the log could not be flushed at the end");
             }
+            if let Some(archiver) = &environment.archiver {
+                archiver.copy();
+                archiver.close();
+            }
             drop(environment.directory_lock.lock().take());
         }
     }
@@ -495,6 +508,9 @@ fn recover(
         environment.start_flushers()?;
     }
     let recovered = recovery::recover(environment, image, log)?;
+    if let Some(archiver) = &environment.archiver {
+        archiver.open(environment.blocks.file_id())?;
+    }
     // On a full disk nothing is written before that is known.
     environment.free_space.measure();
     if threads {

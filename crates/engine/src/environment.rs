@@ -12,6 +12,7 @@
 //! publishes and releases last, and that a tail that is overwritten is forgotten in one step.
 
 use crate::adjustable::Adjustable;
+use crate::archiver::Archiver;
 use crate::checkpoint::{CheckpointState, Checkpointer};
 use crate::commit::Committer;
 use crate::commit_order::CommitOrder;
@@ -76,6 +77,7 @@ pub(crate) struct Environment {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) checkpoints: Arc<Checkpointer>,
     pub(crate) log_writer: Arc<LogWriter>,
+    pub(crate) archiver: Option<Arc<Archiver>>,
     pub(crate) commits: Committer,
     pub(crate) counters: Arc<Counters>,
     /// What threads remember it by.
@@ -191,6 +193,8 @@ impl Environment {
         });
         let log_writer =
             Arc::new(LogWriter::new(&log, &schedule, &locks, &cache, clock, &adjustable));
+        let archiver = options.log_archive_dir.as_deref();
+        let archiver = archiver.map(|dir| Arc::new(Archiver::new(dir, &os, &log, &schedule)));
         let commits = Committer {
             order,
             log: Arc::clone(&log),
@@ -233,6 +237,7 @@ impl Environment {
             maintenance,
             checkpoints,
             log_writer,
+            archiver,
             commits,
             counters,
             holder: unsettled::new_holder(),
@@ -257,6 +262,9 @@ impl Environment {
         self.threads.start("fern-log", move || log_writer.run())?;
         let maintenance = Arc::clone(&self.maintenance);
         self.threads.start("fern-maintain", move || maintenance.run())?;
+        if let Some(archiver) = self.archiver.clone() {
+            self.threads.start("fern-archive", move || archiver.run())?;
+        }
         let checkpoints = Arc::clone(&self.checkpoints);
         self.threads.start("fern-checkpoint", move || checkpoints.run())
     }

@@ -236,7 +236,7 @@ impl From<wal::Error> for Error {
         match error {
             E::NoSpace { .. } => Self::NoSpace(error.into()),
             E::Corruption { .. } | E::Missing { .. } => Self::Corruption(error.into()),
-            E::Version { .. } => Self::InvalidOption(error.to_string()),
+            E::Version { .. } | E::Archive { .. } => Self::InvalidOption(error.to_string()),
             E::Keys { .. } => Self::Keys(error.to_string()),
             E::Stopped { cause } => Self::Stopped(cause),
             other => Self::Io(other.into()),

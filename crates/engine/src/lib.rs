@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod adjustable;
+mod archiver;
 mod backup;
 mod checkpoint;
 mod commit;
@@ -62,6 +63,7 @@ mod writes;
 mod writeset;
 
 pub use adjustable::Adjustable;
+pub use archiver::ArchiveStatus;
 pub use backup::{Backup, BackupProgress, CopiedFile, Receiving, take_received};
 pub use blockfile::{FileParts, PageStats};
 pub use cachetable::{Amount, Evictions, MemoryKind, Misses, Parts, Stats as CacheStats};

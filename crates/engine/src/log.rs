@@ -188,6 +188,8 @@ pub(crate) struct Log {
     pub(crate) times: Option<Arc<Times>>,
     /// Redo begins here: where the last completed checkpoint says. What is before is history.
     redo_from: AtomicU64,
+    /// What is before this is in the archive; where there is none everything counts as archived.
+    archived: AtomicU64,
     /// Bytes of memory that the history's index takes.
     index_bytes: AtomicU64,
     /// Bytes of memory that a member's newest entries take.
@@ -217,6 +219,7 @@ impl Log {
             wake: Notify::default(),
             times,
             redo_from: AtomicU64::new(0),
+            archived: AtomicU64::new(u64::MAX),
             index_bytes: AtomicU64::new(0),
             entry_bytes: AtomicU64::new(0),
             seen_end: AtomicU64::new(0),
@@ -271,6 +274,16 @@ impl Log {
     /// Where redo begins.
     pub(crate) fn redo_from(&self) -> u64 {
         self.redo_from.load(Ordering::Acquire)
+    }
+
+    /// What is before this may go, as far as redo and the archive are concerned.
+    pub(crate) fn may_go_before(&self) -> u64 {
+        self.redo_from().min(self.archived.load(Ordering::Acquire))
+    }
+
+    /// Everything before this is in the archive.
+    pub(crate) fn set_archived(&self, position: u64) {
+        self.archived.store(position, Ordering::Release);
     }
 
     /// A completed checkpoint says that redo begins here.

@@ -40,6 +40,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Where log segments are; `None` is `journal` in the data directory.
     pub log_dir: Option<PathBuf>,
+    /// Where the log is archived; `None` is nowhere. Not with a master key.
+    pub log_archive_dir: Option<PathBuf>,
     /// Where temporary files are; `None` is `tmp` in the data directory.
     pub tmp_dir: Option<PathBuf>,
     /// Bytes for everything the engine keeps in memory (`cacheSize`): see [`cachetable::Part`].
@@ -152,6 +154,7 @@ impl Options {
         Self {
             dir: dir.into(),
             log_dir: None,
+            log_archive_dir: None,
             tmp_dir: None,
             cache_size: 256 * MIB,
             checkpoint_period: Duration::from_mins(1),
@@ -185,6 +188,12 @@ impl Options {
         }
         if self.showing == Showing::Committed && self.history.is_none() {
             let text = "commits that may be overwritten need a history".to_owned();
+            return Err(Error::InvalidOption(text));
+        }
+        if self.log_archive_dir.is_some() && self.master.is_some() {
+            let text = "logArchiveDir cannot be used together with encryption at rest: the keys of the log's files \
+                        are in the data directory, and not in the archive"
+                .to_owned();
             return Err(Error::InvalidOption(text));
         }
         let cache = self.cache_size;

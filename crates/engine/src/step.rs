@@ -8,6 +8,9 @@ impl Environment {
     pub(crate) fn step(&self) -> Result<bool> {
         self.health.check_running()?;
         self.free_space.prepare_log()?;
+        if let Some(archiver) = &self.archiver {
+            archiver.copy();
+        }
         self.maintenance.tick()?;
         if self.log_writer.flush_if_due()? {
             return Ok(true);

@@ -1,5 +1,6 @@
 //! The words behind `fern`.
 
+use crate::restore::Target;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,6 +53,24 @@ pub enum Task {
         /// The one that takes its place.
         #[arg(long = "newEncryptionKeyFile", value_name = "FILE")]
         new_key_file: PathBuf,
+    },
+    /// Makes a data directory of a hot backup, with what was archived of the log since, up to a moment. No server is
+    /// needed; exit status 1 where the backup is damaged.
+    Restore {
+        /// The backup.
+        backup: PathBuf,
+        /// The new data directory: empty, or made.
+        directory: PathBuf,
+        /// Where the server has archived its log (its --logArchiveDir); without it the state is that of the backup.
+        #[arg(long, value_name = "DIR")]
+        archive: Option<PathBuf>,
+        /// The moment: 2026-11-28T14:05:07Z, another offset than Z, seconds since 1970, or a cluster time as
+        /// SECONDS,COUNTER; without it all that is in the archive.
+        #[arg(long, value_name = "TIME")]
+        to: Option<Target>,
+        /// The master key of an encrypted backup; without it only checksums are looked at.
+        #[arg(long = "encryptionKeyFile", value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// Runs one of the experiments against a server, or against two in turns.
     Bench(HandedOn),

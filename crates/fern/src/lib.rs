@@ -17,6 +17,7 @@ mod findings;
 pub mod inspect;
 mod log;
 mod names;
+pub mod restore;
 pub mod rotate;
 mod segment;
 mod table;

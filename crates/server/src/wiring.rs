@@ -25,6 +25,7 @@ use serverstate::{
     ServerInfo, Severity,
 };
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -472,9 +473,39 @@ pub(crate) fn open_engine(
 ) -> Result<Engine, StartError> {
     let history = settings.replica_set.is_some().then(|| history_options(os, settings));
     let showing = if is_of_several { Showing::Committed } else { Showing::Complete };
+    check_archive_place(os, settings)?;
     let options = Options { history, showing, cache_size, master, ..engine_options(settings) };
     Engine::open(os.clone(), Arc::new(Registry::new()), options)
         .map_err(|error| engine_error(settings, &error))
+}
+
+/// The archive of the log is to outlive the data directory: it is not in it, nor the other way round, whatever
+/// links lead there.
+fn check_archive_place(os: &Os, settings: &Settings) -> Result<(), StartError> {
+    let Some(archive) = &settings.log_archive_dir else { return Ok(()) };
+    let real = |path: &Path| {
+        let made = os.vfs.create_dir_all(path).and_then(|()| std::fs::canonicalize(path));
+        made.map_err(|error| {
+            StartError::new(
+                ExitCode::BadOptions,
+                format!("logArchiveDir: {} cannot be made: {error}", path.display()),
+            )
+        })
+    };
+    let place = real(archive)?;
+    for own in [&settings.dbpath].into_iter().chain(settings.log_dir.as_ref()) {
+        let own = real(own)?;
+        if place.starts_with(&own) || own.starts_with(&place) {
+            return Err(StartError::new(
+                ExitCode::BadOptions,
+                format!(
+                    "logArchiveDir: {} is the data directory, or the log's, or one in or above it",
+                    archive.display()
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The key of an encrypted data directory.
@@ -501,6 +532,7 @@ pub(crate) fn take_received(os: &Os, settings: &Settings) -> Result<(), StartErr
 fn engine_options(settings: &Settings) -> Options {
     Options {
         log_dir: settings.log_dir.clone(),
+        log_archive_dir: settings.log_archive_dir.clone(),
         tmp_dir: settings.tmp_dir.clone(),
         checkpoint_period: settings.checkpoint_period.unwrap_or_default(),
         log_flush_period: settings.log_flush_period,

@@ -86,9 +86,16 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<LogScan> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(LogScan::default()),
         Err(e) => return Err(Error::io("list", dir, e)),
     };
-    let mut found = LogScan::default();
     let prepared = dir.join(PREPARED_NAME);
-    found.spares.extend(names.contains(&prepared).then_some(prepared));
+    let prepared = names.contains(&prepared).then_some(prepared);
+    let mut found = scan_files(os, names)?;
+    found.spares.extend(prepared);
+    Ok(found)
+}
+
+/// The log that these files make up, wherever each of them lies.
+pub(crate) fn scan_files(os: &Os, names: Vec<PathBuf>) -> Result<LogScan> {
+    let mut found = LogScan::default();
     let number_of = |path: &PathBuf| segment_number(path.file_name()?.to_str()?);
     let mut files: Vec<(u64, PathBuf)> =
         names.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect();
@@ -162,7 +169,7 @@ fn header_bytes(os: &Os, path: &Path) -> Result<([u8; HEADER_BYTES], usize)> {
     Ok((bytes, got))
 }
 
-fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {
+pub(crate) fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {
     let (bytes, got) = header_bytes(os, path)?;
     match SegmentHeader::decode_either(number, &bytes[..got]) {
         Ok(header) => Ok(Some(header)),

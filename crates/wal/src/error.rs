@@ -74,6 +74,14 @@ pub enum Error {
         /// Whether the log is.
         is_encrypted: bool,
     },
+    /// The archive cannot be written to by this log.
+    #[error("the log archive {} {what}", dir.display())]
+    Archive {
+        /// The archive's directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// One append is longer than the log allows.
     #[error("a log record of {bytes} bytes is longer than {most}")]
     TooLong {
@@ -98,7 +106,9 @@ impl Error {
             | Self::NoSpace { file }
             | Self::Corruption { file, .. }
             | Self::Version { file, .. } => Some(file),
-            Self::Missing { dir, .. } | Self::Keys { dir, .. } => Some(dir),
+            Self::Missing { dir, .. } | Self::Keys { dir, .. } | Self::Archive { dir, .. } => {
+                Some(dir)
+            }
             Self::TooLong { .. } | Self::Stopped { .. } => None,
         }
     }

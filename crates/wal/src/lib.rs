@@ -31,6 +31,7 @@
 //! On disk: `docs/formats/wal.md`.
 #![forbid(unsafe_code)]
 
+pub mod archive;
 mod directory;
 mod encrypted;
 mod error;

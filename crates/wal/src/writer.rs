@@ -15,7 +15,7 @@ use crypt::{FreshKey, KeyRing, Purpose};
 use os::sync::{Condvar, Mutex};
 use os::{File, Os, Padded};
 
-use crate::directory::{LogScan, Segment, scan};
+use crate::directory::{LogScan, Segment, scan, scan_files};
 use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
@@ -117,6 +117,19 @@ impl Wal {
     /// [`Replay::start_writing`] then gives the [`Wal`].
     pub fn open(os: &Os, dir: &Path, options: WalOptions, metrics: Metrics) -> Result<Replay> {
         let found = scan(os, dir)?;
+        Ok(Replay::new(os, dir, options, metrics, found))
+    }
+
+    /// The log that these files make up, which may lie in several directories, for who only reads it;
+    /// `dir` is what errors name.
+    pub fn open_files(
+        os: &Os,
+        dir: &Path,
+        files: Vec<PathBuf>,
+        options: WalOptions,
+        metrics: Metrics,
+    ) -> Result<Replay> {
+        let found = scan_files(os, files)?;
         Ok(Replay::new(os, dir, options, metrics, found))
     }
 

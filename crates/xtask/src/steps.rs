@@ -45,6 +45,8 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
     }),
     ("backup", || drivers::script(Build::WithTests, "backup_test.py", &[])),
+    // Half a minute: writes whose moments are restored.
+    ("restore", || drivers::script(Build::WithTests, "restore_test.py", &[])),
     ("audit", || drivers::script(Build::WithTests, "audit_test.py", &[])),
     ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
     ("tokumx", || drivers::script(Build::WithTests, "tokumx_test.py", &[])),

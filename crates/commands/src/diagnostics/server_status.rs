@@ -45,6 +45,7 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("encryptionAtRest", true, encryption_at_rest),
     ("extra_info", true, extra_info),
     ("globalLock", true, global_lock),
+    ("logArchive", true, log_archive),
     ("logicalSessionRecordCache", true, session_cache),
     ("mem", true, memory),
     ("memoryAccount", true, memory_account),
@@ -96,7 +97,11 @@ pub(crate) fn write(
     reply.i64("uptimeEstimate", uptime.as_secs() as i64);
     reply.date("localTime", service.os.clock.wall_ms());
     for (name, default, section) in SECTIONS {
-        let absent = *name == "repl" && !service.replication.is_member();
+        let absent = match *name {
+            "repl" => !service.replication.is_member(),
+            "logArchive" => service.catalog.engine().log_archive().is_none(),
+            _ => false,
+        };
         if !absent && wants(name).unwrap_or(*default && !shape.none) {
             let open = reply.begin_document(name);
             match *name {
@@ -126,6 +131,19 @@ fn wants(fields: &[Field<'_>], name: &str) -> Option<bool> {
 
 fn replication(service: &ServerState, writer: &mut Writer) {
     write_hello(service, writer, "isWritablePrimary");
+}
+
+/// The archive of the log, where `logArchiveDir` names one.
+fn log_archive(service: &ServerState, writer: &mut Writer) {
+    let Some(status) = service.catalog.engine().log_archive() else { return };
+    writer.str("directory", &status.dir.display().to_string());
+    writer.number("archivedPosition", status.archived);
+    writer.number("behindBytes", status.behind_bytes);
+    writer.date("lastArchived", status.last_ms);
+    writer.number("failures", status.failures);
+    if let Some(error) = &status.error {
+        writer.str("error", error);
+    }
 }
 
 fn read(counter: &AtomicU64) -> u64 {

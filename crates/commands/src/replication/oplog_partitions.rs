@@ -26,7 +26,7 @@ pub(crate) const REPL_TRIM_OPLOG: Command = Command::new(
 
 pub(crate) const RECOVER_TO_POINT: Command = Command::new(
     "recoverToPoint",
-    "Refused: not built yet (TokuMX).",
+    "Refused: `fern restore --to` makes the state of a moment from a backup and the log archive (TokuMX).",
     Needs::Cluster(&[Action::RecoverToPoint]),
     refuse,
 )
@@ -40,7 +40,10 @@ fn refuse(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let instead = match name {
-        "recoverToPoint" => "a backup is opened in the state of its end",
+        "recoverToPoint" => {
+            "`fern restore --to` makes the state of a moment, in a new directory, from a backup and the log archive \
+                             (--logArchiveDir)"
+        }
         _ => "the oplog has no partitions; replSetExpireOplog says how old it gets",
     };
     Err(Error::new(

@@ -66,9 +66,9 @@ fn goes(oldest: &Oldest, rules: &Rules) -> bool {
 /// Lets go of what neither redo nor the history wants of the log; with `short` the history wants so many
 /// bytes at most. Touches the disk.
 pub(crate) fn trim(log: &Log, history: Option<&History>, short: Option<u64>) -> Result<()> {
-    let redo_from = log.redo_from();
-    let Some(history) = history else { return log.cut(redo_from) };
-    let from = history.keep_from(redo_from, short);
+    let needed = log.may_go_before();
+    let Some(history) = history else { return log.cut(needed) };
+    let from = history.keep_from(needed, short);
     history.before_cut(from);
     log.cut(from)?;
     history.forget(log.wal().first_lsn());

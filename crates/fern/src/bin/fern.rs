@@ -5,19 +5,26 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use crypt::MasterKey;
 use fern::arguments::{Arguments, Place, Show, Task, VERSION, VERSION_VARIABLE};
 use fern::inspect::Section;
+use fern::restore::{Restore, progress_line, restore};
 use fern::rotate::rotate_master;
 use fern::{DataDirectory, check, inspect};
 use os::Os;
+
+/// How often a terminal shows how far a restore is.
+const SHOWN_EVERY: Duration = Duration::from_millis(250);
+/// And what is no terminal.
+const LOGGED_EVERY: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
@@ -42,6 +49,11 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let now = rotate_master(&directory, &old, &new)?;
             writeln!(std::io::stdout(), "the master key has the fingerprint {now} now")?;
             return Ok(ExitCode::SUCCESS);
+        }
+        Task::Restore { backup, directory, archive, to, key_file } => {
+            let master = key_file.as_deref().map(read_key).transpose()?;
+            let target = to.unwrap_or_default();
+            return run_restore(&Restore { backup, directory, archive, target, master });
         }
         Task::Check { place: given } => {
             let checkup = check::check(&open(&given)?);
@@ -68,6 +80,32 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => return Err(e.into()),
         _ => {}
     }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Restores, and shows how far it is.
+fn run_restore(wanted: &Restore) -> anyhow::Result<ExitCode> {
+    let os = Os::real();
+    let began = os.clock.monotonic();
+    let redraws = std::io::stderr().is_terminal();
+    let mut shown = began;
+    let restored = restore(&os, wanted, &mut |done, total| {
+        let now = os.clock.monotonic();
+        let pause = if redraws { SHOWN_EVERY } else { LOGGED_EVERY };
+        if now.saturating_sub(shown) >= pause {
+            shown = now;
+            let line = progress_line(done, total, now.saturating_sub(began).as_secs_f64());
+            let (before, behind) = if redraws { ("\r\x1b[K", "") } else { ("", "\n") };
+            write!(std::io::stderr(), "{before}{line}{behind}")?;
+        }
+        Ok(())
+    });
+    if redraws {
+        write!(std::io::stderr(), "\r\x1b[K")?;
+    }
+    let restored = restored?;
+    write!(std::io::stdout(), "{}", restored.text())?;
+    let clean = restored.checkup.findings.is_clean();
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

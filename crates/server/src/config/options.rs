@@ -558,6 +558,16 @@ options! {
             "directory of the redo log (default: journal in dbpath)",
         ),
     ];
+    /// The directory into which the redo log is archived, if it is.
+    log_archive_dir: Option<PathBuf> = |given| Ok(given.path("logArchiveDir")),
+    [
+        opt(
+            "logArchiveDir",
+            "storage.fern.logArchiveDir",
+            Text,
+            "directory, outside of dbpath, into which the redo log is archived for `fern restore` (default: it is not)",
+        ),
+    ];
     /// The directory for spilled data, where it is not the data directory.
     tmp_dir: Option<PathBuf> = |given| Ok(given.path("tmpDir")),
     [
