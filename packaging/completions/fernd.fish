@@ -90,6 +90,7 @@ complete -c fernd -l lockTimeout -d 'milliseconds to wait for a lock (default: 4
 complete -c fernd -l locktreeMaxMemory -d 'memory for locks (default: a tenth of cacheSize)' -r
 complete -c fernd -l fsRedzone -d 'percent of the disk to keep free; below it writes are refused (default: 5)' -r
 complete -c fernd -l logDir -d 'directory of the redo log (default: journal in dbpath)' -r
+complete -c fernd -l logArchiveDir -d 'the redo log is archived into this directory, outside of dbpath, for fern restore; without it, nowhere' -r
 complete -c fernd -l tmpDir -d 'directory for spilled data (default: tmp in dbpath)' -r
 complete -c fernd -l loaderCompressTmp -d 'the parameter of this name, which nothing goes by yet (default: on)' -r
 complete -c fernd -l loaderMaxMemory -d 'the parameter of this name, which nothing goes by yet' -r

@@ -565,7 +565,7 @@ options! {
             "logArchiveDir",
             "storage.fern.logArchiveDir",
             Text,
-            "directory, outside of dbpath, into which the redo log is archived for `fern restore` (default: it is not)",
+            "the redo log is archived into this directory, outside of dbpath, for fern restore; without it, nowhere",
         ),
     ];
     /// The directory for spilled data, where it is not the data directory.

@@ -135,7 +135,7 @@ mod tests {
     fn a_line_reads_as_it_was_written_and_a_damaged_one_does_not() {
         let moment = Moment { wall_ms: 1_795_839_447_123, position: 77_000 };
         let text = line(moment);
-        assert_eq!(text, "00001795839447123 00000000000000077000 11ad6d2d\n");
+        assert_eq!(text, "00001795839447123 00000000000000077000 2ad33c1e\n");
         assert_eq!((text.len(), title_line().len()), (LINE_BYTES, LINE_BYTES));
         assert_eq!(parse(text.as_bytes()), Some(moment));
         for at in 0..LINE_BYTES {
