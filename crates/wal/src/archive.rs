@@ -113,8 +113,8 @@ impl Archive {
             ErrorKind::WouldBlock => refused(dir, "is in use by another server"),
             _ => Error::io("lock", &lock_path, e),
         })?;
+        check_identity(os, dir, data_file)?;
         let names = os.vfs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
-        check_identity(os, dir, data_file, &names)?;
         for part in names.iter().filter(|path| is_part(path)) {
             os.vfs.remove_file(part).map_err(|e| Error::io("remove", part, e))?;
         }
@@ -390,12 +390,13 @@ fn identity(os: &Os, dir: &Path) -> Result<Option<u128>> {
     }
 }
 
-fn check_identity(os: &Os, dir: &Path, data_file: u128, names: &[PathBuf]) -> Result<()> {
+fn check_identity(os: &Os, dir: &Path, data_file: u128) -> Result<()> {
     match identity(os, dir)? {
         Some(found) if found == data_file => return Ok(()),
         Some(_) => return Err(refused(dir, "belongs to another data directory")),
         None => {}
     }
+    let names = os.vfs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let is_ours = |path: &PathBuf| name_of(path) == LOCK_NAME || is_part(path);
     if let Some(other) = names.iter().find(|path| !is_ours(path)) {
         let what = format!("is not empty, and no archive: it holds {}", name_of(other));
