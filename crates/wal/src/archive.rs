@@ -272,7 +272,7 @@ impl Archive {
                 );
                 return Err(refused(&self.dir, what));
             }
-            let file = self.os.vfs.open(path, OpenOptions::read_only());
+            let file = self.os.vfs.open(path, OpenOptions::default());
             let file = file.map_err(|e| Error::io("open", path, e))?;
             let length = file.len().map_err(|e| Error::io("size of", path, e))?;
             let copied = header.first_lsn + length.saturating_sub(HEADER_BYTES as u64);
@@ -288,7 +288,11 @@ impl Archive {
             }
             let copied = copied.min(*until);
             let same = if header.number == newest {
-                self.same_until(&*file, segment, copied)?
+                let same = self.same_until(&*file, segment, copied)?;
+                // What is read may have been only in the kernel's memory, its name too.
+                file.sync_all().map_err(|e| Error::io("sync", path, e))?;
+                self.os.vfs.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+                same
             } else {
                 copied
             };
@@ -317,6 +321,9 @@ impl Archive {
             source.read_exact_at(&mut theirs[..piece], offset).map_err(failed)?;
             let got = read_up_to(copy, &mut ours[..piece], offset).map_err(failed)?;
             let same = theirs.iter().zip(&ours[..got]).take_while(|(a, b)| a == b).count();
+            // Once more, for a sync that failed may have left it out.
+            let again = copy.write_all_at(&ours[..same], offset);
+            again.map_err(|e| Error::io("write again in", &self.dir, e))?;
             at += same as u64;
             if same < piece {
                 break;
