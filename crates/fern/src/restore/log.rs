@@ -194,7 +194,19 @@ impl<'a> Chain<'a> {
         let (mut position, mut last_time, mut is_members) = (None, None, false);
         let mut is_within = false;
         let mut voids: Vec<(Lsn, Lsn)> = Vec::new();
-        while let Some(record) = replay.next_record()? {
+        let noted = self.moments.last().map_or(0, |moment| moment.position);
+        let mut torn = None;
+        loop {
+            let record = match replay.next_record() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                // What was copied behind the last moment need not be on disk, where its machine was lost.
+                Err(wal::Error::Corruption { lsn, .. }) if lsn >= noted && !self.has_hole => {
+                    torn = Some(lsn);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let facts = read_record(record.payload)
                 .map_err(|what| anyhow::anyhow!("a record of the log at {}: {what}", record.lsn))?;
             match facts.kind {
@@ -227,7 +239,7 @@ impl<'a> Chain<'a> {
                 last_time = facts.times.map(|(_, last)| last).or(last_time);
             }
         }
-        let mut position = match position {
+        let mut position = match position.or(torn) {
             Some(position) => position,
             None => replay.find_end()?,
         };
