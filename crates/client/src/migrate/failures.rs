@@ -36,7 +36,8 @@ impl std::error::Error for WriteFailure {}
 const ABOUT_DOCUMENTS: &[i32] =
     &[2, 9, 14, 15, 16, 22, 28, 40, 52, 53, 54, 55, 56, 57, 66, 67, 121, 146, 171, 197, 359];
 /// Codes from there on by which it does not: no primary, no space, going down, no rights.
-const NOT_ABOUT_DOCUMENTS: &[i32] = &[10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031, 16550];
+const NOT_ABOUT_DOCUMENTS: &[i32] =
+    &[10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031, 16550];
 /// From here on codes are those of single checks, most of them of what a client sends.
 const FIRST_OF_CHECKS: i32 = 10_000;
 

@@ -124,17 +124,18 @@ fn read_at_a_cluster_time_finds_what_was_dropped_since() {
     let reply = client.ok("db", doc! { "find": "c", "readConcern": &again });
     assert_eq!(batch(&reply).len(), 2);
     // Drivers put the concern of their session into what goes on with the cursor, too.
-    for (name, ends) in [("getMore", true), ("killCursors", false)] {
+    for goes_on in [true, false] {
         let find = doc! { "find": "c", "batchSize": 1, "readConcern": &again };
         let reply = client.ok("db", find);
         let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
-        let mut more = match name {
-            "getMore" => doc! { "getMore": id, "collection": "c" },
-            _ => doc! { "killCursors": "c", "cursors": [id] },
+        let mut more = if goes_on {
+            doc! { "getMore": id, "collection": "c" }
+        } else {
+            doc! { "killCursors": "c", "cursors": [id] }
         };
         more.insert("readConcern", &again);
         let reply = client.ok("db", more);
-        if ends {
+        if goes_on {
             let next = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
             assert_eq!(next.len(), 1);
         }
