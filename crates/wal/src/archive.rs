@@ -167,6 +167,7 @@ impl Archive {
         {
             self.open_copy(&part)?;
         }
+        assert!(self.archived <= synced, "only what is synced in the log is archived");
         if let Some(current) = &mut self.current {
             let noted = current.times.note(now_ms, synced);
             if noted.is_err() {
@@ -213,6 +214,8 @@ impl Archive {
         let Some(current) = &self.current else { return Ok(()) };
         let failed = |what| move |e| Error::io(what, &current.path, e);
         let mut at = self.archived.max(first);
+        assert!(at < until, "a copy goes forward: from {at} to {until}");
+        assert_eq!(current.number, header.number, "a file is copied into its own copy");
         let mut bytes = vec![0; PIECE_BYTES.min((until - at) as usize)];
         while at < until {
             let piece = PIECE_BYTES.min((until - at) as usize);
@@ -227,6 +230,7 @@ impl Archive {
         if self.planted != Some(PlantedArchiveBug::CountsUnsynced) {
             current.file.sync_data().map_err(failed("sync"))?;
         }
+        assert_eq!(at, until, "all of it was copied");
         self.archived = until;
         Ok(())
     }

@@ -101,6 +101,8 @@ impl Times {
             }
             _ => (self.bytes, false),
         };
+        debug_assert!(at >= LINE_BYTES as u64, "the title stays");
+        debug_assert!(at.is_multiple_of(LINE_BYTES as u64), "lines have one length");
         let written = self.file.write_all_at(line(moment).as_bytes(), at);
         written.map_err(|e| Error::io("write", &self.path, e))?;
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
