@@ -517,8 +517,10 @@ def what_cannot_be_done_is_told_in_a_line():
         with Fernd() as target, target.client() as there:
             line = refused(path, uri(source), uri(target), "--include", "shops.*")
             assert "--include shops.* fits no collection" in line, line
-            line = refused(path, uri(source), uri(target), "--state", path)
-            assert path in line, line
+            directory = os.path.join(path, "directory")
+            os.mkdir(directory)
+            line = refused(path, uri(source), uri(target), "--state", directory)
+            assert directory in line, line
             there.shop.orders.insert_one({"_id": 2})
             line = refused(path, uri(source), uri(target))
             assert "has shop.orders already" in line, line
