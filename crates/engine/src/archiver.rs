@@ -78,7 +78,8 @@ impl Archiver {
     /// It belongs to another log, or cannot be written to.
     pub(crate) fn open(&self, data_file: u128) -> Result<()> {
         let wal = self.log.wal();
-        let archive = Archive::open(&self.os, &self.dir, data_file, wal).map_err(refusal)?;
+        let archive =
+            Archive::open(&self.os, &self.dir, data_file, wal).map_err(|error| refusal(&error))?;
         let (first, archived) = (wal.first_lsn(), archive.archived());
         tracing::info!(dir = %self.dir.display(), first, archived, "the log is archived");
         self.state.lock().archive = Some(archive);
@@ -154,6 +155,6 @@ impl Archiver {
 }
 
 /// What keeps a start from using the archive is what the operator has named.
-fn refusal(error: wal::Error) -> Error {
+fn refusal(error: &wal::Error) -> Error {
     Error::InvalidOption(format!("logArchiveDir: {error}"))
 }

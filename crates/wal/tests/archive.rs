@@ -115,7 +115,7 @@ impl Model {
     fn check_moments(&self, os: &Os) -> Result<(), Failure> {
         let Files { files, moments, .. } = Files::read(os, Path::new(ARCHIVE))?;
         let newest = files.last().map(|file| file.header.number);
-        let last = moments.iter().filter(|(number, _)| Some(*number) == newest).next_back();
+        let last = moments.iter().rfind(|(number, _)| Some(*number) == newest);
         let Some((_, last)) = last else { return Ok(()) };
         let paths = files.into_iter().map(|file| file.path).collect();
         let mut replay = Wal::open_files(os, Path::new(ARCHIVE), paths, TINY, metrics())?;

@@ -131,22 +131,20 @@ impl<'a> Chain<'a> {
         loop {
             let last = &chain[chain.len() - 1];
             let number = last.header.number;
-            let mut later = files.range(number + 1..).map(|(_, file)| file).peekable();
-            if later.peek().is_none() {
+            let mut later = files.range(number + 1..).map(|(_, file)| file);
+            if later.clone().next().is_none() {
                 break;
             }
             // A file that a crash has made void may name the same one.
-            let next = later.filter(|file| file.header.previous == number).next_back();
+            let next = later.rfind(|file| file.header.previous == number);
             let reaches = |next: &&ArchivedFile| {
                 last.until >= next.header.first_lsn && (number != newest_own || is_joined)
             };
-            match next.filter(reaches) {
-                Some(next) => chain.push(next.clone()),
-                None => {
-                    has_hole = true;
-                    break;
-                }
-            }
+            let Some(next) = next.filter(reaches) else {
+                has_hole = true;
+                break;
+            };
+            chain.push(next.clone());
         }
         let firsts: Vec<(u64, Lsn)> =
             chain.iter().map(|file| (file.header.number, file.header.first_lsn)).collect();
@@ -219,7 +217,6 @@ impl<'a> Chain<'a> {
             }
             let is_commit = matches!(facts.kind, RecordKind::Commit { .. });
             let is_later = match (target, facts.times) {
-                (Target::End, _) => false,
                 (Target::Moment(wall_ms), Some((first, _))) => i64::try_from(first >> 32)
                     .is_ok_and(|second| second >= wall_ms.div_euclid(1000)),
                 (Target::Moment(_), None) => is_commit && record.end > bound,
@@ -227,7 +224,7 @@ impl<'a> Chain<'a> {
                 (Target::ClusterTime(_), None) if is_commit => {
                     bail!("commits without a cluster time are in the log: name a moment instead")
                 }
-                (Target::ClusterTime(_), None) => false,
+                (Target::End, _) | (Target::ClusterTime(_), None) => false,
             };
             if position.is_none() && is_later {
                 position = Some(record.lsn);
