@@ -31,6 +31,12 @@ _fern() {
             fern,inspect)
                 cmd="fern__subcmd__inspect"
                 ;;
+            fern,migrate)
+                cmd="fern__subcmd__migrate"
+                ;;
+            fern,restore)
+                cmd="fern__subcmd__restore"
+                ;;
             fern,rotate-master)
                 cmd="fern__subcmd__rotate__subcmd__master"
                 ;;
@@ -51,6 +57,12 @@ _fern() {
                 ;;
             fern__subcmd__help,inspect)
                 cmd="fern__subcmd__help__subcmd__inspect"
+                ;;
+            fern__subcmd__help,migrate)
+                cmd="fern__subcmd__help__subcmd__migrate"
+                ;;
+            fern__subcmd__help,restore)
+                cmd="fern__subcmd__help__subcmd__restore"
                 ;;
             fern__subcmd__help,rotate-master)
                 cmd="fern__subcmd__help__subcmd__rotate__subcmd__master"
@@ -116,7 +128,7 @@ _fern() {
 
     case "${cmd}" in
         fern)
-            opts="-h -V --help --version inspect check rotate-master bench backup stats help"
+            opts="-h -V --help --version inspect check rotate-master restore bench backup stats migrate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -260,7 +272,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__help)
-            opts="inspect check rotate-master bench backup stats help"
+            opts="inspect check rotate-master restore bench backup stats migrate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -402,6 +414,34 @@ _fern() {
         fern__subcmd__help__subcmd__inspect__subcmd__trees)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__help__subcmd__migrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__help__subcmd__restore)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -624,6 +664,94 @@ _fern() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__migrate)
+            opts="-h --sourceUsername --sourceAuthenticationDatabase --targetUsername --targetAuthenticationDatabase --include --exclude --intoExisting --users --follow --untilQuiet --verify --parallel --throttle --state --report --oldProtocol --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --sourceUsername)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sourceAuthenticationDatabase)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targetUsername)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targetAuthenticationDatabase)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --include)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --untilQuiet)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --verify)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --parallel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__restore)
+            opts="-h --archive --to --encryptionKeyFile --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --archive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --encryptionKeyFile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

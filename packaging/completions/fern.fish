@@ -29,9 +29,11 @@ complete -c fern -n "__fish_fern_needs_command" -s V -l version -d 'Print versio
 complete -c fern -n "__fish_fern_needs_command" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
 complete -c fern -n "__fish_fern_needs_command" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
 complete -c fern -n "__fish_fern_needs_command" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
+complete -c fern -n "__fish_fern_needs_command" -f -a "restore" -d 'Makes a data directory of a hot backup, with what was archived of the log since, up to a moment. No server is needed; exit status 1 where the backup is damaged'
 complete -c fern -n "__fish_fern_needs_command" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
 complete -c fern -n "__fish_fern_needs_command" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
 complete -c fern -n "__fish_fern_needs_command" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_needs_command" -f -a "migrate" -d 'Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1 where both sides differ at the end'
 complete -c fern -n "__fish_fern_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l logDir -d 'Where the log is, if not in the data directory' -r -F
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l encryptionKeyFile -d 'The master key of an encrypted directory; without it only checksums are looked at' -r -F
@@ -66,6 +68,10 @@ complete -c fern -n "__fish_fern_using_subcommand check" -s h -l help -d 'Print 
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l encryptionKeyFile -d 'The master key that it has' -r -F
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l newEncryptionKeyFile -d 'The one that takes its place' -r -F
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand restore" -l archive -d 'Where the server has archived its log (its --logArchiveDir); without it the state is that of the backup' -r -F
+complete -c fern -n "__fish_fern_using_subcommand restore" -l to -d 'The moment: 2026-11-28T14:05:07Z, another offset than Z, seconds since 1970, or a cluster time as SECONDS,COUNTER; without it all that is in the archive' -r
+complete -c fern -n "__fish_fern_using_subcommand restore" -l encryptionKeyFile -d 'The master key of an encrypted backup; without it only checksums are looked at' -r -F
+complete -c fern -n "__fish_fern_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand bench" -l uri -d 'The server, as a connection string' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l authenticationDatabase -d 'The database that the user was created in' -r
@@ -95,13 +101,33 @@ complete -c fern -n "__fish_fern_using_subcommand stats" -l back -d 'How far the
 complete -c fern -n "__fish_fern_using_subcommand stats" -l seconds -d 'End after so many seconds' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l lines -d 'A line a second, as `mongostat` writes them; by itself where the output is no terminal'
 complete -c fern -n "__fish_fern_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "stats" -d 'What a running server does, a second at a time'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master bench backup stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l sourceUsername -d 'Log in to the source as this user; the password is asked for, or is a line of a standard input that is no terminal' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l sourceAuthenticationDatabase -d 'The database that the source\'s user was created in' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l targetUsername -d 'Log in to the target as this user; the password is asked for after the source\'s' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l targetAuthenticationDatabase -d 'The database that the target\'s user was created in' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l include -d 'Only collections whose name this pattern fits, as shop.* or shop.orders; may be given several times' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l exclude -d 'No collection whose name this pattern fits; may be given several times' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l untilQuiet -d 'With --follow: end, too, once nothing has changed for so many seconds' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l verify -d 'Compare both sides at the end, document by document' -r -f -a "true\t''
+false\t''"
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l parallel -d 'Readers and writers at a time' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l throttle -d 'Bytes a second that are copied at most, as 10MB; 0 for as fast as it goes' -r
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l state -d 'The file that tells how far it is, from which a second call goes on; by default one in the working directory, named by source and target' -r -F
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l report -d 'Write what was compared and what was not taken over to a file, as JSON' -r -F
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l intoExisting -d 'Copy into collections that the target has already; a document with the same _id is replaced'
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l users -d 'Users and roles, too, with what stands for their passwords'
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l follow -d 'Go on taking over what changes, until Ctrl-C (SIGINT) or SIGTERM; then take over the rest, compare and end'
+complete -c fern -n "__fish_fern_using_subcommand migrate" -l oldProtocol -d 'Speak to the source only by the messages from before OP_MSG, as to a server that knows no others'
+complete -c fern -n "__fish_fern_using_subcommand migrate" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "restore" -d 'Makes a data directory of a hot backup, with what was archived of the log since, up to a moment. No server is needed; exit status 1 where the backup is damaged'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "migrate" -d 'Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1 where both sides differ at the end'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "segments" -d 'Every segment: kind, place, size, tree'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "trees" -d 'A line for each tree'
