@@ -1,5 +1,5 @@
-//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage, or a migration whose sides differ; 2: could not look, or
-//! could not measure.
+//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage, or a migration whose sides differ; 2:
+//! could not look, or could not measure.
 //!
 //! What needs a running server is done by `fern-client` beside this program (ADR 33).
 #![forbid(unsafe_code)]
