@@ -115,10 +115,9 @@ class Load:
         if n % 40 == 20:
             shop[f"temporary{number}"].insert_many([{"_id": i, "n": n} for i in range(20)])
         if n % 40 == 30:
-            # To a name that none had before: a read at a time finds under a name what has it now, where that was there then.
-            shop[f"temporary{number}"].rename(f"renamed{number}-{n}")
+            shop[f"temporary{number}"].rename(f"renamed{number}", dropTarget=True)
         if n % 120 == 119:
-            shop[f"renamed{number}-{n - 9}"].drop()
+            shop[f"renamed{number}"].drop()
         if n == 300:
             shop.c1.create_index("d.e", name="late")
 

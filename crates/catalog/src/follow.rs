@@ -304,6 +304,9 @@ fn next_version(
     match old {
         Some(old) => {
             collection.shared = Arc::clone(&old.shared);
+            if old.namespace != collection.namespace {
+                collection.shared.renamed_at(committed);
+            }
             collection.primary_index.clone_from(&old.primary_index);
         }
         None => load_counts(collection.number, &collection.shared, state)?,

@@ -2,7 +2,10 @@
 //!
 //! Everything is read by `serverHistory`, so that what was before the start is seen at once, and a
 //! server that was restarted is drawn as it was. What is always true: what the server does not say is
-//! a gap, not a zero; a server that does not answer is asked again each second.
+//! a gap, not a zero; a server that does not answer is asked again each second. Of a member of a set the
+//! screen has the set's members, too.
+
+mod members;
 
 use crate::server::connect;
 use anyhow::{Context, Result};
@@ -138,7 +141,7 @@ pub fn run(os: &Os, asked: &StatsOptions) -> Result<()> {
     loop {
         let text = match read(&server, asked.back) {
             Ok(history) if lines => history.line(shown % 20 == 0),
-            Ok(history) => history.screen(&shown_uri),
+            Ok(history) => history.screen(&shown_uri) + &members::screen(&server),
             Err(error) if lines => format!("no answer: {error:#}\n"),
             Err(error) => format!("\x1b[H\x1b[2J{shown_uri}: no answer: {error:#}\n"),
         };

@@ -1,8 +1,9 @@
 //! What stood under a name in an older state: for whoever reads a fixed state, a transaction's or
 //! that of a cluster time, while others drop, rename and create.
 //!
-//! Always true: the collection that is found is one whose documents the state has. A name that had
-//! none then and has one now gives that one, so that reading it fails instead of finding nothing.
+//! Always true: the collection that is found is one whose documents the state has, under this name. A name
+//! that had none then and has one now gives that one, so that reading it fails instead of finding nothing;
+//! where the state has that one under another name, looking it up fails.
 
 use crate::catalog::Catalog;
 use crate::data::txn::Txn;
@@ -25,14 +26,21 @@ impl Catalog {
     ) -> Result<Option<Arc<Collection>>> {
         let current = self.collection(namespace);
         let is_there = |collection: &Arc<Collection>| {
-            !collection.is_view() && state.has_dictionary(collection.primary)
+            !collection.is_view()
+                && state.has_dictionary(collection.primary)
+                && !collection.is_renamed_after(state)
         };
         // What locks its reads sees the newest state.
         if state.locks() || current.as_ref().is_some_and(is_there) {
             return Ok(current);
         }
         let get = |key: &[u8]| state.get(DictionaryId::ROOT, key).map_err(from_engine);
-        let Some(record) = get(&records::namespace_key(namespace))? else { return Ok(current) };
+        let Some(record) = get(&records::namespace_key(namespace))? else {
+            return match current {
+                Some(current) if current.is_renamed_after(state) => Err(renamed_since(&current)),
+                current => Ok(current),
+            };
+        };
         let past = records::read_collection(&record)?;
         read_masks(&past, &get)?;
         if let Some(current) = current.filter(|current| current.number == past.number) {
@@ -42,6 +50,15 @@ impl Catalog {
         }
         Ok(Some(Arc::new(past)))
     }
+}
+
+/// The state has the collection that has the name now, but not under it.
+fn renamed_since(collection: &Collection) -> Error {
+    let namespace = &collection.namespace;
+    Error::new(
+        Code::SNAPSHOT_UNAVAILABLE,
+        format!("{namespace} got its name by a rename after the state that is read"),
+    )
 }
 
 /// Reads the multikey masks of a state.
@@ -116,21 +133,22 @@ impl Txn {
         }
     }
 
-    /// What is read of a fixed state is found in the partitions of then, and would be written to those of
-    /// now: that they are others is a conflict.
-    pub(crate) fn check_same_partitions(&self, collection: &Collection) -> Result<()> {
+    /// What is read of a fixed state is found in the collection that had the name then, and in the partitions of
+    /// then, and would be written to those of now: that they are others is a conflict.
+    pub(crate) fn check_still_the_same(&self, collection: &Collection) -> Result<()> {
         let namespace = &collection.namespace;
-        if !collection.is_partitioned()
-            || !self.reads_a_fixed_state()
-            || self.names.find(namespace).is_some()
-            || self.engine.snapshot().has_dictionary(collection.primary)
-        {
+        if !self.reads_a_fixed_state() || self.names.find(namespace).is_some() {
             return Ok(());
         }
-        Err(Error::new(
-            Code::WRITE_CONFLICT,
-            format!("partitions of {namespace} came or went after this transaction began"),
-        ))
+        let state = self.engine.snapshot();
+        let what = if collection.is_renamed_after(&state) {
+            format!("{namespace} was renamed after this transaction began")
+        } else if collection.is_partitioned() && !state.has_dictionary(collection.primary) {
+            format!("partitions of {namespace} came or went after this transaction began")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(Code::WRITE_CONFLICT, what))
     }
 
     /// A connection's transaction does not write to what was made after its state: it is told what its reads are told.

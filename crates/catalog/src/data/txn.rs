@@ -304,7 +304,7 @@ impl Txn {
             let is_taken = self.taken.iter().any(|taken| taken.number == found.number);
             let guard = if is_taken { None } else { Some(self.enter(&found)?) };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
-            self.check_same_partitions(&collection)?;
+            self.check_still_the_same(&collection)?;
             self.check_was_there(&collection)?;
             if collection.order.is_some() && self.is_connections() {
                 // TokuMX's number for an insert; here no write can be undone there.

@@ -311,7 +311,8 @@ impl Catalog {
         self.tell(&mut txn, || {
             NotedCommand::renamed(&source, to, target.as_deref()).into_iter().collect()
         })?;
-        let committed = txn.commit_with(Durability::Buffered, |_| {
+        let committed = txn.commit_with(Durability::Buffered, |committed| {
+            renamed.shared.renamed_at(committed);
             let mut namespaces = self.namespaces.write();
             namespaces.remove(from.as_str());
             namespaces.insert(to.as_str().to_owned(), renamed);

@@ -49,6 +49,10 @@ impl Catalog {
             match collection {
                 Some(collection) => {
                     let visible = since(collection, &names.built, committed);
+                    let before = namespaces.get(name.as_str());
+                    if before.is_none_or(|before| before.number != visible.number) {
+                        visible.shared.renamed_at(committed);
+                    }
                     namespaces.insert(name.as_str().to_owned(), visible);
                 }
                 None => drop(namespaces.remove(name.as_str())),

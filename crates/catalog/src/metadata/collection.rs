@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     changes: Arc<NotingChanges>,
     /// What readers keep with the collection.
     pub(crate) extension: Extension,
+    /// The commit that renamed it last; 0 where none has since the start.
+    renamed_at: AtomicU64,
 }
 
 /// Set while an index is built; changed under the exclusive metadata lock only.
@@ -94,6 +96,11 @@ impl Shared {
             changes: Arc::clone(&self.changes),
             ..Self::default()
         }
+    }
+
+    /// A commit gave the collection the name that it has now.
+    pub(crate) fn renamed_at(&self, committed: Timestamp) {
+        self.renamed_at.fetch_max(committed.0, Ordering::AcqRel);
     }
 
     /// Has writers note which documents they change, or no longer.
@@ -181,6 +188,11 @@ impl Collection {
     /// Whether this is a view, which has no documents of its own.
     pub fn is_view(&self) -> bool {
         self.options.view.is_some()
+    }
+
+    /// Whether a state comes before the rename that gave the collection its present name.
+    pub(crate) fn is_renamed_after(&self, state: &Snapshot) -> bool {
+        state.timestamp().0 < self.shared.renamed_at.load(Ordering::Acquire)
     }
 
     /// The dictionary of the documents, by their record keys. Of a collection of the server's, which is

@@ -297,8 +297,12 @@ fn what_outlives_the_metadata_is_kept() {
     pair.check();
     let before = pair.reader.collection(&ns("db.a")).unwrap();
     build(&pair.writer, "db.a", &doc! { "key": { "f0": 1 }, "name": "i0" }).unwrap();
+    let state = pair.reader.snapshot();
     pair.writer.rename_collection(&ns("db.a"), &ns("db.b"), false, &never).unwrap();
     pair.check();
+    let then = |name| pair.reader.collection_in(&ns(name), &state);
+    assert_eq!(then("db.a").unwrap().unwrap().number, before.number);
+    assert!(then("db.b").is_err(), "it had another name then");
     let renamed = pair.reader.collection(&ns("db.b")).unwrap();
     assert!(Arc::ptr_eq(&before.shared, &renamed.shared) && !before.is_dropped());
     assert!(

@@ -277,7 +277,6 @@ fn status_of(
         "optimeDurableDate": place.wall,
         "lastHeartbeat": DateTime::from_millis(heard_at),
         "lastHeartbeatRecv": DateTime::from_millis(heard_at),
-        "pingMs": 0_i64,
         "lastHeartbeatMessage": message,
         "configVersion": config.version,
         "configTerm": config.term,
