@@ -16,7 +16,8 @@ pub(super) fn screen(server: &Database) -> String {
 /// What a `replSetGetStatus` says: who each member is, and how many seconds it is behind the newest that any has.
 fn text(status: &Document) -> Option<String> {
     let members = status.get_array("members").ok()?;
-    let members: Vec<&Document> = members.iter().filter_map(|member| member.as_document()).collect();
+    let members: Vec<&Document> =
+        members.iter().filter_map(|member| member.as_document()).collect();
     let applied = |member: &Document| {
         let at = member.get_datetime("optimeDate").ok()?.timestamp_millis();
         // A member that has said nothing yet is at the beginning of time.
@@ -54,7 +55,8 @@ mod tests {
             },
         ] };
         let text = text(&status).unwrap();
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["members", "of", "rs"]);
         assert_eq!(lines[2], ["a:1", "PRIMARY", "0.0", "s", "behind", "this", "one"]);
         assert_eq!(lines[3], ["b:1", "SECONDARY", "1.5", "s", "behind"]);
