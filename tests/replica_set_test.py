@@ -737,6 +737,31 @@ def a_changed_configuration_reaches_all():
         assert cluster.members[1].hello()["tags"] == {"dc": "east"}
 
 
+def the_election_timeout_is_that_of_the_newest_configuration():
+    def change(milliseconds):
+        return lambda configuration: configuration["settings"].update(electionTimeoutMillis=milliseconds)
+
+    with ReplicaSet() as cluster:
+        # An hour: who stands still for several of the former timeouts is missed by nobody.
+        for milliseconds, is_replaced in [(3_600_000, False), (1_000, True)]:
+            reconfigure(cluster, change(milliseconds))
+            shown = lambda member: raw(member, "admin", {"replSetGetConfig": 1})["config"]["settings"]
+            there = lambda: all(shown(m)["electionTimeoutMillis"] == milliseconds for m in cluster.members)
+            wait_until(there, "a member does not learn of it", cluster.tails)
+            old = cluster.wait_for_primary()
+            os.kill(old.process.pid, signal.SIGSTOP)
+            try:
+                leads = lambda: any(member.hello()["isWritablePrimary"] for member in cluster.others(old))
+                if is_replaced:
+                    wait_until(leads, "nobody takes over", cluster.tails)
+                else:
+                    time.sleep(8)
+                    assert not leads()
+            finally:
+                os.kill(old.process.pid, signal.SIGCONT)
+            cluster.wait_for_all()
+
+
 def an_emptied_member_comes_back_by_itself():
     with ReplicaSet() as cluster, cluster.client() as client:
         client.test.a.insert_many([{"_id": n} for n in range(1000)])
@@ -1035,6 +1060,7 @@ TESTS = [
     a_transaction_goes_on_with_the_next_primary,
     an_open_transaction_ends_with_its_primary,
     a_changed_configuration_reaches_all,
+    the_election_timeout_is_that_of_the_newest_configuration,
     an_emptied_member_comes_back_by_itself,
     a_stranger_takes_nobodys_place,
     a_member_that_was_away_too_long_gets_a_copy,

@@ -76,6 +76,7 @@ enum MemberRequest {
     ReadPoint(ReplySender<u64>),
     Campaign,
     SetPriority { electable: bool, rank: u32 },
+    SetElectionTimeout { milliseconds: u64 },
     Freeze { until_ms: Option<u64> },
     SetMaintenance(bool),
     BeginCopy(ReplySender<NeedsCopy>),
@@ -163,6 +164,11 @@ impl Member {
     /// Whether and how early this member campaigns.
     pub fn set_priority(&self, electable: bool, rank: u32) {
         self.tell(MemberRequest::SetPriority { electable, rank });
+    }
+
+    /// After how many milliseconds without a word from the leader an election begins.
+    pub fn set_election_timeout(&self, milliseconds: u64) {
+        self.tell(MemberRequest::SetElectionTimeout { milliseconds });
     }
 
     /// This member does not campaign before that moment of the monotonic clock; `None` ends that.

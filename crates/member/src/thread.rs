@@ -126,6 +126,9 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 MemberRequest::SetPriority { electable, rank } => {
                     self.replica.set_priority(electable, rank);
                 }
+                MemberRequest::SetElectionTimeout { milliseconds } => {
+                    self.replica.set_election_timeout(milliseconds);
+                }
                 MemberRequest::Freeze { until_ms } => self.replica.freeze(until_ms),
                 MemberRequest::SetMaintenance(is_on) => self.replica.set_maintenance(is_on),
                 MemberRequest::BeginCopy(answer) => {

@@ -534,12 +534,16 @@ impl Inner {
         set_file::write(&*self.os.vfs, &self.directory, &document)?;
         let others = document.others(self.own);
         let rank = document.rank(self.own);
+        let election_ms = document.election_timeout_ms();
         self.admission.follow(document);
         if let Some(links) = self.links.upgrade() {
             links.set_peers(&others)?;
         }
         if let Some(member) = self.member() {
             member.set_priority(rank.is_some(), rank.unwrap_or(0));
+            if let Some(election_ms) = election_ms {
+                member.set_election_timeout(election_ms);
+            }
         }
         Ok(())
     }

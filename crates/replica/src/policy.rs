@@ -27,9 +27,24 @@ pub(crate) fn ticks(elapsed_ms: u64, tick_ms: u64) -> u64 {
     (elapsed_ms / tick_ms).min(3)
 }
 
+/// How long a tick is, for an election to begin after that time without a word from the leader: what raft counts
+/// in ticks is fixed while a member runs. No time is shorter than the ticks that `least` counts at their usual length.
+pub(crate) fn tick_ms(election_ms: u64, election_ticks: u64, least: u64) -> u64 {
+    (election_ms.max(least) / election_ticks.max(1)).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_is_as_long_as_the_election_timeout_asks() {
+        assert_eq!(tick_ms(2_000, 40, 500), 50);
+        assert_eq!(tick_ms(10_000, 40, 500), 250);
+        assert_eq!(tick_ms(2_000, 200, 500), 10);
+        assert_eq!(tick_ms(1, 40, 500), 12, "what is too short is as long as it may be");
+        assert_eq!(tick_ms(0, 1_000, 0), 1);
+    }
 
     #[test]
     fn an_entry_is_made_when_the_disk_is_free_or_it_is_full() {

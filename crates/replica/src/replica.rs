@@ -89,6 +89,9 @@ pub struct Replica<J, L, P> {
     promises: P,
     id: MemberId,
     tick_ms: u64,
+    /// The ticks of an election timeout, and the time that is the shortest one.
+    election_ticks: u64,
+    least_election_ms: u64,
     report_ms: u64,
     ticked_ms: Option<u64>,
     reported_ms: Option<u64>,
@@ -133,6 +136,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     ) -> Result<Self> {
         let Options { settings, tick_ms, report_ms } = options;
         let (id, priority) = (settings.id, (settings.electable, settings.rank));
+        let election_ticks = settings.election_ticks as u64;
+        let least_election_ms = 2 * settings.heartbeat_ticks as u64 * tick_ms;
         if promises.state().member != id {
             return Err(Error::State("it is of another member".to_owned()));
         }
@@ -158,6 +163,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             promises,
             id,
             tick_ms: tick_ms.max(1),
+            election_ticks,
+            least_election_ms,
             report_ms,
             ticked_ms: None,
             reported_ms: None,
@@ -306,6 +313,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     pub fn set_priority(&mut self, electable: bool, rank: u32) {
         self.priority = (electable, rank);
         self.apply_priority();
+    }
+
+    /// How long no word from the leader comes before an election, in milliseconds; heartbeats go with it.
+    pub fn set_election_timeout(&mut self, election_ms: u64) {
+        self.tick_ms = policy::tick_ms(election_ms, self.election_ticks, self.least_election_ms);
     }
 
     /// This member does not campaign before that time, by the clock of [`Replica::step`]; `None` ends that.

@@ -173,7 +173,7 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     config.check_supported()?;
     config.keep_identity_of(&before);
     if is_of_several {
-        return several::reconfigure(context, &before, &config);
+        return several::reconfigure(context, &config);
     }
     if config.members.len() > 1 {
         return several::found(context, &config);

@@ -248,14 +248,9 @@ fn others<'a>(
 }
 
 /// Changes the members or settings of a set of several.
-pub(super) fn reconfigure(context: &Context<'_>, before: &Config, config: &Config) -> Result<()> {
+pub(super) fn reconfigure(context: &Context<'_>, config: &Config) -> Result<()> {
     let Some(membership) = context.service.replication.membership() else { return Ok(()) };
     config.check_settings_of_several()?;
-    if before.settings.election_timeout != config.settings.election_timeout {
-        return Err(invalid(
-            "electionTimeoutMillis of a set of several is said when it is initiated",
-        ));
-    }
     let known = membership.document();
     let known = known.ids();
     let founder = membership.founder();
