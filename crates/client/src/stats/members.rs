@@ -32,7 +32,7 @@ fn text(status: &Document) -> Option<String> {
         let behind = behind.map_or("-".to_owned(), |seconds| format!("{seconds:.1} s behind"));
         let message = member.get_str("lastHeartbeatMessage").unwrap_or_default();
         let own = if member.get_bool("self").unwrap_or(false) { "this one" } else { message };
-        let line = format!("  {name:<28} {state:<12} {behind:>16}  {own}");
+        let line = format!("  {name:<28} {state:<23} {behind:>16}  {own}");
         let _never_fails = writeln!(text, "{}", line.trim_end());
     }
     Some(text)
