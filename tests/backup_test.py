@@ -15,6 +15,7 @@ import threading
 import time
 
 from fernd import Fernd, ReplicaSet, fails, fern, fern_restore, refuses_to_start, run_tests, validate, wait_until
+from full_disk import FileSystem, may_mount
 from pymongo.errors import OperationFailure, PyMongoError
 
 ROOT = tempfile.mkdtemp(prefix="fernd-backups-")
@@ -324,6 +325,34 @@ def killed_in_the_middle_again_and_again():
         server.remove()
 
 
+def a_full_disk_ends_the_backup_and_gets_its_space_back():
+    if os.geteuid() != 0 or not may_mount():
+        print("left out: nothing can be mounted here", flush=True)
+        return
+    disk = FileSystem(16, "tmpfs")
+    try:
+        with Fernd("--backupRoot", disk.path, "--cacheSize", "64M") as server, server.client() as client:
+            client.d.large.insert_many([{"_id": i, "filler": os.urandom(1000)} for i in range(30_000)])
+            client.d.small.insert_many([{"_id": i} for i in range(1000)])
+            path, free = os.path.join(disk.path, "backup"), disk.free()
+            os.makedirs(path)
+            for _ in range(2):
+                fails(14031, lambda: client.admin.command("backupStart", path))
+                does_not_start(path)
+                assert disk.free() > free - (1 << 20), (disk.free(), free)
+            assert "14031" in server.tail(20_000) or "No space" in server.tail(20_000)
+            assert client.d.large.count_documents({}) == 30_000
+            client.d.large.drop()
+            # What was written to the log goes with the checkpoint behind it.
+            client.admin.command("checkpoint")
+            client.admin.command("checkpoint")
+            client.admin.command("backupStart", path)
+            with Fernd("--cacheSize", "64M", dbpath=restored(path)) as other, other.client() as one:
+                assert one.d.small.count_documents({}) == 1000
+    finally:
+        disk.remove()
+
+
 def try_backup(server, path, words):
     with contextlib.suppress(PyMongoError), server.client() as other:
         other.admin.command("backupStart", path, **words)
@@ -410,6 +439,7 @@ TESTS = [
     nothing_is_written_elsewhere,
     one_that_is_stopped_or_killed_leaves_no_data_directory,
     killed_in_the_middle_again_and_again,
+    a_full_disk_ends_the_backup_and_gets_its_space_back,
     a_member_of_a_set_can_be_backed_up,
 ]
 
