@@ -43,7 +43,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let operation = &context.connection.operation;
     // Since when, and with how many bytes, it is waited for the throttle: each piece for itself, so that a new rate
     // holds from the next one on.
-    let (mut since, mut before) = (context.now(), 0);
+    let (mut copied_at, mut before) = (context.now(), 0);
     let mut stopped = None;
     let mut look = |progress: &BackupProgress| {
         running.tell(progress);
@@ -56,9 +56,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 return Err(engine::Error::InvalidOption("the backup was stopped".to_owned()));
             }
             let now = context.now();
-            let left = service.backups.pause_after(piece, now.saturating_sub(since));
+            let left = service.backups.pause_after(piece, now.saturating_sub(copied_at));
             if left.is_zero() {
-                (since, before) = (now, progress.bytes_done);
+                (copied_at, before) = (now, progress.bytes_done);
                 return Ok(());
             }
             service.wait(left.min(LOOK));
