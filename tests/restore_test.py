@@ -4,6 +4,7 @@
 """
 
 import argparse
+import base64
 import functools
 import glob
 import os
@@ -241,7 +242,7 @@ def an_archive_belongs_to_one_data_directory():
 def key_file(name, letter):
     path = os.path.join(ROOT, name)
     with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-        file.write(letter * 43 + "=")
+        file.write(base64.b64encode(letter.encode() * 32).decode())
     return path
 
 

@@ -162,9 +162,10 @@ fn no_crash_leaves_a_hole_in_the_archive() {
 /// Planted: what is missing then is what the model has.
 #[test]
 fn copies_that_count_before_they_are_on_disk_are_found() {
-    for (bug, missing) in
-        [(PlantedArchiveBug::RenamesUnsynced, "XXX"), (PlantedArchiveBug::CountsUnsynced, "XXX")]
-    {
+    for (bug, missing) in [
+        (PlantedArchiveBug::RenamesUnsynced, "belongs to another log"),
+        (PlantedArchiveBug::CountsUnsynced, "a record of an earlier epoch is damaged"),
+    ] {
         let plan = CrashPlan { seeds: 0..4, crash_recovery: false, ..CrashPlan::default() };
         let found =
             catch_unwind(AssertUnwindSafe(|| crash_everywhere(&plan, planted(bug), verify)));

@@ -4,21 +4,22 @@ use testkit::{Failure, Gen};
 use wal::{Lsn, Replay, Wal, WalOptions};
 
 /// Bodies of 1 KiB: records of up to 700 bytes cross segments often.
-pub const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 1500 };
+pub(crate) const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 1500 };
 
 /// What was appended, in order, and how much of it was acknowledged.
 #[derive(Default)]
-pub struct LogModel {
+pub(crate) struct LogModel {
     /// Each with the position behind it, 0 where that is not known.
-    pub records: Vec<(Lsn, Vec<u8>)>,
-    pub acknowledged: usize,
+    pub(crate) records: Vec<(Lsn, Vec<u8>)>,
+    pub(crate) acknowledged: usize,
     /// Where replay starts: the position behind record number `.1 - 1`.
-    pub checkpoint: (Lsn, usize),
+    pub(crate) checkpoint: (Lsn, usize),
     next: u64,
 }
 
 impl LogModel {
-    pub fn append(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
+    pub(crate) fn append(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
         let mut data = Gen::new(self.next);
         self.next += 1;
         let (a, b) = (data.bytes(most / 2), data.bytes(most / 2));
@@ -39,14 +40,14 @@ impl LogModel {
         Ok(())
     }
 
-    pub fn sync(&mut self, wal: &Wal) -> Result<(), Failure> {
+    pub(crate) fn sync(&mut self, wal: &Wal) -> Result<(), Failure> {
         wal.sync()?;
         self.acknowledged = self.records.len();
         Ok(())
     }
 
     /// Everything is synced, and replay starts behind it from now on: where the log may be trimmed to.
-    pub fn checkpoint(&mut self, wal: &Wal) -> Result<Lsn, Failure> {
+    pub(crate) fn checkpoint(&mut self, wal: &Wal) -> Result<Lsn, Failure> {
         self.sync(wal)?;
         self.checkpoint = (self.records.last().map_or(0, |r| r.0), self.records.len());
         Ok(self.checkpoint.0)
@@ -54,7 +55,7 @@ impl LogModel {
 
     /// Replays; what is found must be a prefix of what was appended, with all that was
     /// acknowledged. From here on it is the truth.
-    pub fn check(&mut self, replay: &mut Replay) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self, replay: &mut Replay) -> Result<(), Failure> {
         let (from, first) = self.checkpoint;
         replay.seek(from)?;
         let mut found = first;
@@ -75,7 +76,7 @@ impl LogModel {
 }
 
 /// A number of seeds that a long run is asked for.
-pub fn seeds_asked_for() -> Option<u64> {
+pub(crate) fn seeds_asked_for() -> Option<u64> {
     let seeds = std::env::var("FERN_CRASH_SEEDS").ok();
     seeds.map(|seeds| seeds.parse().expect("a number of seeds"))
 }
