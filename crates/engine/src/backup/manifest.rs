@@ -96,7 +96,7 @@ impl BackupManifest {
         if sum != format!("{:016x}", xxh3_64(body.as_bytes())) {
             return None;
         }
-        let mut lines = body.lines();
+        let mut lines = body.split_terminator('\n');
         if lines.next()? != FIRST_LINE {
             return None;
         }
@@ -108,7 +108,7 @@ impl BackupManifest {
             Some(line) => Some(Since {
                 id: number(line, "since ")?,
                 superblocks: number(lines.next()?, "since superblocks ")?,
-                directory: lines.next()?.strip_prefix("since directory ")?.into(),
+                directory: directory(lines.next()?)?,
             }),
         };
         lines.next().is_none().then_some(Self { id, data_file, superblocks, since })
@@ -136,10 +136,16 @@ impl BackupManifest {
     }
 }
 
+fn directory(line: &str) -> Option<PathBuf> {
+    let path = line.strip_prefix("since directory ")?;
+    (!path.contains(char::is_control)).then(|| path.into())
+}
+
 /// 32 hexadecimal digits behind a word.
 pub(super) fn number(line: &str, word: &str) -> Option<u128> {
     let digits = line.strip_prefix(word)?;
-    let is_plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_plain =
+        digits.len() == 32 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     u128::from_str_radix(digits, 16).ok().filter(|_| is_plain)
 }
 
