@@ -412,6 +412,31 @@ def validate(collection):
     return report
 
 
+def fern(*words, timeout=300, **options):
+    """Runs `fern`, which lies beside the server."""
+    program = os.path.join(os.path.dirname(os.environ["FERND"]), "fern")
+    return subprocess.run([program, *words], capture_output=True, text=True, timeout=timeout, **options)
+
+
+def fern_restore(*words, fails=None, status=2):
+    """`fern restore`, which succeeds, or says in one line why it does not; with status 1, what is damaged."""
+    done = fern("restore", *words)
+    if fails is None:
+        assert done.returncode == 0, done
+        return done.stdout
+    lines = 1 if status == 2 else 0
+    assert done.returncode == status and fails in done.stderr and done.stderr.count("\n") == lines, (fails, done)
+    return done.stderr + done.stdout
+
+
+def refuses_to_start(text, *options, dbpath):
+    """A server that is started on a directory ends and says why."""
+    server = Fernd(*options, dbpath=dbpath)
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and text in done.stdout + done.stderr, (text, done)
+    server.remove()
+
+
 def size(text):
     """`64M` as bytes, binary units as TokuMX's options take them."""
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

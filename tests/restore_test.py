@@ -4,24 +4,22 @@
 """
 
 import argparse
+import base64
 import functools
 import glob
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
 from bson import Timestamp
-from fernd import Fernd, run_tests, validate, wait_until
+from fernd import Fernd, fern, fern_restore, refuses_to_start, run_tests, validate, wait_until
 from pymongo.errors import PyMongoError
 
 ROOT = tempfile.mkdtemp(prefix="fernd-restore-")
-# Where the programs are.
-FERN = os.path.join(os.path.dirname(os.environ["FERND"]), "fern")
 MOMENTS = 10
 
 
@@ -64,15 +62,6 @@ class Writer:
     def __exit__(self, *error):
         self.ended = True
         self.thread.join()
-
-
-def fern_restore(*words, fails=None):
-    done = subprocess.run([FERN, "restore", *words], capture_output=True, text=True, timeout=300)
-    if fails is None:
-        assert done.returncode == 0, done
-        return done.stdout
-    assert done.returncode != 0 and fails in done.stderr and done.stderr.count("\n") == 1, (fails, done)
-    return done.stderr
 
 
 def numbers_in(path):
@@ -218,8 +207,7 @@ def what_cannot_be_is_refused_in_a_line():
     refused("the last possible moment is", "--archive", archive, "--to", str(time.time() + 100))
     refused("another data directory", "--archive", os.path.join(ROOT, "archive-other"))
     refused("has no file ARCHIVE", "--archive", backup)
-    done = subprocess.run([FERN, "restore", backup, new, "--archive", archive, "--to", "noon"], capture_output=True,
-                          text=True)
+    done = fern("restore", backup, new, "--archive", archive, "--to", "noon")
     assert done.returncode == 2 and "is no time" in done.stderr, done
     # A hole: the middle one of its files is gone.
     holed = os.path.join(ROOT, "holed")
@@ -234,16 +222,9 @@ def what_cannot_be_is_refused_in_a_line():
     with open(os.path.join(damaged, "fern.data"), "r+b") as file:
         file.seek(16384)
         file.write(os.urandom(os.path.getsize(file.name) - 16384 - 4096))
-    done = subprocess.run([FERN, "restore", damaged, new], capture_output=True, text=True)
+    done = fern("restore", damaged, new)
     assert done.returncode != 0 and "damage" in (done.stdout + done.stderr).lower(), done
     shutil.rmtree(new, ignore_errors=True)
-
-
-def refuses_to_start(text, *options, dbpath):
-    server = Fernd(*options, dbpath=dbpath)
-    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and text in done.stdout + done.stderr, (text, done)
-    server.remove()
 
 
 def an_archive_belongs_to_one_data_directory():
@@ -256,11 +237,59 @@ def an_archive_belongs_to_one_data_directory():
     restored = os.path.join(ROOT, "restored")
     fern_restore(backup, restored)
     refuses_to_start("an archive of its own", "--logArchiveDir", archive, dbpath=restored)
-    key = os.path.join(ROOT, "key")
-    with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-        file.write("A" * 43 + "=")
-    refuses_to_start("encryption at rest", "--logArchiveDir", place("archive-key"), "--enableEncryption",
-                     "--encryptionKeyFile", key, dbpath=os.path.join(ROOT, "encrypted"))
+
+
+def key_file(name, letter):
+    path = os.path.join(ROOT, name)
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+        file.write(base64.b64encode(letter.encode() * 32).decode())
+    return path
+
+
+def an_encrypted_log_is_archived_as_it_is_stored():
+    archive, old, new = os.path.join(ROOT, "archive-encrypted"), key_file("key", "A"), key_file("new-key", "B")
+    server = archived("archive-encrypted", "--enableEncryption", "--encryptionKeyFile", old)
+    server.start()
+    try:
+        with server.client(journal=True) as client:
+            client.d.c.insert_many([{"_id": i, "text": "nobody reads this"} for i in range(1000)])
+            backup, later = place("backup-encrypted"), place("later-encrypted")
+            client.admin.command("backupStart", backup)
+            client.d.c.insert_one({"_id": 1000})
+            client.admin.command("rotateDataKey", 1)
+            time.sleep(1.5)
+            moment = time.time()
+            time.sleep(1.5)
+        # The log has another key from here on.
+        server.stop()
+        server.start()
+        with server.client(journal=True) as client:
+            client.d.c.insert_one({"_id": 1001, "text": "nobody reads this"})
+            client.admin.command("backupStart", later, since=backup)
+            client.d.c.insert_one({"_id": 1002})
+            shutil.copy(new, old)
+            client.admin.command("rotateMasterKey", 1)
+            time.sleep(1.5)
+    finally:
+        server.stop()
+        server.remove()
+    for directory in (archive, backup, later):
+        for at, _, names in os.walk(directory):
+            for name in names:
+                with open(os.path.join(at, name), "rb") as file:
+                    assert b"nobody reads this" not in file.read(), name
+    path = os.path.join(ROOT, "restored-encrypted")
+    fern_restore(backup, path, "--archive", archive, fails="needs its master key")
+    other = key_file("other-key", "C")
+    fern_restore(backup, path, "--archive", archive, "--encryptionKeyFile", other, fails="key")
+    for source, count, *words in ((backup, 1003), (later, 1003), (backup, 1001, "--to", f"{moment:.3f}")):
+        fern_restore(source, path, "--archive", archive, "--encryptionKeyFile", new, *words)
+        with Fernd("--enableEncryption", "--encryptionKeyFile", new, dbpath=path) as server, server.client() as client:
+            assert client.d.c.count_documents({}) == count, (source, words)
+            validate(client.d.c)
+        shutil.rmtree(path)
+    # Without the key its checksums are compared.
+    assert "encrypted" in fern_restore(later, path)
 
 
 def a_failing_archive_keeps_the_log_and_says_so():
@@ -301,6 +330,7 @@ TESTS = [
     a_kill_in_the_middle_of_archiving_leaves_an_archive_that_goes_on,
     what_cannot_be_is_refused_in_a_line,
     an_archive_belongs_to_one_data_directory,
+    an_encrypted_log_is_archived_as_it_is_stored,
     a_failing_archive_keeps_the_log_and_says_so,
 ]
 

@@ -62,16 +62,19 @@ pub fn is_encrypted(os: &Os, path: &Path) -> Result<Option<bool>> {
 }
 
 pub(crate) fn newest_superblock(file: &dyn File, path: &Path) -> Result<Superblock> {
-    let corruption =
-        |what| Error::Corruption { file: path.to_path_buf(), offset: 0, segment: 0, page: 0, what };
     let mut bytes = AlignedBuf::zeroed(2 * SUPERBLOCK_BYTES);
     match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err(corruption("the file is shorter than its superblocks"));
+            return Err(corrupt_superblocks(path, "the file is shorter than its superblocks"));
         }
         Err(e) => return Err(io_error(path, "read", 0, e)),
     }
+    newest_superblock_in(&bytes, path)
+}
+
+/// The newest of the superblocks that a file begins with.
+pub(crate) fn newest_superblock_in(bytes: &[u8], path: &Path) -> Result<Superblock> {
     let mut newest: Option<Superblock> = None;
     for slot in bytes.chunks(SUPERBLOCK_BYTES) {
         match Superblock::decode_slot(slot) {
@@ -84,7 +87,11 @@ pub(crate) fn newest_superblock(file: &dyn File, path: &Path) -> Result<Superblo
             Ok(_) | Err(SlotError::Invalid) => {}
         }
     }
-    newest.ok_or_else(|| corruption("no valid superblock"))
+    newest.ok_or_else(|| corrupt_superblocks(path, "no valid superblock"))
+}
+
+fn corrupt_superblocks(path: &Path, what: &'static str) -> Error {
+    Error::Corruption { file: path.to_path_buf(), offset: 0, segment: 0, page: 0, what }
 }
 
 /// Writes a superblock over itself.

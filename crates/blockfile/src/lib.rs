@@ -42,23 +42,25 @@ mod pins;
 mod reserve;
 mod segment;
 mod state;
+mod stored_pages;
 mod superblock;
 mod table;
 mod translation;
 
 pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
-pub use copying::FileParts;
+pub use copying::{CheckpointParts, FileParts, read_checkpoint};
 pub use create::is_encrypted;
 pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::{Metrics, PageStats};
 pub use page::{
-    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, check_encrypted_page, decode_page,
-    encode_page, page_stored_len,
+    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, check_encrypted_page,
+    check_stored_page, decode_page, encode_page, page_stored_len,
 };
 pub use pins::Pin;
 pub use segment::{PageRef, SegmentWriter};
+pub use stored_pages::{DamagedPage, StoredPages};
 pub use translation::SegmentId;
 
 /// The decoders of the file's own structures, for offline readers and fuzz targets.

@@ -72,7 +72,8 @@ pub enum PageError {
 }
 
 impl PageError {
-    pub(crate) fn text(self) -> &'static str {
+    /// What is wrong, in a phrase.
+    pub fn text(self) -> &'static str {
         match self {
             Self::Short => "page is cut short",
             Self::Checksum => "page checksum differs",
@@ -159,9 +160,22 @@ pub fn decode_page(
 /// How many bytes the page that starts at `bytes[0]` takes, by its checksum alone: of an encrypted page,
 /// for who has no key. The dictionary of the address does not count.
 pub fn check_encrypted_page(context: PageContext, bytes: &[u8]) -> Result<usize, PageError> {
+    check_stored_page(context, true, bytes)
+}
+
+/// How many bytes the page that starts at `bytes[0]` takes, by its checksum alone. Where the file is encrypted the
+/// page has to be, and the dictionary of the address does not count.
+pub fn check_stored_page(
+    context: PageContext,
+    is_encrypted: bool,
+    bytes: &[u8],
+) -> Result<usize, PageError> {
     let (header, stored) = checked(context, bytes)?;
-    let is_encrypted = header[1] == ENCRYPTED;
-    if is_encrypted { Ok(PAGE_HEADER_BYTES + stored.len()) } else { Err(PageError::Plain) }
+    match (header[1], is_encrypted) {
+        (0, false) | (ENCRYPTED, true) => Ok(PAGE_HEADER_BYTES + stored.len()),
+        (0, true) => Err(PageError::Plain),
+        _ => Err(PageError::Header),
+    }
 }
 
 /// Header and stored bytes, whose checksum is right.

@@ -26,6 +26,10 @@ pub struct BackupOptions {
     /// Bytes a second that backups may copy from now on, as 10MB; 0 for as fast as it goes.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
+    /// An earlier backup on the server's machine, below its --backupRoot: only what that one does not have is written.
+    /// `fern restore` puts both together.
+    #[arg(long, value_name = "EARLIER")]
+    pub since: Option<String>,
 }
 
 /// How often the status of the backup is asked for.
@@ -50,17 +54,25 @@ pub fn run(os: &Os, asked: &BackupOptions) -> Result<()> {
         throttled.with_context(|| shown_uri.clone())?;
     }
     let (sender, done) = channel();
-    let (copier, target) = (server.clone(), directory.clone());
+    let copier = server.clone();
+    let mut command = doc! { "backupStart": &directory };
+    command.extend(asked.since.as_ref().map(|earlier| ("since".to_owned(), earlier.into())));
     let job = move || {
         // Who waits for it is there, or the program ends.
-        let _gone = sender.send(copier.run_command(doc! { "backupStart": target }).run());
+        let _gone = sender.send(copier.run_command(command).run());
     };
     let _runs_by_itself = os.spawner.spawn("backup", Box::new(job))?;
     let began = os.clock.monotonic();
     let written = wait(os, &server, &done)?.with_context(|| shown_uri)?;
     let time = os.clock.monotonic().saturating_sub(began);
-    let bytes = number(&written, "bytes");
-    writeln!(std::io::stdout(), "{directory}: {}", ended(bytes, time))?;
+    let line = ended(number(&written, "bytes"), time);
+    let rest = match &asked.since {
+        Some(earlier) => {
+            format!("; {} more are in {earlier}", bytes(number(&written, "bytesSince")))
+        }
+        None => String::new(),
+    };
+    writeln!(std::io::stdout(), "{directory}: {line}{rest}")?;
     Ok(())
 }
 

@@ -1,13 +1,19 @@
 //! The archive of the log: copied to about twice a second by a thread of its own, so that a lost machine
 //! loses about a second.
 //!
+//! Of an encrypted log the records are archived as they are stored, and beside them the data keys, wrapped by the
+//! master key: without them no record could be read again.
+//!
 //! Always true: the log is not trimmed beyond what is in the archive. So where copying fails the log grows,
-//! and its disk fills where everybody sees it, rather than the archive having a hole.
+//! and its disk fills where everybody sees it, rather than the archive having a hole. The keys of what is in the archive
+//! are there before it: a log gets another data key at a start alone.
 
+use crate::error::Cause;
+use crate::keys::keys_file;
 use crate::log::Log;
 use crate::schedule::Scheduler;
 use crate::{Error, Result};
-use os::{Os, Padded};
+use os::{OpenOptions, Os, Padded};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +45,8 @@ pub struct ArchiveStatus {
 #[derive(Default)]
 struct State {
     archive: Option<Archive>,
+    /// The wrapped data keys, as they are in the archive.
+    keys: Option<Vec<u8>>,
     last_ms: i64,
     failures: u64,
     error: Option<String>,
@@ -48,6 +56,7 @@ struct State {
 /// Copies the log to its archive.
 pub(crate) struct Archiver {
     dir: PathBuf,
+    data_dir: PathBuf,
     os: Os,
     log: Arc<Padded<Log>>,
     schedule: Arc<Scheduler>,
@@ -58,6 +67,7 @@ impl Archiver {
     /// From here on the log stays until it is archived.
     pub(crate) fn new(
         dir: &Path,
+        data_dir: &Path,
         os: &Os,
         log: &Arc<Padded<Log>>,
         schedule: &Arc<Scheduler>,
@@ -65,6 +75,7 @@ impl Archiver {
         log.set_archived(0);
         Self {
             dir: dir.to_path_buf(),
+            data_dir: data_dir.to_path_buf(),
             os: os.clone(),
             log: Arc::clone(log),
             schedule: Arc::clone(schedule),
@@ -124,15 +135,38 @@ impl Archiver {
         }
     }
 
-    fn round(&self) -> wal::Result<()> {
+    fn round(&self) -> Result<()> {
         let mut state = self.state.lock();
+        if state.archive.is_none() {
+            return Ok(());
+        }
+        let keys = keys_file(&self.os, &self.data_dir)?;
+        if let Some(bytes) = keys.filter(|bytes| state.keys.as_ref() != Some(bytes)) {
+            self.copy_keys(&bytes)?;
+            state.keys = Some(bytes);
+        }
         let Some(archive) = &mut state.archive else { return Ok(()) };
         let copied = archive.round(self.log.wal());
         self.log.set_archived(archive.archived());
         if copied.is_ok() {
             state.last_ms = self.os.clock.wall_ms();
         }
-        copied
+        Ok(copied?)
+    }
+
+    /// On disk when it returns.
+    fn copy_keys(&self, bytes: &[u8]) -> Result<()> {
+        let (part, path) = (self.dir.join("fern.keys.part"), self.dir.join(crypt::FILE_NAME));
+        let failed = |operation| {
+            let file = path.clone();
+            move |source| Error::Io(Cause::File { operation, file, source })
+        };
+        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
+        let file = self.os.vfs.open(&part, options).map_err(failed("create"))?;
+        file.write_all_at(bytes, 0).map_err(failed("write"))?;
+        file.sync_all().map_err(failed("sync"))?;
+        self.os.vfs.rename(&part, &path).map_err(failed("rename"))?;
+        self.os.vfs.sync_dir(&self.dir).map_err(failed("sync the directory of"))
     }
 
     pub(crate) fn status(&self) -> ArchiveStatus {

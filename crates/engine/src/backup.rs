@@ -3,13 +3,22 @@
 //! While a [`Backup`] lives, nothing it names is overwritten and the log is kept from the
 //! checkpoint on, each of its files under the name it has. Copy the data file first, then the log segments; opening the copy is a recovery.
 //!
+//! A copy on this machine is written by [`Backup::write_to`], as a whole or with what an earlier one does not have
+//! (`local.rs`, `chain.rs`).
+//!
 //! Who copies it piece by piece, over hours and while other checkpoints are written, asks for the parts: first
 //! those of the data file, whose superblocks it takes from here, then the log's.
 
+mod chain;
 mod local;
+mod manifest;
+mod pages;
 mod receive;
+mod written;
 
+pub use chain::{BackupChain, DataPiece, StoredBackup};
 pub use local::BackupProgress;
+pub use manifest::{BACKUP_FILE, BackupManifest, Since};
 pub use receive::{CopiedFile, Receiving, take_received};
 
 use crate::environment::Environment;
@@ -18,6 +27,7 @@ use crate::keys::keys_file;
 use crate::{Error, Result, Timestamp};
 use blockfile::FileParts;
 use os::OpenOptions;
+use pages::Owners;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +39,8 @@ pub struct Backup {
     pin: blockfile::Pin,
     log_position: u64,
     timestamp: Timestamp,
+    /// Of the segments that the checkpoint names, and others.
+    owners: Owners,
 }
 
 impl Backup {
@@ -41,13 +53,17 @@ impl Backup {
         if let Some(keys) = &environment.keys {
             keys.begin_copy();
         }
-        let backup = Self {
+        let mut backup = Self {
             environment: Arc::clone(environment),
             pin,
             log_position,
             timestamp: environment.snapshots.visible().timestamp(),
+            owners: Owners::default(),
         };
+        // Before and behind it: what the checkpoint names may be gone soon.
+        backup.owners.add(&environment.directory);
         environment.checkpoints.write()?;
+        backup.owners.add(&environment.directory);
         Ok(backup)
     }
 

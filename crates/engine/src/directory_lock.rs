@@ -14,6 +14,8 @@ pub(crate) const UNFINISHED_BACKUP: &str = "UNFINISHED-BACKUP";
 pub(crate) const VERSION_FILE: &str = "FERNDB";
 /// What is in it.
 pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
+/// What is in it where the directory holds an incremental backup, in which no engine opens.
+pub(crate) const INCREMENTAL_TEXT: &str = "FernDB incremental backup, format 1\n";
 
 /// Takes the lock.
 ///

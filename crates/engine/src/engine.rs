@@ -3,7 +3,7 @@
 use crate::adjustable::Adjustable;
 use crate::backup::Backup;
 use crate::directory_lock::lock_directory;
-use crate::directory_lock::{UNFINISHED_BACKUP, VERSION_FILE, VERSION_TEXT};
+use crate::directory_lock::{INCREMENTAL_TEXT, UNFINISHED_BACKUP, VERSION_FILE, VERSION_TEXT};
 use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
@@ -540,6 +540,13 @@ fn check_version(os: &Os, dir: &Path) -> Result<bool> {
             os.vfs.open(&path, os::OpenOptions::read_only()).map_err(|e| failed("open", e))?;
         let mut text = [0; 64];
         let len = file.read_at(&mut text, 0).map_err(|e| failed("read", e))?;
+        if &text[..len] == INCREMENTAL_TEXT.as_bytes() {
+            return Err(Error::InvalidOption(format!(
+                "{} is an incremental backup: `fern restore` puts a data directory together of it and the backups that \
+                 it was built on",
+                dir.display()
+            )));
+        }
         if &text[..len] != VERSION_TEXT.as_bytes() {
             let found = String::from_utf8_lossy(&text[..len]).trim().to_owned();
             let text = format!("{} is of a format not known here: {found:?}", path.display());

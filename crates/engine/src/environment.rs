@@ -87,6 +87,8 @@ pub(crate) struct Environment {
     pub(crate) keys: Option<DirectoryKeys>,
     /// Held while the engine is open; dropped by close.
     pub(crate) directory_lock: Mutex<Option<LockGuard>>,
+    /// Held while the list of the backups is changed (`backup/written.rs`).
+    pub(crate) backups_written: Mutex<()>,
 }
 
 /// What is opened before the parts are put together.
@@ -194,7 +196,8 @@ impl Environment {
         let log_writer =
             Arc::new(LogWriter::new(&log, &schedule, &locks, &cache, clock, &adjustable));
         let archiver = options.log_archive_dir.as_deref();
-        let archiver = archiver.map(|dir| Arc::new(Archiver::new(dir, &os, &log, &schedule)));
+        let archiver =
+            archiver.map(|dir| Arc::new(Archiver::new(dir, &options.dir, &os, &log, &schedule)));
         let commits = Committer {
             order,
             log: Arc::clone(&log),
@@ -214,6 +217,7 @@ impl Environment {
             threads: Threads::new(&os.spawner, &health),
             serializable: Serializable::default(),
             directory_lock: Mutex::new(Some(guard)),
+            backups_written: Mutex::new(()),
             keys,
             os,
             options,

@@ -174,6 +174,14 @@ impl Cause {
         }
     }
 
+    /// The dictionary whose bytes are damaged, where that is known.
+    pub fn dictionary(&self) -> Option<u64> {
+        match self {
+            Self::Tree(ftree::Error::Corruption { tree, .. }) => Some(*tree),
+            _ => None,
+        }
+    }
+
     /// The position of the log, in bytes, where the log's bytes are damaged.
     pub fn log_position(&self) -> Option<u64> {
         match self {

@@ -15,6 +15,8 @@ pub const UNFINISHED_BACKUP: &str = crate::directory_lock::UNFINISHED_BACKUP;
 pub const VERSION_FILE: &str = crate::directory_lock::VERSION_FILE;
 /// What is in it.
 pub const VERSION_TEXT: &str = crate::directory_lock::VERSION_TEXT;
+/// What is in it where the directory holds an incremental backup.
+pub const INCREMENTAL_TEXT: &str = crate::directory_lock::INCREMENTAL_TEXT;
 /// The log's directory in the data directory, unless the server was told otherwise.
 pub const LOG_DIR: &str = crate::settings::LOG_DIR;
 

@@ -64,7 +64,10 @@ mod writeset;
 
 pub use adjustable::Adjustable;
 pub use archiver::ArchiveStatus;
-pub use backup::{Backup, BackupProgress, CopiedFile, Receiving, take_received};
+pub use backup::{
+    BACKUP_FILE, Backup, BackupChain, BackupManifest, BackupProgress, CopiedFile, DataPiece,
+    Receiving, Since, StoredBackup, take_received,
+};
 pub use blockfile::{FileParts, PageStats};
 pub use cachetable::{Amount, Evictions, MemoryKind, Misses, Parts, Stats as CacheStats};
 pub use checkpoint::CheckpointStats;

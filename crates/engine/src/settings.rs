@@ -128,7 +128,7 @@ pub struct Sizes {
     pub planted: Option<PlantedBug>,
 }
 
-/// What would go wrong with the tail of a member's log.
+/// What would go wrong with the tail of a member's log, and with an incremental backup.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
@@ -138,6 +138,8 @@ pub enum PlantedBug {
     DrainsInvisible,
     /// A start does not look for cuts.
     IgnoresCuts,
+    /// An incremental backup leaves out each segment at whose place the earlier one has any.
+    BackupComparesPlaces,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.
@@ -188,12 +190,6 @@ impl Options {
         }
         if self.showing == Showing::Committed && self.history.is_none() {
             let text = "commits that may be overwritten need a history".to_owned();
-            return Err(Error::InvalidOption(text));
-        }
-        if self.log_archive_dir.is_some() && self.master.is_some() {
-            let text = "logArchiveDir cannot be used together with encryption at rest: the keys of the log's files \
-                        are in the data directory, and not in the archive"
-                .to_owned();
             return Err(Error::InvalidOption(text));
         }
         let cache = self.cache_size;

@@ -61,6 +61,9 @@ pub enum Task {
         backup: PathBuf,
         /// The new data directory: empty, or made.
         directory: PathBuf,
+        /// Where a backup is that an incremental one was built on, if not where it was then; for each one once.
+        #[arg(long = "base", value_name = "DIR")]
+        bases: Vec<PathBuf>,
         /// Where the server has archived its log (its --logArchiveDir); without it the state is that of the backup.
         #[arg(long, value_name = "DIR")]
         archive: Option<PathBuf>,

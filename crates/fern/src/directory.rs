@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use crypt::{KeyRing, KeysFile, MasterKey};
-use engine::format::{LOCK_FILE, LOG_DIR, VERSION_FILE, VERSION_TEXT};
+use engine::format::{INCREMENTAL_TEXT, LOCK_FILE, LOG_DIR, VERSION_FILE, VERSION_TEXT};
 use os::{LockGuard, OpenOptions, Os};
 
 use crate::findings::{Damage, Findings};
@@ -31,6 +31,18 @@ impl DataDirectory {
     /// Takes the lock of a data directory. Refuses where a server holds it and where this is no
     /// data directory. `log` is where the log is, if not in the directory.
     pub fn open(os: &Os, path: &Path, log: Option<&Path>) -> Result<Self> {
+        let directory = Self::open_any(os, path, log)?;
+        if directory.is_incremental()? {
+            bail!(
+                "{} is an incremental backup, of which only a part is here: `fern restore` puts it together",
+                path.display()
+            );
+        }
+        Ok(directory)
+    }
+
+    /// The same of one that may be an incremental backup.
+    pub(crate) fn open_any(os: &Os, path: &Path, log: Option<&Path>) -> Result<Self> {
         let there = |name: &str| os.vfs.exists(&path.join(name)).unwrap_or(false);
         if !there(VERSION_FILE) && !there(DATA_FILE) && !there(LOCK_FILE) {
             bail!("{} is no data directory of FernDB", path.display());
@@ -61,14 +73,32 @@ impl DataDirectory {
     ///
     /// # Errors
     /// It is another key, or the directory is not encrypted.
-    pub fn with_key(mut self, master: &MasterKey) -> Result<Self> {
-        let path = self.path.display().to_string();
-        if !self.os.vfs.exists(&self.path.join(crypt::FILE_NAME))? {
+    pub fn with_key(self, master: &MasterKey) -> Result<Self> {
+        let own = self.path.clone();
+        self.with_keys_of(&own, master)
+    }
+
+    /// The same with the data keys that are wrapped in another directory.
+    pub(crate) fn with_keys_of(mut self, directory: &Path, master: &MasterKey) -> Result<Self> {
+        let path = directory.display().to_string();
+        if !self.os.vfs.exists(&directory.join(crypt::FILE_NAME))? {
             bail!("{path} has no {}: it is not encrypted, or has lost it", crypt::FILE_NAME);
         }
-        let keys = KeysFile::read(&*self.os.vfs, &self.path, master).context(path)?;
+        let keys = KeysFile::read(&*self.os.vfs, directory, master).context(path)?;
         self.keys = Some(Arc::new(keys));
         Ok(self)
+    }
+
+    /// Whether it is an incremental backup.
+    pub(crate) fn is_incremental(&self) -> Result<bool> {
+        let path = self.path.join(VERSION_FILE);
+        if !self.os.vfs.exists(&path)? {
+            return Ok(false);
+        }
+        let mut text = [0; 64];
+        let file = self.os.vfs.open(&path, OpenOptions::read_only())?;
+        let length = file.read_at(&mut text, 0).with_context(|| path.display().to_string())?;
+        Ok(&text[..length] == INCREMENTAL_TEXT.as_bytes())
     }
 
     pub(crate) fn data_file(&self) -> PathBuf {

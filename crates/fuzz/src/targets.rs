@@ -25,6 +25,7 @@ pub const ALL: &[Target] = &[
     storage::PAGE,
     storage::SUPERBLOCK,
     storage::TRANSLATION,
+    storage::BACKUP,
     storage::LOG_FRAME,
     storage::LOG_SEGMENT,
     storage::LOG_RECORD,

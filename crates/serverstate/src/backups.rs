@@ -14,6 +14,8 @@ pub struct Backups {
     running: Mutex<Option<BackupProgress>>,
     /// Bytes a second; 0 for as fast as it goes (`backupThrottle`).
     bytes_per_second: AtomicU64,
+    /// Why the last one failed; none where it did not.
+    failure: Mutex<Option<String>>,
 }
 
 /// The backup that is being written; dropping it ends that.
@@ -39,6 +41,21 @@ impl Backups {
     /// How far the one is that is being written.
     pub fn progress(&self) -> Option<BackupProgress> {
         self.running.lock().clone()
+    }
+
+    /// Why the last one failed that was begun, if it did.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// One has failed.
+    pub fn failed(&self, why: String) {
+        *self.failure.lock() = Some(why);
+    }
+
+    /// One was written to its end.
+    pub fn succeeded(&self) {
+        *self.failure.lock() = None;
     }
 
     /// Holds backups to so many bytes a second from now on; 0 to none.

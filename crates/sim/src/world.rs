@@ -9,6 +9,7 @@
 //! | hot backups | `backup.rs` |
 //! | the history and who follows it | `history.rs` |
 
+use crate::backup::Chain;
 use crate::client::Client;
 use crate::features::{Feature, Features};
 use crate::follower::Follower;
@@ -40,6 +41,7 @@ pub struct Tally {
     pub closes: u64,
     pub checkpoints: u64,
     pub backups: u64,
+    pub incremental_backups: u64,
     pub drains: u64,
     pub merges: u64,
     pub flushes: u64,
@@ -69,6 +71,7 @@ impl Tally {
             closes,
             checkpoints,
             backups,
+            incremental_backups,
             drains,
             merges,
             flushes,
@@ -92,6 +95,7 @@ impl Tally {
         *closes += other.closes;
         *checkpoints += other.checkpoints;
         *backups += other.backups;
+        *incremental_backups += other.incremental_backups;
         *drains += other.drains;
         *merges += other.merges;
         *flushes += other.flushes;
@@ -124,6 +128,7 @@ pub(crate) struct World {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) walks: Vec<Walk>,
     pub(crate) follower: Follower,
+    pub(crate) chain: Chain,
     pub(crate) down: Option<Down>,
     /// Faults before the engine was opened.
     pub(crate) mark: Injected,
@@ -153,6 +158,7 @@ impl World {
             snapshots: Vec::new(),
             walks: Vec::new(),
             follower: Follower::default(),
+            chain: Chain::new(seed),
             down: None,
             mark: Injected::default(),
             ended: false,

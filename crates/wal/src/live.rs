@@ -64,17 +64,20 @@ impl Wal {
     pub fn synced_files(&self, from: Lsn) -> Vec<SyncedFile> {
         let writer = self.writer.lock();
         let synced = self.synced_lsn();
-        let needed = |segment: &&Segment| {
+        let needed = |(segment, _): &(&Segment, Lsn)| {
             segment.header.end_lsn() > from && segment.header.first_lsn <= synced
         };
-        let file = |segment: &Segment| {
+        let file = |(segment, end): (&Segment, Lsn)| {
             let header = segment.header;
-            let body = synced.min(header.end_lsn()) - header.first_lsn;
+            let body = synced.min(header.end_lsn()).min(end) - header.first_lsn;
             let head = HEADER_BYTES as u64;
             let (bytes, length) = (head + body, head + header.body_bytes);
             SyncedFile { path: segment.path.clone(), bytes, length }
         };
-        writer.segments.iter().filter(needed).map(file).collect()
+        // Where an epoch has ended in a file, which may be no longer than that, the next one begins.
+        let ends = writer.segments.iter().skip(1).map(|next| next.header.first_lsn);
+        let ends = ends.chain([Lsn::MAX]);
+        writer.segments.iter().zip(ends).filter(needed).map(file).collect()
     }
 
     /// Whether the log begins here and was never cut, so that a frame begins here.

@@ -308,6 +308,29 @@ fn bounds_of_the_files_are_told() {
     }
 }
 
+/// Seed 50: a file in which an epoch has ended may be no longer than that epoch, as a full disk leaves it.
+#[test]
+fn a_copy_takes_no_more_of_a_file_than_its_epoch_has() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    let (end, _) = append(&wal, &[7; 300]);
+    wal.sync().unwrap();
+    let first = wal.synced_files(0).remove(0).path;
+    drop(wal);
+    let file = sim.os().vfs.open(&first, OpenOptions::default()).unwrap();
+    file.set_len(wal::format::HEADER_BYTES as u64 + end).unwrap();
+    let wal = start(&sim.os());
+    append(&wal, &[8; 1200]);
+    append(&wal, &[9; 1200]);
+    wal.sync().unwrap();
+    let files = wal.synced_files(0);
+    assert!(files.len() > 1 && files[0].path == first, "{files:?}");
+    for file in &files {
+        let length = sim.os().vfs.open(&file.path, OpenOptions::read_only()).unwrap().len();
+        assert!(file.bytes <= length.unwrap() && file.bytes <= file.length, "{file:?}");
+    }
+}
+
 proptest! {
     /// Appends, syncs, parks and reads in any order: every record once, in order.
     #[test]

@@ -13,6 +13,7 @@
 //! Always true: `complete` is there only where every file that it names is whole and on disk, here or in its place
 //! already; so a crash at any moment leaves the old directory, or the new one, or one that the next start makes new.
 
+use super::written::WRITTEN_FILE;
 use crate::directory_lock::lock_directory;
 use crate::error::Cause;
 use crate::{Error, Options, Result};
@@ -279,6 +280,8 @@ pub fn take_received(os: &Os, options: &Options) -> Result<bool> {
             format!("{} is damaged: remove it, and the copy is made again", complete.display());
         Error::Corruption(text.into())
     })?;
+    // What was written of the old files says nothing of the new ones.
+    remove_if_there(os, &places.dir.join(WRITTEN_FILE))?;
     for name in std::iter::once(&data_name()).chain(&listed.beside) {
         move_into(os, &places.copy(), &places.dir, name)?;
     }
@@ -302,6 +305,28 @@ pub fn take_received(os: &Os, options: &Options) -> Result<bool> {
     os.vfs.remove_file(&complete).map_err(failed("remove", &complete))?;
     os.vfs.sync_dir(&places.copy()).map_err(failed("sync", &places.copy()))?;
     Ok(true)
+}
+
+/// Removes what has come of a copy that was interrupted, complete or not.
+pub(super) fn remove_received(os: &Os, options: &Options) -> Result<()> {
+    let places = Places { dir: options.dir.clone(), log_dir: options.log_dir() };
+    // First the file that says that the others count.
+    remove_if_there(os, &places.complete())?;
+    for dir in [places.copy(), places.log_copy()] {
+        if os.vfs.exists(&dir).map_err(failed("look for", &dir))? {
+            for path in os.vfs.list_dir(&dir).map_err(failed("list", &dir))? {
+                os.vfs.remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_there(os: &Os, path: &Path) -> Result<()> {
+    if os.vfs.exists(path).map_err(failed("look for", path))? {
+        os.vfs.remove_file(path).map_err(failed("remove", path))?;
+    }
+    Ok(())
 }
 
 /// Renames a file, unless that was done before a crash.

@@ -138,7 +138,7 @@ fn a_backup_opens_with_the_key_alone() {
     write(&engine, 0);
     let backup = engine.backup().unwrap();
     write(&engine, 1);
-    backup.write_to(&os, Path::new("/backup"), &mut |_| Ok(())).unwrap();
+    backup.write_to(&os, Path::new("/backup"), None, &mut |_| Ok(())).unwrap();
     drop(backup);
     assert!(!is_marked(&sim));
     let at = |master| Options { dir: "/backup".into(), ..with(master) };
@@ -184,7 +184,7 @@ fn keys_stay_as_they_are_while_files_are_copied() {
     assert_eq!(engine.rotate_data_key().unwrap().newest_key, 2);
     write(&engine, 1);
     let backup = engine.backup().unwrap();
-    backup.write_to(&os, Path::new("/backup"), &mut |_| Ok(())).unwrap();
+    backup.write_to(&os, Path::new("/backup"), None, &mut |_| Ok(())).unwrap();
     let at = Options { dir: "/backup".into(), ..with(Some(master("A"))) };
     check(&open(&os, at).unwrap(), 2);
     let plain = open(&SimOs::new(2).os(), with(None)).unwrap();

@@ -50,10 +50,10 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             writeln!(std::io::stdout(), "the master key has the fingerprint {now} now")?;
             return Ok(ExitCode::SUCCESS);
         }
-        Task::Restore { backup, directory, archive, to, key_file } => {
+        Task::Restore { backup, directory, bases, archive, to, key_file } => {
             let master = key_file.as_deref().map(read_key).transpose()?;
             let target = to.unwrap_or_default();
-            return run_restore(&Restore { backup, directory, archive, target, master });
+            return run_restore(&Restore { backup, bases, directory, archive, target, master });
         }
         Task::Check { place: given } => {
             let checkup = check::check(&open(&given)?);

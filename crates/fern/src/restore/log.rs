@@ -43,8 +43,10 @@ impl Plan {
             });
         };
         let Some(superblock) = data.superblock else { bail!("the backup has no superblock") };
-        if superblock.encrypted {
-            bail!("the backup is encrypted: there is no archive of an encrypted log");
+        if superblock.encrypted && backup.keys.is_none() {
+            bail!(
+                "the backup is encrypted: reading the archive needs its master key (--encryptionKeyFile)"
+            );
         }
         let archived = Files::read(&backup.os, dir)?;
         if archived.data_file != superblock.file_id {
@@ -187,7 +189,7 @@ impl<'a> Chain<'a> {
         let paths = self.files.iter().map(|(file, _)| file.path.clone()).collect();
         let metrics = Metrics::new(&Registry::new());
         let replay = Wal::open_files(&backup.os, self.dir, paths, WalOptions::default(), metrics);
-        let mut replay = replay?;
+        let mut replay = replay?.with_keys(backup.keys.clone())?;
         replay.seek(needed.from).context("the log of the backup and the archive")?;
         let (mut position, mut last_time, mut is_members) = (None, None, false);
         let mut is_within = false;

@@ -6,6 +6,7 @@ use blockfile::format::{
 };
 use blockfile::{Compression, PageContext, SegmentId};
 use bson::{Bson, doc};
+use engine::{BackupManifest, Since};
 use keystring::{Direction, KeyBuilder};
 use wal::format::{FrameKind, SegmentHeader, decode_frame, encode_frame};
 
@@ -100,6 +101,23 @@ pub(super) const SUPERBLOCK: Target = Target {
     start: || {
         Box::new(|bytes| {
             let _ = Superblock::decode(bytes).is_some();
+        })
+    },
+};
+
+/// What a backup says of itself, which has one spelling.
+pub(super) const BACKUP: Target = Target {
+    name: "backup",
+    corpus: || {
+        let since = Since { id: 4, superblocks: 5, directory: "/backups/monday".into() };
+        let whole = BackupManifest { id: 1, data_file: 2, superblocks: 3, since: None };
+        vec![whole.encode(), BackupManifest { since: Some(since), ..whole }.encode()]
+    },
+    start: || {
+        Box::new(|bytes| {
+            if let Ok(manifest) = BackupManifest::decode(bytes) {
+                assert_eq!(manifest.encode(), bytes, "a backup's file has one spelling");
+            }
         })
     },
 };

@@ -1,4 +1,4 @@
-//! `backupStatus`: how far the backup is that is being written.
+//! `backupStatus`: how far the backup is that is being written; where none is, why the last one failed.
 
 use crate::command::Command;
 use crate::context::Context;
@@ -19,16 +19,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }
-    let progress = context
-        .service
-        .backups
-        .progress()
-        .ok_or_else(|| Error::new(Code::ILLEGAL_OPERATION, "no backup is being written"))?;
+    let backups = &context.service.backups;
+    let progress = backups.progress().ok_or_else(|| {
+        let failure = backups.failure().map(|what| format!("; the last one failed: {what}"));
+        let text = format!("no backup is being written{}", failure.unwrap_or_default());
+        Error::new(Code::ILLEGAL_OPERATION, text)
+    })?;
     let reply = &mut context.reply;
     let part = progress.bytes_done as f64 / progress.bytes_total.max(1) as f64;
     reply.f64("percent", part * 100.0);
     reply.number("bytesDone", progress.bytes_done);
     reply.number("bytesTotal", progress.bytes_total);
+    reply.number("bytesSince", progress.bytes_since);
     let files = reply.begin_document("files");
     reply.number("done", progress.files_done);
     reply.number("total", progress.files_total);

@@ -1,0 +1,82 @@
+//! A model of a log: what was appended to it, and how much of that no crash may take.
+
+use testkit::{Failure, Gen};
+use wal::{Lsn, Replay, Wal, WalOptions};
+
+/// Bodies of 1 KiB: records of up to 700 bytes cross segments often.
+pub(crate) const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 1500 };
+
+/// What was appended, in order, and how much of it was acknowledged.
+#[derive(Default)]
+pub(crate) struct LogModel {
+    /// Each with the position behind it, 0 where that is not known.
+    pub(crate) records: Vec<(Lsn, Vec<u8>)>,
+    pub(crate) acknowledged: usize,
+    /// Where replay starts: the position behind record number `.1 - 1`.
+    pub(crate) checkpoint: (Lsn, usize),
+    next: u64,
+}
+
+impl LogModel {
+    pub(crate) fn append(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
+        let mut data = Gen::new(self.next);
+        self.next += 1;
+        let (a, b) = (data.bytes(most / 2), data.bytes(most / 2));
+        let mut whole = self.next.to_le_bytes().to_vec();
+        let head = whole.clone();
+        whole.extend_from_slice(&a);
+        whole.extend_from_slice(&b);
+        // an append may fail after its bytes reached the disk, so it is a fact from here on
+        self.records.push((0, whole));
+        let end = wal.append(&[&head, &a, &b]);
+        match end {
+            Ok(end) => self.records.last_mut().unwrap().0 = end,
+            Err(e) => {
+                self.records.pop();
+                return Err(e.into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, wal: &Wal) -> Result<(), Failure> {
+        wal.sync()?;
+        self.acknowledged = self.records.len();
+        Ok(())
+    }
+
+    /// Everything is synced, and replay starts behind it from now on: where the log may be trimmed to.
+    pub(crate) fn checkpoint(&mut self, wal: &Wal) -> Result<Lsn, Failure> {
+        self.sync(wal)?;
+        self.checkpoint = (self.records.last().map_or(0, |r| r.0), self.records.len());
+        Ok(self.checkpoint.0)
+    }
+
+    /// Replays; what is found must be a prefix of what was appended, with all that was
+    /// acknowledged. From here on it is the truth.
+    pub(crate) fn check(&mut self, replay: &mut Replay) -> Result<(), Failure> {
+        let (from, first) = self.checkpoint;
+        replay.seek(from)?;
+        let mut found = first;
+        while let Some(record) = replay.next_record()? {
+            let expected =
+                self.records.get(found).expect("nothing is replayed that was not appended");
+            assert_eq!(record.payload, expected.1, "record {found}");
+            if expected.0 != 0 {
+                assert_eq!(record.end, expected.0, "record {found}");
+            }
+            self.records[found].0 = record.end;
+            found += 1;
+        }
+        assert!(found >= self.acknowledged, "{found} of {} acknowledged", self.acknowledged);
+        self.records.truncate(found);
+        Ok(())
+    }
+}
+
+/// A number of seeds that a long run is asked for.
+pub(crate) fn seeds_asked_for() -> Option<u64> {
+    let seeds = std::env::var("FERN_CRASH_SEEDS").ok();
+    seeds.map(|seeds| seeds.parse().expect("a number of seeds"))
+}
