@@ -29,6 +29,8 @@ pub struct Backup {
     pin: blockfile::Pin,
     log_position: u64,
     timestamp: Timestamp,
+    /// What is loaded and not in the copy is not adopted meanwhile.
+    begun: u64,
 }
 
 impl Backup {
@@ -38,6 +40,7 @@ impl Backup {
         let log_position = environment.log.needed.lock().hold();
         environment.wal().hold_names();
         let pin = environment.blocks.pin();
+        let begun = environment.directory.staging.begin_backup();
         if let Some(keys) = &environment.keys {
             keys.begin_copy();
         }
@@ -46,6 +49,7 @@ impl Backup {
             pin,
             log_position,
             timestamp: environment.snapshots.visible().timestamp(),
+            begun,
         };
         environment.checkpoints.write()?;
         Ok(backup)
@@ -114,6 +118,7 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
+        self.environment.directory.staging.end_backup(self.begun);
         if let Some(keys) = &self.environment.keys {
             keys.end_copy();
         }

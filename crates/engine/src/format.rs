@@ -183,7 +183,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         match operation.map_err(|e| e.0)? {
             Operation::Put { .. } => facts.puts += 1,
             Operation::Delete { .. } => facts.deletes += 1,
-            Operation::Create { .. } => facts.creates += 1,
+            Operation::Create { .. } | Operation::Adopt { .. } => facts.creates += 1,
             Operation::Drop { .. } => facts.drops += 1,
             Operation::Reshape { .. } => facts.reshapes += 1,
             Operation::Note { .. } => facts.notes += 1,

@@ -128,7 +128,7 @@ pub struct Sizes {
     pub planted: Option<PlantedBug>,
 }
 
-/// What would go wrong with the tail of a member's log.
+/// What would go wrong with the tail of a member's log, or with what is not in the log.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
@@ -138,6 +138,10 @@ pub enum PlantedBug {
     DrainsInvisible,
     /// A start does not look for cuts.
     IgnoresCuts,
+    /// What was loaded is adopted before a checkpoint names it.
+    AdoptsBeforeDurable,
+    /// What was loaded is shown to older snapshots, too.
+    AdoptsForAll,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.

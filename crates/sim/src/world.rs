@@ -3,6 +3,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | transactions | `client.rs` |
+//! | dictionaries that are filled past the log | `loads.rs` |
 //! | snapshots, cursors, whole comparisons | `reads.rs` |
 //! | crashes, restarts, what a recovery must show | `crash.rs` |
 //! | I/O errors, full disk, damage; which errors are excused | `faults.rs` |
@@ -12,12 +13,13 @@
 use crate::client::Client;
 use crate::features::{Feature, Features};
 use crate::follower::Follower;
+use crate::loads::Waiting;
 use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;
 use crate::trace::Trace;
 use anyhow::{Context, Result};
-use engine::{Engine, Snapshot};
+use engine::{Engine, PlantedBug, Snapshot};
 use os::sim::{Injected, SimOs};
 use std::time::Duration;
 use testkit::Gen;
@@ -40,6 +42,7 @@ pub struct Tally {
     pub closes: u64,
     pub checkpoints: u64,
     pub backups: u64,
+    pub loads: u64,
     pub drains: u64,
     pub merges: u64,
     pub flushes: u64,
@@ -69,6 +72,7 @@ impl Tally {
             closes,
             checkpoints,
             backups,
+            loads,
             drains,
             merges,
             flushes,
@@ -92,6 +96,7 @@ impl Tally {
         *closes += other.closes;
         *checkpoints += other.checkpoints;
         *backups += other.backups;
+        *loads += other.loads;
         *drains += other.drains;
         *merges += other.merges;
         *flushes += other.flushes;
@@ -123,6 +128,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) walks: Vec<Walk>,
+    pub(crate) loads: Vec<Waiting>,
     pub(crate) follower: Follower,
     pub(crate) down: Option<Down>,
     /// Faults before the engine was opened.
@@ -138,11 +144,12 @@ impl World {
     pub(crate) fn new(
         seed: u64,
         features: Features,
-        lying_syncs_ppm: u32,
+        (lying_syncs_ppm, planted): (u32, Option<PlantedBug>),
         is_verbose: bool,
     ) -> Self {
         let mut random = Gen::new(seed ^ 0x73_696d);
-        let setup = Setup::random(&mut random, features);
+        let mut setup = Setup::random(&mut random, features);
+        setup.options.sizes.planted = planted;
         let mut world = Self {
             sim: SimOs::new(seed),
             features,
@@ -152,6 +159,7 @@ impl World {
             clients: Vec::new(),
             snapshots: Vec::new(),
             walks: Vec::new(),
+            loads: Vec::new(),
             follower: Follower::default(),
             down: None,
             mark: Injected::default(),
@@ -222,6 +230,8 @@ impl World {
             (975..985, _) => self.change_faults(),
             (985..990, _) => self.fill_disk(),
             (990..994, _) => self.damage(),
+            (994..996, _) => self.load(),
+            (996..998, Some(who)) => self.adopt(who),
             _ => self.compare(),
         }
     }
@@ -293,6 +303,7 @@ impl World {
         self.clients.clear();
         self.snapshots.clear();
         self.walks.clear();
+        self.loads.clear();
         self.follower.forget_engine();
         self.count_work();
         self.engine = None;
