@@ -230,8 +230,8 @@ impl World {
             (975..985, _) => self.change_faults(),
             (985..990, _) => self.fill_disk(),
             (990..994, _) => self.damage(),
-            (994..996, _) => self.load(),
-            (996..998, Some(who)) => self.adopt(who),
+            (994..996, _) if self.features.has(Feature::Loads) => self.load(),
+            (996..998, Some(who)) if self.features.has(Feature::Loads) => self.adopt(who),
             _ => self.compare(),
         }
     }

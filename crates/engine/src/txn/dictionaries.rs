@@ -47,6 +47,12 @@ impl EngineTxn {
         Ok(())
     }
 
+    /// The shape of a dictionary that it has created.
+    pub fn created_shape(&self, dictionary: DictionaryId) -> Option<DictionaryOptions> {
+        let created = self.created.iter().find(|(id, _)| *id == dictionary.0);
+        created.map(|(_, options)| *options)
+    }
+
     /// What it has adopted under a number.
     pub(crate) fn loaded(&self, dictionary: u64) -> Option<&Loaded> {
         self.adopted.iter().find(|loaded| loaded.id().0 == dictionary)
