@@ -720,6 +720,12 @@ mod tests {
         record(sample(), None)
     }
 
+    fn with_adoption() -> Vec<u8> {
+        let options = DictionaryOptions::default();
+        let adopted = Operation::Adopt { dictionary: 301, options };
+        record(vec![adopted, Operation::Put { dictionary: 301, key: b"k", value: b"v" }], None)
+    }
+
     fn with_history() -> Vec<u8> {
         record(sample_with_notes(), Some(PLACE))
     }
@@ -786,6 +792,14 @@ mod tests {
             testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v3.bin", &with_history());
         let read = Record::decode(&golden);
         assert!(matches!(read, Ok(Record::Commit { history: Some(PLACE), .. })), "{read:?}");
+        let here = env!("CARGO_MANIFEST_DIR");
+        let golden = testkit::golden(here, "commit-record-adopt.v2.bin", &with_adoption());
+        let Ok(Record::Commit { operations, .. }) = Record::decode(&golden) else {
+            panic!("not a commit");
+        };
+        let first = Operations::new(operations).next();
+        let is_adopted = matches!(first, Some(Ok(Operation::Adopt { dictionary: 301, .. })));
+        assert!(is_adopted, "{first:?}");
     }
 
     #[test]

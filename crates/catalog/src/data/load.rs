@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 /// The space in which documents are sorted; those of the indexes come behind it.
 const DOCUMENTS: u32 = 0;
+/// Fewer bytes go through the log: a checkpoint would take longer.
+const LEAST_LOADED_BYTES: u64 = if cfg!(test) { 400 } else { 4 << 20 };
 /// Rows between two questions whether to go on.
 const CHECK_EVERY: u64 = 10_000;
 
@@ -188,11 +190,19 @@ impl Txn {
             self.insert_sorted(&collection, next, check)?;
             return Ok(documents as u64);
         };
-        let loaded = self.fill(&collection, ascending, &sorted, check)?;
-        self.catalog.engine().make_durable(&loaded).map_err(from_engine)?;
-        check()?;
-        if !loaded.iter().all(Loaded::is_adoptable) {
+        let first = ascending.finish().map_err(from_engine)?;
+        let first = self.merge(&collection, first, &sorted, check)?;
+        let all_bytes = (bytes as u64).saturating_add(sorted.row_bytes());
+        let mut loaded = vec![first];
+        let mut is_adopted = all_bytes >= LEAST_LOADED_BYTES;
+        if is_adopted {
+            self.fill_indexes(&collection, &sorted, check, &mut loaded)?;
+            self.catalog.engine().make_durable(&loaded).map_err(from_engine)?;
+            check()?;
             // A backup that began meanwhile has to find everything in the log.
+            is_adopted = loaded.iter().all(Loaded::is_adoptable);
+        }
+        if !is_adopted {
             let mut rows = loaded[0].rows();
             let next =
                 || Ok(rows.next().map_err(from_engine)?.map(|(_, document)| document.to_vec()));
@@ -239,16 +249,14 @@ impl Txn {
         inserted
     }
 
-    /// The dictionaries of the collection, filled: that of the documents first.
-    fn fill(
+    /// Fills the dictionaries of the indexes.
+    fn fill_indexes(
         &self,
         collection: &Arc<Collection>,
-        ascending: Load,
         sorted: &Sorted,
         check: Check<'_>,
-    ) -> Result<Vec<Loaded>> {
-        let first = ascending.finish().map_err(from_engine)?;
-        let mut loaded = vec![self.merge(collection, first, sorted, check)?];
+        loaded: &mut Vec<Loaded>,
+    ) -> Result<()> {
         for (number, index) in (0..).zip(&collection.indexes) {
             let mut load = self.start(index.dictionary)?;
             let mut walk = sorted.walk(DOCUMENTS + 1 + number).map_err(from_engine)?;
@@ -267,7 +275,7 @@ impl Txn {
             }
             loaded.push(load.finish().map_err(from_engine)?);
         }
-        Ok(loaded)
+        Ok(())
     }
 
     /// The documents that ascended, and those that did not.
