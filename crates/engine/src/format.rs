@@ -4,6 +4,7 @@
 //! Always true: any bytes may be handed in; the answer is what they say, or what is wrong.
 
 use crate::checkpoint::CheckpointRoot;
+use crate::dictionary::staged::STAGED;
 use crate::records::{Operation, Operations, Record};
 use crate::{DictionaryId, DictionaryOptions, Timestamp};
 
@@ -50,6 +51,13 @@ pub struct DictionaryFacts {
     pub options: DictionaryOptions,
     /// Its tree's image: for `ftree::format`.
     pub image: Vec<u8>,
+}
+
+impl DictionaryFacts {
+    /// Whether it was filled past the log, and no commit up to the checkpoint has made it.
+    pub fn is_staged(&self) -> bool {
+        self.created.0 == STAGED
+    }
 }
 
 /// Reads a checkpoint root from its chain: a whole one first, then the changes since.

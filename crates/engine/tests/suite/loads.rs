@@ -7,7 +7,7 @@ use engine::{
     HistoryOptions, KeyRange, Load, Loaded, Snapshot, TxnOptions,
 };
 use os::Os;
-use os::sim::{SimOs, Survival};
+use os::sim::{Fault, SimOs, Survival};
 use std::time::Duration;
 use testkit::{CrashPlan, Failure, crash_everywhere};
 
@@ -271,4 +271,33 @@ fn every_crash_leaves_each_load_whole_or_not_at_all() {
         },
     );
     assert!(report.crashes > 20, "{report:?}");
+}
+
+/// One failing call, at every call: what was acknowledged is there, and nothing else but whole loads.
+#[test]
+fn every_single_fault_leaves_each_load_whole_or_not_at_all() {
+    let calls = {
+        let sim = SimOs::new(11);
+        let engine = open(&sim.os(), tiny()).unwrap();
+        work(&engine, &mut 0, 1, 3).unwrap();
+        engine.close().unwrap();
+        sim.syscalls()
+    };
+    let mut noticed = 0;
+    for fault in [Fault::NoSpace, Fault::Io, Fault::ShortWrite] {
+        for n in 1..=calls {
+            let sim = SimOs::new(11);
+            sim.fault_at(n, fault);
+            let mut acknowledged = 0;
+            let result = open(&sim.os(), tiny()).map_err(Failure::from).and_then(|engine| {
+                work(&engine, &mut acknowledged, 1, 3)?;
+                Ok(engine.close()?)
+            });
+            noticed += u64::from(result.is_err());
+            let os = sim.reboot_with(Survival::Nothing);
+            let engine = open(&os, tiny()).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
+            check(&engine, acknowledged).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
+        }
+    }
+    assert!(noticed > 20, "{noticed} faults were noticed");
 }
