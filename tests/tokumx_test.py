@@ -977,6 +977,33 @@ def parameters_are_read_and_set_while_the_server_runs():
         fails(13, lambda: client.db.command("setParameter", 1, checkpointPeriod=1))
 
 
+def the_bulk_loader_is_that_of_the_manual():
+    """The manual's example, word by word; everything else of it in `loader_test.py`."""
+    with Fernd() as server, alone(server) as client:
+        db = client.loader
+        begin(db)
+        index = SON([("key", SON([("x", 1), ("y", 1)])), ("ns", "loader.foo"), ("name", "x_1_y_1"), ("readPageSize", "8k")])
+        options = SON([("compression", "quicklz"), ("primaryKey", SON([("a", 1), ("x", 1), ("_id", 1)]))])
+        told = db.command(SON([("beginLoad", 1), ("ns", "foo"), ("indexes", [index]), ("options", options)]))
+        assert (told["status"], told["ok"]) == ("load began", 1), told
+        now = datetime.datetime(2026, 11, 28)
+        db.foo.insert_many([{"a": a, "x": x, "y": now} for a, x in [(100, "john"), (200, "leif"), (300, "zardosht"), (0, "tim")]])
+        db.foo.insert_one({"a": 400, "x": "bradley", "y": now})
+        told = db.command(SON([("commitLoad", 1)]))
+        assert (told["status"], told["ok"]) == ("load committed", 1), told
+        commit(db)
+        found = {index["name"]: index for index in db.foo.list_indexes()}
+        assert list(found) == ["primaryKey", "_id_", "x_1_y_1"] or sorted(found) == ["_id_", "primaryKey", "x_1_y_1"], list(found)
+        assert found["x_1_y_1"]["readPageSize"] in ("8k", 8192), found
+        assert [d["a"] for d in db.foo.find()] == [0, 100, 200, 300, 400] and db.command("collStats", "foo")["count"] == 5
+        begin(db)
+        db.command(SON([("beginLoad", 1), ("ns", "bar"), ("indexes", []), ("options", {})]))
+        told = db.command(SON([("abortLoad", 1)]))
+        assert (told["status"], told["ok"]) == ("load aborted", 1), told
+        commit(db)
+        assert db.list_collection_names() == ["foo"]
+
+
 # Name, what it is by default, another value; None: it cannot be changed while the server runs.
 MORE_PARAMETERS = [
     ("compressBuffersBeforeEviction", None, True), ("loaderMaxMemory", 100 << 20, 64 << 20), ("loaderCompressTmp", True, False),
@@ -1289,9 +1316,6 @@ def get_last_error_knows_no_gtids():
 # What is not there: the database, the command, and the code that it is refused with.
 REFUSED = [
     # 59: unknown, as a server without it says.
-    ("db", SON([("beginLoad", 1), ("ns", "foo"), ("indexes", []), ("options", {})]), {59, 238}),
-    ("db", SON([("commitLoad", 1)]), {59, 238}),
-    ("db", SON([("abortLoad", 1)]), {59, 238}),
     ("admin", SON([("loadPlugin", "backup_plugin")]), {59, 238}),
     ("admin", SON([("unloadPlugin", "backup_plugin")]), {59, 238}),
     ("admin", SON([("recoverToPoint", 1), ("ts", bson.Timestamp(1, 1))]), {59, 238}),
@@ -1377,6 +1401,7 @@ TESTS = [
     re_index_writes_in_another_shape_and_says_what_it_was,
     a_capped_collection_keeps_its_end_in_order,
     parameters_are_read_and_set_while_the_server_runs,
+    the_bulk_loader_is_that_of_the_manual,
     every_other_parameter_is_read_and_set,
     documents_stay_while_the_ttl_monitor_is_off,
     start_options_of_tokumx_mean_what_they_meant,

@@ -4,6 +4,7 @@
 
 pub(crate) mod documents;
 pub(crate) mod index_cursor;
+pub(crate) mod load;
 pub(crate) mod locks;
 pub(crate) mod metadata_lock;
 pub(crate) mod names;

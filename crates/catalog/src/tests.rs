@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod follow;
+mod loads;
 mod partitions;
 mod primary_key;
 mod statements;

@@ -223,7 +223,7 @@ const PARAMETERS: &str = "## Parameters of TokuMX
 
 `compressBuffersBeforeEviction`, `ttlMonitorEnabled` and those of the engine are obeyed while the server runs; \
 `cacheSize`, `directio` and `locktreeMaxMemory` are shown. Nothing goes by `electionBackoffMillis`, `forceWriteLocks`, \
-`loaderCompressTmp`, `loaderMaxMemory`, `migrateStartCloneLockTimeout`, `migrateUniqueChecks`, \
+`migrateStartCloneLockTimeout`, `migrateUniqueChecks`, \
 `numCachetableBucketMutexes`, `soTimeoutForReplLargeTxn`, `txnMemLimit`: they are kept until the server ends, and \
 setting one is warned of in the log.
 

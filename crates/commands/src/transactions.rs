@@ -11,6 +11,7 @@ pub(crate) mod begin_transaction;
 pub(crate) mod bound;
 pub(crate) mod commit;
 pub(crate) mod labels;
+pub(crate) mod load;
 pub(crate) mod lock_timeout;
 mod records;
 mod rules;

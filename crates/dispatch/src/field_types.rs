@@ -71,6 +71,10 @@ pub static FIELD_TYPES: &[FieldTypes] = &[
         ],
     },
     FieldTypes {
+        command: "beginLoad",
+        fields: &[("ns", AnyOrNull), ("indexes", AnyOrNull), ("options", Object)],
+    },
+    FieldTypes {
         command: "cloneCollectionAsCapped",
         fields: &[("toCollection", AnyOrNull), ("size", AnyOrNull), ("temp", Any)],
     },

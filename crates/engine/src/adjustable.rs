@@ -4,7 +4,7 @@
 //! and none goes with another.
 
 use crate::Options;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The settings, as they are now.
@@ -16,10 +16,15 @@ pub struct Adjustable {
     cleaner_period_us: AtomicU64,
     cleaner_iterations: AtomicU64,
     fs_redzone_percent: AtomicU64,
+    loader_max_memory: AtomicU64,
+    loader_compresses: AtomicBool,
 }
 
 /// The most that may be kept free of a disk, in percent.
 pub(crate) const MOST_REDZONE: u8 = 90;
+
+/// Bytes that sorting keeps in memory before it writes, unless told otherwise: TokuMX's.
+const LOADER_MEMORY: u64 = 100 << 20;
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
@@ -38,6 +43,8 @@ impl Adjustable {
             cleaner_period_us: micros(options.cleaner_period).into(),
             cleaner_iterations: u64::from(options.cleaner_iterations).into(),
             fs_redzone_percent: u64::from(options.fs_redzone_percent).into(),
+            loader_max_memory: LOADER_MEMORY.into(),
+            loader_compresses: true.into(),
         }
     }
 
@@ -89,6 +96,27 @@ impl Adjustable {
     /// Changes [`Self::cleaner_iterations`].
     pub fn set_cleaner_iterations(&self, units: u32) {
         self.cleaner_iterations.store(u64::from(units), Ordering::Relaxed);
+    }
+
+    /// Bytes that a load or an index build sorts in memory, at most (`loaderMaxMemory`).
+    pub fn loader_max_memory(&self) -> u64 {
+        get(&self.loader_max_memory)
+    }
+
+    /// Changes [`Self::loader_max_memory`].
+    pub fn set_loader_max_memory(&self, bytes: u64) {
+        self.loader_max_memory.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether what a load or an index build has sorted and cannot keep in memory is compressed
+    /// (`loaderCompressTmp`).
+    pub fn loader_compresses(&self) -> bool {
+        self.loader_compresses.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Self::loader_compresses`], for those that begin from now on.
+    pub fn set_loader_compresses(&self, compresses: bool) {
+        self.loader_compresses.store(compresses, Ordering::Relaxed);
     }
 
     /// Writes are refused where less than so many percent of the disk would stay free; 0 for never.

@@ -41,6 +41,8 @@ pub struct Backup {
     timestamp: Timestamp,
     /// Of the segments that the checkpoint names, and others.
     owners: Owners,
+    /// What is loaded and not in the copy is not adopted meanwhile.
+    begun: u64,
 }
 
 impl Backup {
@@ -50,6 +52,7 @@ impl Backup {
         let log_position = environment.log.needed.lock().hold();
         environment.wal().hold_names();
         let pin = environment.blocks.pin();
+        let begun = environment.directory.staging.begin_backup();
         if let Some(keys) = &environment.keys {
             keys.begin_copy();
         }
@@ -59,6 +62,7 @@ impl Backup {
             log_position,
             timestamp: environment.snapshots.visible().timestamp(),
             owners: Owners::default(),
+            begun,
         };
         // Before and behind it: what the checkpoint names may be gone soon.
         backup.owners.add(&environment.directory);
@@ -130,6 +134,7 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
+        self.environment.directory.staging.end_backup(self.begun);
         if let Some(keys) = &self.environment.keys {
             keys.end_copy();
         }

@@ -23,6 +23,7 @@ pub use stats::CheckpointStats;
 use crate::adjustable::Adjustable;
 use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
+use crate::dictionary::staged::STAGED;
 use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
 use crate::history::{self, History};
@@ -177,10 +178,10 @@ impl Checkpointer {
         self.pruning.drop_invisible();
         let begin = clock.monotonic();
         let timestamp = self.snapshots.visible().get();
-        let dictionaries = self.listed_at(timestamp);
+        let dictionaries = self.directory.listed_at(timestamp);
         let captures: Vec<_> = dictionaries
             .iter()
-            .map(|dictionary| {
+            .map(|(dictionary, _)| {
                 // Nothing of a quiescent one is in memory only: it has flushed everything up to
                 // now.
                 let quiescent = !dictionary.is_behind();
@@ -196,14 +197,14 @@ impl Checkpointer {
         let mut listed = Vec::with_capacity(dictionaries.len());
         // They pin what they name until the checkpoint is complete.
         let mut images = Vec::with_capacity(dictionaries.len());
-        for (dictionary, (quiescent, capture)) in dictionaries.iter().zip(captures) {
+        for ((dictionary, created), (quiescent, capture)) in dictionaries.iter().zip(captures) {
             let image = self.health.check(capture.image())?;
             let until = dictionary.flushed(image.flushed_ts());
             timings.nodes += image.written();
             flushed = flushed.min(if quiescent { timestamp } else { until });
             listed.push(DictionaryImage {
                 id: dictionary.id,
-                created: dictionary.created,
+                created: *created,
                 flushed: if quiescent { QUIESCENT } else { until },
                 options: self.directory.options_at(dictionary, timestamp),
                 image: image.bytes().to_vec(),
@@ -241,6 +242,9 @@ impl Checkpointer {
         timings.written = self.finish(mark, &root, &last.digest, position)?;
         let done = clock.monotonic();
         drop(images);
+        let staged = dictionaries.iter().filter(|(_, created)| *created == STAGED);
+        let staged: Vec<u64> = staged.map(|(dictionary, _)| dictionary.id).collect();
+        self.directory.staging.note_durable(&staged);
         self.state.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
         *last = Last { digest: CheckpointDigest::of(&root), log_end, mark: Some(mark) };
         if let Some(member) = &root.member {
@@ -331,11 +335,6 @@ impl Checkpointer {
         if order.newest == timestamp {
             self.log.needed.lock().between(timestamp, self.log.wal().next_lsn());
         }
-    }
-
-    /// The dictionaries that are there at `timestamp`.
-    fn listed_at(&self, timestamp: u64) -> Vec<Arc<Dictionary>> {
-        self.directory.those(|dictionary| dictionary.visible_at(timestamp))
     }
 
     /// Drains trees with memtables so old that a recovery would have to replay too much log.

@@ -34,7 +34,7 @@ use crate::maintenance::FreeSpace;
 use crate::open_records::NewRecord;
 use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
-use crate::settings::Sizes;
+use crate::settings::{PlantedBug, Sizes};
 use crate::snapshots::Snapshots;
 use crate::submitted::Submitted;
 use crate::times::Place;
@@ -345,7 +345,10 @@ impl Committer {
         for (dictionary, options) in &txn.created {
             if !txn.dropped.contains(dictionary) {
                 let (dictionary, options) = (*dictionary, *options);
-                encoder.write(Operation::Create { dictionary, options });
+                encoder.write(match txn.loaded(dictionary) {
+                    Some(_) => Operation::Adopt { dictionary, options },
+                    None => Operation::Create { dictionary, options },
+                });
             }
         }
         for dictionary in txn.written() {
@@ -517,7 +520,16 @@ impl Committer {
         let mut grown = SmallVec::new();
         for (id, options) in &txn.created {
             if !txn.dropped.contains(id) {
-                self.directory.create(*id, *options, timestamp);
+                if txn.loaded(*id).is_some() {
+                    let created = match self.sizes.planted {
+                        Some(PlantedBug::AdoptsForAll) => 0,
+                        _ => timestamp,
+                    };
+                    let adopted = self.directory.adopt(*id, *options, created);
+                    assert!(adopted, "what a transaction adopts is staged");
+                } else {
+                    self.directory.create(*id, *options, timestamp);
+                }
             }
         }
         for id in txn.written() {

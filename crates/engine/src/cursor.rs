@@ -8,7 +8,7 @@ use crate::snapshots::Pinned;
 use crate::writes::Writes;
 use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};
-use ftree::{Message, SpillCursor};
+use ftree::{Message, SpillCursor, Tree};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -33,6 +33,22 @@ impl Cursor {
         own: Option<Own>,
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
+        let walk = match own {
+            None => Walk::Tree(Box::new(tree)),
+            Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),
+        };
+        Self { walk, _pinned: pinned.clone() }
+    }
+
+    /// Over what a transaction has adopted, and its writes.
+    pub(crate) fn over_loaded(
+        tree: &Arc<Tree>,
+        range: KeyRange,
+        direction: Direction,
+        pinned: &Pinned,
+        own: Option<Own>,
+    ) -> Self {
+        let tree = tree.cursor(range.clone(), u64::MAX - 1, direction);
         let walk = match own {
             None => Walk::Tree(Box::new(tree)),
             Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),

@@ -3,12 +3,15 @@
 //! A dictionary is in the directory from its commit on; a dropped one stays until no snapshot is
 //! old enough to see it.
 
+pub(crate) mod staged;
+
 use crate::settings::{PlantedBug, Sizes};
 use crate::watermarks::Visible;
 use crate::{Compression, DictionaryId, DictionaryOptions, Error, Result};
 use ftree::{Context, Tree, TreeOptions};
 use os::{Padded, STRIPES};
 use parking_lot::{Mutex, RwLock};
+use staged::Staging;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -36,6 +39,8 @@ pub(crate) struct Dictionary {
     seen: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
     pub(crate) accounted: AtomicU64,
+    /// It was filled before the commit that created it: the log does not have what is in it.
+    is_adopted: bool,
 }
 
 impl Dictionary {
@@ -45,7 +50,16 @@ impl Dictionary {
         tree: Arc<Tree>,
         created: u64,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::made(id, options, tree, created))
+    }
+
+    /// One that was filled before.
+    fn adopted(id: u64, options: DictionaryOptions, tree: Arc<Tree>, created: u64) -> Arc<Self> {
+        Arc::new(Self { is_adopted: true, ..Self::made(id, options, tree, created) })
+    }
+
+    fn made(id: u64, options: DictionaryOptions, tree: Arc<Tree>, created: u64) -> Self {
+        Self {
             id,
             options: RwLock::new(options),
             tree,
@@ -55,7 +69,8 @@ impl Dictionary {
             quiescent_until: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
-        })
+            is_adopted: false,
+        }
     }
 
     pub(crate) fn options(&self) -> DictionaryOptions {
@@ -117,6 +132,11 @@ impl Dictionary {
         Some(self.dropped.load(Ordering::SeqCst)).filter(|timestamp| *timestamp != NEVER)
     }
 
+    /// The commit that adopted it is later.
+    pub(crate) fn is_adopted_after(&self, timestamp: u64) -> bool {
+        self.is_adopted && self.created > timestamp
+    }
+
     pub(crate) fn visible_at(&self, timestamp: u64) -> bool {
         self.created <= timestamp && timestamp < self.dropped.load(Ordering::SeqCst)
     }
@@ -152,6 +172,8 @@ pub(crate) struct Directory {
     next: AtomicU64,
     /// Changes of shape that are not visible yet, in the order of their commits.
     reshapes: Mutex<Vec<Reshape>>,
+    /// What is filled and not made yet. Locked before `map`.
+    pub(crate) staging: Staging,
 }
 
 /// A commit that changes a dictionary's shape, and what it was before.
@@ -172,6 +194,7 @@ impl Directory {
             stripes,
             next: AtomicU64::new(DictionaryId::ROOT.0 + 1),
             reshapes: Mutex::default(),
+            staging: Staging::default(),
         }
     }
 

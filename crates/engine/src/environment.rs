@@ -30,6 +30,7 @@ use crate::open_records::OpenRecords;
 use crate::schedule::{Parts, Scheduler, Threads};
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
+use crate::sorter::Sorters;
 use crate::times::Times;
 use crate::{Error, Result, unsettled};
 use blockfile::BlockFile;
@@ -80,6 +81,7 @@ pub(crate) struct Environment {
     pub(crate) archiver: Option<Arc<Archiver>>,
     pub(crate) commits: Committer,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) sorters: Sorters,
     /// What threads remember it by.
     pub(crate) holder: u64,
     threads: Threads,
@@ -244,6 +246,7 @@ impl Environment {
             archiver,
             commits,
             counters,
+            sorters: Sorters::default(),
             holder: unsettled::new_holder(),
         })
     }

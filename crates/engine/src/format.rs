@@ -4,6 +4,7 @@
 //! Always true: any bytes may be handed in; the answer is what they say, or what is wrong.
 
 use crate::checkpoint::CheckpointRoot;
+use crate::dictionary::staged::STAGED;
 use crate::records::{Operation, Operations, Record};
 use crate::{DictionaryId, DictionaryOptions, Timestamp};
 
@@ -52,6 +53,13 @@ pub struct DictionaryFacts {
     pub options: DictionaryOptions,
     /// Its tree's image: for `ftree::format`.
     pub image: Vec<u8>,
+}
+
+impl DictionaryFacts {
+    /// Whether it was filled past the log, and no commit up to the checkpoint has made it.
+    pub fn is_staged(&self) -> bool {
+        self.created.0 == STAGED
+    }
 }
 
 /// Reads a checkpoint root from its chain: a whole one first, then the changes since.
@@ -185,7 +193,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         match operation.map_err(|e| e.0)? {
             Operation::Put { .. } => facts.puts += 1,
             Operation::Delete { .. } => facts.deletes += 1,
-            Operation::Create { .. } => facts.creates += 1,
+            Operation::Create { .. } | Operation::Adopt { .. } => facts.creates += 1,
             Operation::Drop { .. } => facts.drops += 1,
             Operation::Reshape { .. } => facts.reshapes += 1,
             Operation::Note { .. } => facts.notes += 1,

@@ -24,6 +24,7 @@
 //!   5 drop        varint id
 //!   6 reshape     varint id, 14 bytes of options
 //!   7 note        varint length, bytes: what readers of the history are told; version 3 only
+//!   8 adopt       varint id, 14 bytes of options: a checkpoint has what is in it; version 2 only
 //! ```
 //!
 //! Version 2 is written by an engine that keeps no history, version 3 by one that does; both are read.
@@ -60,6 +61,7 @@ const OP_CREATE: u8 = 4;
 const OP_DROP: u8 = 5;
 const OP_RESHAPE: u8 = 6;
 const OP_NOTE: u8 = 7;
+const OP_ADOPT: u8 = 8;
 
 /// The commit is a client's transaction.
 const CLIENT_TRANSACTION: u8 = 1;
@@ -177,12 +179,34 @@ impl HistoryHead {
 /// One thing a transaction did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation<'a> {
-    Put { dictionary: u64, key: &'a [u8], value: &'a [u8] },
-    Delete { dictionary: u64, key: &'a [u8] },
-    Create { dictionary: u64, options: DictionaryOptions },
-    Drop { dictionary: u64 },
-    Reshape { dictionary: u64, options: DictionaryOptions },
-    Note { note: &'a [u8] },
+    Put {
+        dictionary: u64,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Delete {
+        dictionary: u64,
+        key: &'a [u8],
+    },
+    Create {
+        dictionary: u64,
+        options: DictionaryOptions,
+    },
+    Drop {
+        dictionary: u64,
+    },
+    Reshape {
+        dictionary: u64,
+        options: DictionaryOptions,
+    },
+    Note {
+        note: &'a [u8],
+    },
+    /// A dictionary that was filled before: a checkpoint names it.
+    Adopt {
+        dictionary: u64,
+        options: DictionaryOptions,
+    },
 }
 
 /// The record cannot be read; what is wrong with it.
@@ -453,6 +477,11 @@ impl Encoder {
                 varint(&mut self.bytes, note.len() as u64);
                 self.bytes.extend_from_slice(note);
             }
+            Operation::Adopt { dictionary, options } => {
+                self.bytes.push(OP_ADOPT);
+                varint(&mut self.bytes, dictionary);
+                self.bytes.extend_from_slice(&encode_options(&options));
+            }
         }
     }
 
@@ -522,6 +551,11 @@ impl<'a> Operations<'a> {
                 OP_NOTE => {
                     let len = self.input.varint()?;
                     return Ok(Operation::Note { note: self.input.bytes(len)? });
+                }
+                OP_ADOPT => {
+                    let dictionary = self.input.varint()?;
+                    let options = decode_options(self.input.array()?)?;
+                    return Ok(Operation::Adopt { dictionary, options });
                 }
                 _ => return Err(Malformed("an unknown operation")),
             }
@@ -686,6 +720,12 @@ mod tests {
         record(sample(), None)
     }
 
+    fn with_adoption() -> Vec<u8> {
+        let options = DictionaryOptions::default();
+        let adopted = Operation::Adopt { dictionary: 301, options };
+        record(vec![adopted, Operation::Put { dictionary: 301, key: b"k", value: b"v" }], None)
+    }
+
     fn with_history() -> Vec<u8> {
         record(sample_with_notes(), Some(PLACE))
     }
@@ -752,6 +792,14 @@ mod tests {
             testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v3.bin", &with_history());
         let read = Record::decode(&golden);
         assert!(matches!(read, Ok(Record::Commit { history: Some(PLACE), .. })), "{read:?}");
+        let here = env!("CARGO_MANIFEST_DIR");
+        let golden = testkit::golden(here, "commit-record-adopt.v2.bin", &with_adoption());
+        let Ok(Record::Commit { operations, .. }) = Record::decode(&golden) else {
+            panic!("not a commit");
+        };
+        let first = Operations::new(operations).next();
+        let is_adopted = matches!(first, Some(Ok(Operation::Adopt { dictionary: 301, .. })));
+        assert!(is_adopted, "{first:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod workers;
 use crate::checkpoint::CheckpointRoot;
 use crate::commit_order::Chunked;
 use crate::dictionary::Dictionary;
+use crate::dictionary::staged::STAGED;
 use crate::entries::{Entries, EntryId};
 use crate::environment::Environment;
 use crate::history::Voids;
@@ -139,6 +140,7 @@ pub(crate) fn recover(
     let mut replayed = redo.finish(&root, &scan);
     let last = publish(environment, &mut replayed, scan);
     open_log(environment, &mut log, &mut replayed, dropped, last)?;
+    environment.directory.staging.discard_all();
     environment.pruning.drop_invisible();
     let took = environment.os.clock.monotonic().saturating_sub(started);
     replayed.done.micros = took.as_micros() as u64;
@@ -377,6 +379,11 @@ fn open_trees(
         let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
+        if saved.created == STAGED {
+            // A commit behind the checkpoint may adopt it.
+            environment.directory.stage(saved.id, saved.options, tree);
+            continue;
+        }
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
         dictionary.note_quiescent(saved.flushed_in(root));
         environment.directory.add(dictionary);
@@ -657,6 +664,19 @@ impl Redo<'_> {
                         let options = crate::options::validate(options)
                             .map_err(|e| Error::in_record(position, e))?;
                         self.environment.directory.reshape(&found, options);
+                    }
+                }
+                Operation::Adopt { dictionary, options } => {
+                    let is_new = self.environment.directory.find(dictionary).is_none();
+                    if timestamp > self.checkpoint && is_new {
+                        let options = crate::options::validate(options)
+                            .map_err(|e| Error::in_record(position, e))?;
+                        if !self.environment.directory.adopt(dictionary, options, timestamp) {
+                            let text = format_args!(
+                                "dictionary {dictionary} was filled past the log, and the checkpoint lacks it"
+                            );
+                            return Err(Error::in_record(position, text));
+                        }
                     }
                 }
                 Operation::Note { .. } => {}

@@ -128,7 +128,7 @@ pub struct Sizes {
     pub planted: Option<PlantedBug>,
 }
 
-/// What would go wrong with the tail of a member's log, and with an incremental backup.
+/// What would go wrong with the tail of a member's log, with what is not in the log, or with a backup.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
@@ -140,6 +140,10 @@ pub enum PlantedBug {
     IgnoresCuts,
     /// An incremental backup leaves out each segment at whose place the earlier one has any.
     BackupComparesPlaces,
+    /// What was loaded is adopted before a checkpoint names it.
+    AdoptsBeforeDurable,
+    /// What was loaded is shown to older snapshots, too.
+    AdoptsForAll,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.

@@ -6,8 +6,10 @@ use crate::dictionary::Found;
 use crate::handle::EngineHandle;
 use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
+use crate::txn::own_value;
 use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
+use ftree::Tree;
 use locktree::Mode;
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub(crate) struct Own {
     pub(crate) writes: SharedWrites,
     pub(crate) created: Vec<u64>,
     pub(crate) dropped: Vec<u64>,
+    /// Of the created ones, those that it has adopted.
+    pub(crate) loaded: Vec<(u64, Arc<Tree>)>,
 }
 
 impl Snapshot {
@@ -61,7 +65,7 @@ impl Snapshot {
                 return Ok(write);
             }
             if own.created.contains(&dictionary.0) {
-                return Ok(None);
+                return own_value(own.tree(dictionary), key);
             }
         }
         if let Some(readers) = &self.readers {
@@ -101,7 +105,10 @@ impl Snapshot {
             own.check_not_dropped(dictionary)?;
             writes = own.writes.of(dictionary.0, &range, direction);
             if own.created.contains(&dictionary.0) {
-                return Ok(Cursor::over_writes(writes, range, direction, &self.pinned));
+                return Ok(match own.tree(dictionary) {
+                    Some(tree) => Cursor::over_loaded(tree, range, direction, &self.pinned, writes),
+                    None => Cursor::over_writes(writes, range, direction, &self.pinned),
+                });
             }
         }
         if let Some(readers) = &self.readers {
@@ -117,6 +124,10 @@ impl Snapshot {
 }
 
 impl Own {
+    fn tree(&self, dictionary: DictionaryId) -> Option<&Arc<Tree>> {
+        self.loaded.iter().find(|(id, _)| *id == dictionary.0).map(|(_, tree)| tree)
+    }
+
     fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
         if self.dropped.contains(&dictionary.0) {
             return Err(Error::NoSuchDictionary(dictionary));

@@ -1,88 +1,152 @@
-//! Sorting what does not fit in memory: the entries of an index before they are loaded in order,
-//! which a tree takes straight into leaves.
+//! Sorting what does not fit in memory: rows before dictionaries are filled with them in order.
 //!
-//! Always true: entries come back ascending by key, each key once, with the value put last. Memory
-//! is bounded as a transaction's is (`Sizes::spill_bytes`) and counted as memtables; what exceeds
-//! it lies in the data file, named by no checkpoint, and goes with the sorter and its last reader,
-//! or at the next start. Nothing of it is in the log.
+//! Always true: rows come back ascending by key, each as often as it was put in. Memory is bounded
+//! (`loaderMaxMemory`, and a quarter of the cache for all sorters together) and counted; what exceeds it lies
+//! in the data file, named by no checkpoint, and goes with the sorter and its last reader, or at the next
+//! start. Nothing of it is in the log.
 
 use crate::handle::EngineHandle;
-use crate::{Direction, Engine, KeyRange, Result, Value};
-use ftree::{Message, SpillCursor, SpillTree};
+use crate::{Compression, DictionaryOptions, Engine, Result};
+use ftree::{RowSorter, RowWalk, SortedRows};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Takes entries in any order. A *space* keeps those of one purpose apart.
+/// A bound below this sorts nothing.
+const LEAST_BYTES: u64 = 4 << 10;
+/// All sorters together take one part in so many of the cache.
+const SHARE: u64 = 4;
+/// Room on the disk is asked for in pieces of so many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// How many sorters there are.
+#[derive(Default)]
+pub(crate) struct Sorters(AtomicUsize);
+
+/// One of them.
+struct Counted(Arc<EngineHandle>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.sorters.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes rows in any order. A *space* keeps those of one purpose apart.
 pub struct Sorter {
-    handle: Arc<EngineHandle>,
-    spill: SpillTree,
+    rows: RowSorter,
+    counted: Counted,
+    unasked: u64,
 }
 
 impl Engine {
     /// An empty sorter.
     pub fn sorter(&self) -> Sorter {
         let handle = Arc::clone(self.handle());
-        let spill = handle.commits.start_spill(handle.live.new_id());
-        Sorter { handle, spill }
+        handle.sorters.0.fetch_add(1, Ordering::Relaxed);
+        let compression = match handle.adjustable.loader_compresses() {
+            true => Compression::Lz4,
+            false => Compression::None,
+        };
+        let shape =
+            handle.directory.shape(&DictionaryOptions { compression, ..Default::default() });
+        let id = 1 << 63 | handle.live.new_id();
+        let rows = RowSorter::create(&handle.trees, id, shape, 0);
+        Sorter { rows, counted: Counted(handle), unasked: 0 }
     }
 }
 
 impl Sorter {
-    /// Puts an entry in. May write to the disk.
+    /// Puts a row in. May write to the disk.
     ///
     /// # Errors
-    /// Those of the disk; the entry is not in.
-    pub fn put(&mut self, space: u64, key: &[u8], value: &[u8]) -> Result<()> {
-        let written = self.spill.write(space, key, Some(value), false);
-        self.handle.check(written)
+    /// Those of the disk, a full one among them; then the sorter is of no more use.
+    pub fn put(&mut self, space: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        let handle = &self.counted.0;
+        self.unasked += (key.len() + value.len()) as u64;
+        let budget = self.budget();
+        if self.rows.row_bytes() > budget && self.unasked >= PIECE_BYTES {
+            // It will be on disk, or is there.
+            handle.take_room(std::mem::take(&mut self.unasked))?;
+        }
+        self.rows.set_budget(budget);
+        let put = self.rows.put(space, key, value);
+        handle.check(put)
     }
 
-    /// The value put last for `key`. May read the disk.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub fn get(&self, space: u64, key: &[u8]) -> Result<Option<Value>> {
-        let found = self.handle.check(self.spill.get(space, key))?;
-        Ok(found.flatten().map(Value::from))
+    /// Bytes it may keep in memory now: of what all sorters may, each has the same.
+    fn budget(&self) -> u64 {
+        let handle = &self.counted.0;
+        let sorters = handle.sorters.0.load(Ordering::Relaxed).max(1) as u64;
+        let share = handle.cache.capacity() / SHARE / sorters;
+        handle.adjustable.loader_max_memory().min(share).max(LEAST_BYTES)
     }
 
-    /// The entries of a space, as they are now.
-    pub fn sorted(&self, space: u64) -> Sorted {
-        let cursor = self.spill.walk(space, &KeyRange::all(), Direction::Forward);
-        Sorted { handle: Arc::clone(&self.handle), cursor }
+    /// Bytes of the keys and values that were put in.
+    pub fn row_bytes(&self) -> u64 {
+        self.rows.row_bytes()
+    }
+
+    /// No more rows come.
+    pub fn finish(self) -> Sorted {
+        Sorted { rows: self.rows.finish(), counted: self.counted }
     }
 }
 
 impl std::fmt::Debug for Sorter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sorter({:?})", self.spill)
+        write!(f, "Sorter({:?})", self.rows)
     }
 }
 
-/// Entries in ascending order.
+/// Rows that are sorted.
 pub struct Sorted {
-    handle: Arc<EngineHandle>,
-    cursor: SpillCursor,
+    rows: SortedRows,
+    counted: Counted,
 }
 
 impl Sorted {
-    /// The next entry: key and value. May read the disk.
+    /// Bytes of the keys and values.
+    pub fn row_bytes(&self) -> u64 {
+        self.rows.row_bytes()
+    }
+
+    /// The rows of a space, as often as they are wanted. Reads the disk where they are many.
     ///
     /// # Errors
-    /// Those of the disk, damage of the sorter's own pages among them.
-    #[allow(clippy::should_implement_trait, reason = "what it hands out borrows from it")]
-    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.cursor.pass();
-        let found = self.cursor.peek();
-        Ok(self.handle.check(found)?.map(|(key, message)| match message {
-            Message::Put(value) => (key, value),
-            // A sorter deletes nothing.
-            _ => (key, &[][..]),
-        }))
+    /// Those of the disk.
+    pub fn walk(&self, space: u32) -> Result<SortedWalk> {
+        let handle = Arc::clone(&self.counted.0);
+        let walk = handle.check(self.rows.walk(space))?;
+        Ok(SortedWalk { handle, walk })
     }
 }
 
 impl std::fmt::Debug for Sorted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sorted({:?})", self.cursor)
+        write!(f, "Sorted({:?})", self.rows)
+    }
+}
+
+/// Rows of a space in ascending order.
+pub struct SortedWalk {
+    handle: Arc<EngineHandle>,
+    walk: RowWalk,
+}
+
+impl SortedWalk {
+    /// The next row: key and value. Rows with one key come one behind the other. May read the disk.
+    ///
+    /// # Errors
+    /// Those of the disk, damage of the sorter's own pages among them.
+    #[allow(clippy::should_implement_trait, reason = "what it hands out borrows from it")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.walk.next();
+        self.handle.check(found)
+    }
+}
+
+impl std::fmt::Debug for SortedWalk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SortedWalk({:?})", self.walk)
     }
 }

@@ -17,6 +17,7 @@ use crate::environment::Environment;
 use crate::handle::{EngineHandle, LockTableRef};
 use crate::holder::Holder;
 use crate::live::LiveTxn;
+use crate::load::Loaded;
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
 use crate::{
@@ -26,6 +27,7 @@ use crate::{
 use charge::Charge;
 use locktree::Owner;
 pub(crate) use notes::Notes;
+pub(crate) use reads::own_value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,6 +45,7 @@ pub const MAX_NOTE_BYTES: usize = 40 << 20;
 pub struct Savepoint {
     writes: usize,
     created: usize,
+    adopted: usize,
     dropped: usize,
     reshaped: usize,
     notes: usize,
@@ -60,6 +63,8 @@ pub struct EngineTxn {
     pub(crate) writes: WriteSet,
     charge: Charge,
     pub(crate) created: Vec<(u64, DictionaryOptions)>,
+    /// Of the created ones, those that were filled before.
+    adopted: Vec<Loaded>,
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
@@ -109,6 +114,7 @@ impl EngineTxn {
             writes: WriteSet::default(),
             charge: Charge::default(),
             created: Vec::new(),
+            adopted: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
             notes: None,
@@ -182,6 +188,7 @@ impl EngineTxn {
         Savepoint {
             writes: self.writes.savepoint(),
             created: self.created.len(),
+            adopted: self.adopted.len(),
             dropped: self.dropped.len(),
             reshaped: self.reshaped.len(),
             notes: self.notes.as_ref().map_or(0, |notes| notes.count()),
@@ -198,6 +205,7 @@ impl EngineTxn {
             self.environment().locks.interrupt(&self.live.interrupt);
         }
         self.created.truncate(savepoint.created);
+        self.adopted.truncate(savepoint.adopted);
         self.dropped.truncate(savepoint.dropped);
         self.reshaped.truncate(savepoint.reshaped);
         if let Some(notes) = &mut self.notes {

@@ -70,7 +70,8 @@ pub fn check(directory: &DataDirectory) -> Checkup {
     let dictionaries = data.root.iter().flat_map(|root| &root.dictionaries);
     for dictionary in dictionaries {
         let tree = Tree::walk(&data, dictionary, findings);
-        if newest.is_some_and(|newest| dictionary.created.0 > newest) {
+        let is_later = |newest| dictionary.created.0 > newest && !dictionary.is_staged();
+        if newest.is_some_and(is_later) {
             let what = "it was created by a commit that is not there";
             findings.damage(Damage::of(&data.path, what).tree(tree.id));
         }

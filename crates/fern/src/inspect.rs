@@ -243,7 +243,7 @@ fn tree_json(dictionary: &DictionaryFacts, tree: &Tree, names: &Names) -> Value 
         "tree": tree.id,
         "name": names.of(tree.id),
         "partial": tree.partial,
-        "created": dictionary.created.0,
+        "created": if dictionary.is_staged() { json!("staged") } else { json!(dictionary.created.0) },
         "flushed": dictionary.flushed.0,
         "options": {
             "compression": compression_name(dictionary.options.compression),

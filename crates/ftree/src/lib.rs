@@ -40,6 +40,7 @@ mod page;
 mod readers;
 mod retain;
 mod segment;
+mod sort;
 mod spill;
 mod tree;
 mod tree_shared;
@@ -52,9 +53,10 @@ pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
 pub use readers::ReadPool;
 pub use segment::thread_page_reads;
+pub use sort::{RowSorter, RowWalk, SortedRows};
 pub use spill::{SpillCursor, SpillTree, SpillView, Written};
 pub use tree::{
     Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
-    TreeImage, Walk, Work,
+    TreeImage, TreeLoader, Walk, Work,
 };
 pub use value::Value;

@@ -8,6 +8,7 @@ use crate::memtable::MemIter;
 use crate::message::{Direction, Entry, head};
 use crate::overlay::OverlayIter;
 use crate::segment::SegmentIter;
+use crate::sort::RowsIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.
@@ -15,6 +16,7 @@ pub(crate) enum MergeSource {
     Memory(MemIter),
     Segment(Box<SegmentIter>),
     Overlay(Box<OverlayIter>),
+    Rows(RowsIter),
 }
 
 impl MergeSource {
@@ -23,6 +25,7 @@ impl MergeSource {
             MergeSource::Memory(iter) => iter.entry(),
             MergeSource::Segment(iter) => iter.entry(),
             MergeSource::Overlay(iter) => iter.entry(),
+            MergeSource::Rows(iter) => iter.entry(),
         }
     }
 
@@ -35,6 +38,10 @@ impl MergeSource {
             }
             MergeSource::Segment(iter) => iter.advance(),
             MergeSource::Overlay(iter) => iter.advance(),
+            MergeSource::Rows(iter) => {
+                iter.advance();
+                Ok(())
+            }
         }
     }
 }

@@ -260,6 +260,11 @@ impl Segment {
         &self.shared
     }
 
+    /// What keeps the large values that its entries refer to.
+    pub(crate) fn keeper(&self) -> Arc<TreeShared> {
+        Arc::clone(&self.shared)
+    }
+
     pub(crate) fn corruption(&self, page: u32, what: &'static str) -> Error {
         Error::Corruption { tree: self.shared.tree, segment: self.descriptor.id, page, what }
     }

@@ -20,7 +20,7 @@ pub use insert::insert;
 pub use object_id::new_object_id;
 pub use update::update;
 
-pub(crate) use insert::as_stored;
+pub(crate) use insert::{as_stored, fit};
 pub(crate) use targets::{Targets, lock};
 
 use crate::context::{Atomicity, OpContext, StatementOutcome};

@@ -37,10 +37,12 @@ pub enum Feature {
     History,
     /// What is stored is encrypted.
     Encryption,
+    /// Dictionaries are filled past the log.
+    Loads,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 15] = [
+pub(crate) const ALL: [Feature; 16] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -56,11 +58,12 @@ pub(crate) const ALL: [Feature; 15] = [
     Feature::CommitPanics,
     Feature::History,
     Feature::Encryption,
+    Feature::Loads,
 ];
 
 /// A set of features.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Features(u16);
+pub struct Features(u32);
 
 impl Features {
     /// A random subset. Damage ends a run early, so it is in every fourth only.
@@ -87,6 +90,12 @@ impl Features {
     /// Crashes beside a history that is followed, and nothing else.
     pub fn only_followed() -> Self {
         Self(1 << Feature::Crashes as u8 | 1 << Feature::History as u8)
+    }
+
+    /// Crashes and checkpoints beside loads, and snapshots that live long.
+    pub fn only_loads() -> Self {
+        let all = [Feature::Crashes, Feature::Checkpoints, Feature::Snapshots, Feature::Loads];
+        Self(all.into_iter().fold(0, |all, feature| all | 1 << feature as u8))
     }
 
     /// Nothing.

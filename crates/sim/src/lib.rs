@@ -29,6 +29,7 @@ mod faults;
 mod features;
 mod follower;
 mod history;
+mod loads;
 mod member;
 mod model;
 mod reads;

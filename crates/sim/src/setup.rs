@@ -70,6 +70,7 @@ impl Setup {
             log_cap: pick(random, &[16 << 10, 64 << 10, 256 << 10]),
             frame_bytes: pick(random, &[0, 16 << 10, 256 << 10]),
             tiny_trees: options.sizes.tiny_trees,
+            planted: options.sizes.planted,
             before_publishing: Some(crate::client::before_publishing),
             ..Sizes::default()
         };

@@ -3,6 +3,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | transactions | `client.rs` |
+//! | dictionaries that are filled past the log | `loads.rs` |
 //! | snapshots, cursors, whole comparisons | `reads.rs` |
 //! | crashes, restarts, what a recovery must show | `crash.rs` |
 //! | I/O errors, full disk, damage; which errors are excused | `faults.rs` |
@@ -13,12 +14,13 @@ use crate::backup::Chain;
 use crate::client::Client;
 use crate::features::{Feature, Features};
 use crate::follower::Follower;
+use crate::loads::Waiting;
 use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;
 use crate::trace::Trace;
 use anyhow::{Context, Result};
-use engine::{Engine, Snapshot};
+use engine::{Engine, PlantedBug, Snapshot};
 use os::sim::{Injected, SimOs};
 use std::time::Duration;
 use testkit::Gen;
@@ -42,6 +44,7 @@ pub struct Tally {
     pub checkpoints: u64,
     pub backups: u64,
     pub incremental_backups: u64,
+    pub loads: u64,
     pub drains: u64,
     pub merges: u64,
     pub flushes: u64,
@@ -72,6 +75,7 @@ impl Tally {
             checkpoints,
             backups,
             incremental_backups,
+            loads,
             drains,
             merges,
             flushes,
@@ -96,6 +100,7 @@ impl Tally {
         *checkpoints += other.checkpoints;
         *backups += other.backups;
         *incremental_backups += other.incremental_backups;
+        *loads += other.loads;
         *drains += other.drains;
         *merges += other.merges;
         *flushes += other.flushes;
@@ -127,6 +132,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) walks: Vec<Walk>,
+    pub(crate) loads: Vec<Waiting>,
     pub(crate) follower: Follower,
     pub(crate) chain: Chain,
     pub(crate) down: Option<Down>,
@@ -143,11 +149,12 @@ impl World {
     pub(crate) fn new(
         seed: u64,
         features: Features,
-        lying_syncs_ppm: u32,
+        (lying_syncs_ppm, planted): (u32, Option<PlantedBug>),
         is_verbose: bool,
     ) -> Self {
         let mut random = Gen::new(seed ^ 0x73_696d);
-        let setup = Setup::random(&mut random, features);
+        let mut setup = Setup::random(&mut random, features);
+        setup.options.sizes.planted = planted;
         let mut world = Self {
             sim: SimOs::new(seed),
             features,
@@ -157,6 +164,7 @@ impl World {
             clients: Vec::new(),
             snapshots: Vec::new(),
             walks: Vec::new(),
+            loads: Vec::new(),
             follower: Follower::default(),
             chain: Chain::new(seed),
             down: None,
@@ -228,6 +236,8 @@ impl World {
             (975..985, _) => self.change_faults(),
             (985..990, _) => self.fill_disk(),
             (990..994, _) => self.damage(),
+            (994..996, _) if self.features.has(Feature::Loads) => self.load(),
+            (996..998, Some(who)) if self.features.has(Feature::Loads) => self.adopt(who),
             _ => self.compare(),
         }
     }
@@ -299,6 +309,7 @@ impl World {
         self.clients.clear();
         self.snapshots.clear();
         self.walks.clear();
+        self.loads.clear();
         self.follower.forget_engine();
         self.count_work();
         self.engine = None;

@@ -29,6 +29,19 @@ fn bugs_of_a_member_are_found_out() {
     }
 }
 
+/// Planted: each bug of what is filled past the log.
+#[test]
+fn bugs_of_loads_are_found_out() {
+    let features = Some(Features::only_loads());
+    let honest = Plan { features, ..Plan::default() };
+    let loads: u64 = (0..20).map(|seed| run(seed, &honest).unwrap().tally.loads).sum();
+    assert!(loads > 40, "{loads} loads");
+    for planted in [PlantedBug::AdoptsBeforeDurable, PlantedBug::AdoptsForAll] {
+        let plan = Plan { planted: Some(planted), ..honest };
+        assert!((0..100).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
+    }
+}
+
 /// Planted: one sync in ten does nothing. Some seed must lose what was acknowledged.
 #[test]
 fn disk_that_lies_about_syncs_is_found_out() {

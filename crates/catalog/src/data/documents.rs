@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// How deep a stored document may nest.
 pub const MAX_DOCUMENT_DEPTH: usize = 180;
 
-type AllKeys = SmallVec<[DocumentKeys; 4]>;
+pub(crate) type AllKeys = SmallVec<[DocumentKeys; 4]>;
 
 impl Txn {
     /// Inserts a document that has an `_id`. Any error leaves the transaction as it was.
@@ -41,6 +41,9 @@ impl Txn {
         }
         if let Some(series) = &collection.options.time_series {
             series.check_document(document)?;
+        }
+        if self.load.as_ref().is_some_and(|load| load.is_of(collection)) {
+            return self.load_document(collection, document);
         }
         let mut key = collection.record_key(document)?;
         let (whole, collection) = (collection, collection.store_of(&key));
@@ -498,7 +501,11 @@ pub(crate) fn stores_sharing(
     Ok(collection.stores_in(&starting_with(&record_key[..length])))
 }
 
-fn all_keys(collection: &Collection, document: &RawDocument, key: &[u8]) -> Result<AllKeys> {
+pub(crate) fn all_keys(
+    collection: &Collection,
+    document: &RawDocument,
+    key: &[u8],
+) -> Result<AllKeys> {
     let record = RecordKey::of(document, key)?;
     collection.indexes.iter().map(|index| index.keys.make(document, record)).collect()
 }
@@ -549,7 +556,7 @@ pub(crate) fn difference<'a>(
     }
 }
 
-fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
+pub(crate) fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
     let mut pattern = RawDocumentBuf::new();
     pattern.append(cstr!("_id"), 1);
     let mut value = RawDocumentBuf::new();

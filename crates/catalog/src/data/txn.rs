@@ -8,6 +8,7 @@
 //!    ([`crate::data::statements`]), any other one's when it is visible.
 
 use crate::catalog::Catalog;
+use crate::data::load::Loading;
 use crate::data::metadata_lock::{METADATA_SLICE, WriterGuard};
 use crate::data::names::{Names, Taken};
 use crate::data::notes::TxnNotes;
@@ -86,6 +87,8 @@ pub struct Txn {
     pub(crate) notes: Option<Box<TxnNotes>>,
     /// Of a statement where commits are held back.
     ahead: Option<Ahead>,
+    /// Documents on their way past the log.
+    pub(crate) load: Option<Box<Loading>>,
 }
 
 /// Stripes that a commit has borrowed, by the place of what was touched.
@@ -110,6 +113,8 @@ pub struct Savepoint {
     names: Names,
     counts: SmallVec<[(i64, i64); 1]>,
     notes: Option<Mark>,
+    /// Documents of a load that had begun.
+    loaded: Option<i64>,
 }
 
 impl Catalog {
@@ -186,6 +191,7 @@ impl Txn {
             multikey: Vec::new(),
             bypasses_validation: false,
             ahead: None,
+            load: None,
         }
     }
 
@@ -432,12 +438,19 @@ impl Txn {
             names: self.names.clone(),
             counts: self.touched.iter().map(|t| (t.documents, t.bytes)).collect(),
             notes: self.notes.as_ref().map(|notes| notes.mark()),
+            loaded: self.load.as_ref().map(|load| load.documents()),
         }
     }
 
     /// Undoes the writes since `savepoint`; locks and multikey marks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.engine.rollback_to(savepoint.engine);
+        match (&mut self.load, savepoint.loaded) {
+            // What has gone past the log since cannot be taken back by itself.
+            (Some(load), Some(documents)) if load.documents() > documents => load.fail(),
+            (Some(_), None) => self.load = None,
+            _ => {}
+        }
         if let (Some(notes), Some(mark)) = (&mut self.notes, savepoint.notes) {
             notes.truncate(mark);
         }

@@ -336,8 +336,21 @@ static PARAMETERS: &[Parameter] = &[
     only("pkUniqueChecks", true),
     unused("electionBackoffMillis", Shape::Whole(0, INT_MAX), || Bson::Int32(1000)),
     unused("forceWriteLocks", Shape::Switch, || Bson::Boolean(false)),
-    unused("loaderCompressTmp", Shape::Switch, || Bson::Boolean(true)),
-    unused("loaderMaxMemory", Shape::Whole(LEAST_LOADER, i64::MAX), || Bson::Int32(100 << 20)),
+    switch(
+        "loaderCompressTmp",
+        |service| Bson::Boolean(service.catalog.engine().adjustable().loader_compresses()),
+        |service, value| {
+            service.catalog.engine().adjustable().set_loader_compresses(value.is_true());
+        },
+    ),
+    kept(
+        "loaderMaxMemory",
+        Shape::Whole(LEAST_LOADER, i64::MAX),
+        Place::Engine(
+            |engine| i64::try_from(engine.loader_max_memory()).unwrap_or(i64::MAX),
+            |engine, bytes| engine.set_loader_max_memory(bytes),
+        ),
+    ),
     unused("migrateStartCloneLockTimeout", Shape::Whole(0, INT_MAX), || Bson::Int32(60_000)),
     unused("migrateUniqueChecks", Shape::Switch, || Bson::Boolean(true)),
     at_start(unused("numCachetableBucketMutexes", Shape::Whole(0, INT_MAX), || Bson::Int32(0))),

@@ -6,7 +6,7 @@
 use super::pipelines::pipeline;
 use crate::needs::{Asked, MOST_DEPTH, Required, is_unique};
 use auth::Action::{
-    self, AppendOplogNote, ApplyOps, AuthSchemaUpgrade, BeginSerializableTransaction,
+    self, AppendOplogNote, ApplyOps, AuthSchemaUpgrade, BeginLoad, BeginSerializableTransaction,
     BypassDocumentValidation, ChangeCustomData, ChangeOwnCustomData, ChangeOwnPassword,
     ChangePassword, CollMod, ConvertToCapped, CreateCollection, CreateIndex, CreateRole,
     CreateUser, DropCollection, DropRole, DropUser, EnableProfiler, Find, GrantRole, Inprog,
@@ -125,6 +125,17 @@ pub(crate) fn begin_transaction(asked: &Asked<'_>, required: &mut Required<'_>) 
     let isolation = asked.field("isolation");
     if !matches!(isolation, None | Some(RawBsonRef::String("mvcc" | "readUncommitted"))) {
         required.database(asked.database, &[BeginSerializableTransaction]);
+    }
+}
+
+/// The collection that is loaded is named by a field, with or without the database.
+pub(crate) fn begin_load(asked: &Asked<'_>, required: &mut Required<'_>) {
+    match asked.field("ns") {
+        Some(RawBsonRef::String(name)) => {
+            let own = name.strip_prefix(asked.database).and_then(|rest| rest.strip_prefix('.'));
+            required.collection(asked.database, own.unwrap_or(name), &[BeginLoad]);
+        }
+        _ => required.internal(),
     }
 }
 

@@ -11,7 +11,7 @@
 //! 2. No time ends it: it lives as long as its connection, as in TokuMX (ADR 12).
 //! 3. A cursor that was opened in it ends with it.
 
-use super::is_end;
+use super::{is_end, load};
 
 use crate::context::Context;
 use bson::RawBsonRef;
@@ -85,6 +85,13 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
         ));
     }
     let Some(mut bound) = context.connection.bound.lock().take() else { return Ok(()) };
+    let first = context.body.iter().next().and_then(Result::ok);
+    if let Some((_, RawBsonRef::String(named))) = first
+        && let Err(error) = load::refuse(&bound.txn, name, named, context.request.database)
+    {
+        *context.connection.bound.lock() = Some(bound);
+        return Err(error);
+    }
     bound.txn.begin_statement(lock_timeout(context.service, context.connection));
     let savepoint = Some(bound.txn.savepoint());
     context.bound = Some(Running { bound, savepoint });
@@ -139,7 +146,10 @@ pub(crate) fn refuse_numbered(context: &Context<'_>) -> Result<()> {
 }
 
 fn works_inside(context: &Context<'_>) -> bool {
-    const OTHERS: [&str; 8] = [
+    const OTHERS: [&str; 11] = [
+        "abortLoad",
+        "beginLoad",
+        "commitLoad",
         "create",
         "createIndexes",
         "drop",

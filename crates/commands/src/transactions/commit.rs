@@ -79,6 +79,12 @@ fn undo(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         service.abort_session(state, id);
         return Ok(());
     }
+    if loads(context) {
+        return Err(Error::location(
+            16890,
+            "a bulk load is in progress: it is to be committed or aborted before the transaction is rolled back",
+        ));
+    }
     if !service.abort_bound(context.connection) {
         return Err(Error::location(16789, "no transaction exists to be rolled back"));
     }
@@ -86,9 +92,21 @@ fn undo(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the connection's transaction is in the middle of a load.
+fn loads(context: &Context<'_>) -> bool {
+    let bound = context.connection.bound.lock();
+    bound.as_ref().is_some_and(|bound| bound.txn.loads_into().is_some())
+}
+
 /// Without a number it is the connection's transaction that is meant. It ends either way.
 fn commit_bound(context: &mut Context<'_>) -> Result<()> {
     let (service, connection) = (context.service, context.connection);
+    if loads(context) {
+        return Err(Error::location(
+            16889,
+            "a bulk load is in progress: it is to be committed or aborted before the transaction is committed",
+        ));
+    }
     let Some(bound) = connection.bound.lock().take() else {
         return Err(Error::location(16788, "no transaction exists to be committed"));
     };

@@ -82,11 +82,15 @@ pub(super) fn commits_of(records: &[u8]) -> Result<Option<Commits>> {
             }
         };
         for operation in Operations::new(operations) {
-            if let Operation::Create { options, .. } | Operation::Reshape { options, .. } =
-                operation.map_err(malformed)?
-            {
-                let shape = crate::options::validate(options);
-                shape.map_err(|_| wrong("the shape of a dictionary"))?;
+            match operation.map_err(malformed)? {
+                Operation::Create { options, .. } | Operation::Reshape { options, .. } => {
+                    let shape = crate::options::validate(options);
+                    shape.map_err(|_| wrong("the shape of a dictionary"))?;
+                }
+                Operation::Adopt { .. } => {
+                    return Err(wrong("a dictionary that is not in the log"));
+                }
+                _ => {}
             }
         }
     }

@@ -190,6 +190,7 @@ pub(crate) fn each_needed(
                 Operation::Create { .. }
                 | Operation::Drop { .. }
                 | Operation::Reshape { .. }
+                | Operation::Adopt { .. }
                 | Operation::Note { .. },
             ) => continue,
             Err(e) => return Err(Error::in_record(piece.position, e)),

@@ -4,16 +4,67 @@
 
 use super::EngineTxn;
 use crate::dictionary::Found;
+use crate::load::Loaded;
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
+use ftree::Tree;
+use std::sync::Arc;
 
 impl EngineTxn {
     /// Creates a dictionary as part of this transaction.
     pub fn create_dictionary(&mut self, options: DictionaryOptions) -> Result<DictionaryId> {
+        let id = self.environment().directory.new_id();
+        self.create_dictionary_as(DictionaryId(id), options)?;
+        Ok(DictionaryId(id))
+    }
+
+    /// As [`EngineTxn::create_dictionary`], under a number that was taken for it
+    /// ([`crate::Engine::new_dictionary_id`]).
+    pub fn create_dictionary_as(
+        &mut self,
+        id: DictionaryId,
+        options: DictionaryOptions,
+    ) -> Result<()> {
         self.check_alive()?;
         let options = crate::options::validate(options)?;
-        let id = self.environment().directory.new_id();
-        self.created.push((id, options));
-        Ok(DictionaryId(id))
+        self.created.push((id.0, options));
+        Ok(())
+    }
+
+    /// Makes a dictionary that was filled before part of this transaction, which may have created it under
+    /// its number and then has not written to it: it reads its rows from now on, others from its commit on.
+    ///
+    /// # Panics
+    /// What is adopted is durable ([`Loaded::is_adoptable`]).
+    pub fn adopt(&mut self, loaded: Loaded) -> Result<()> {
+        self.check_alive()?;
+        assert!(loaded.is_adoptable(), "what is adopted is in a checkpoint, and in every copy");
+        let id = loaded.id();
+        self.check_not_dropped(id)?;
+        if !self.is_created(id) {
+            self.created.push((id.0, loaded.options));
+        }
+        self.adopted.push(loaded);
+        Ok(())
+    }
+
+    /// The shape of a dictionary that it has created.
+    pub fn created_shape(&self, dictionary: DictionaryId) -> Option<DictionaryOptions> {
+        let created = self.created.iter().find(|(id, _)| *id == dictionary.0);
+        created.map(|(_, options)| *options)
+    }
+
+    /// What it has adopted under a number.
+    pub(crate) fn loaded(&self, dictionary: u64) -> Option<&Loaded> {
+        self.adopted.iter().find(|loaded| loaded.id().0 == dictionary)
+    }
+
+    /// The tree of a dictionary that it has created: none where it is empty but for its own writes.
+    pub(super) fn own_tree(&self, dictionary: DictionaryId) -> Option<&Arc<Tree>> {
+        self.loaded(dictionary.0).map(|loaded| &loaded.tree)
+    }
+
+    pub(super) fn own_trees(&self) -> Vec<(u64, Arc<Tree>)> {
+        self.adopted.iter().map(|loaded| (loaded.id().0, Arc::clone(&loaded.tree))).collect()
     }
 
     /// Drops a dictionary as part of this transaction; older snapshots still see it. Waits for

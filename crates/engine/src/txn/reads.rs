@@ -6,7 +6,15 @@ use crate::cursor::Cursor;
 use crate::snapshot::Own;
 use crate::snapshots::Pinned;
 use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
+use ftree::Tree;
 use locktree::Mode;
+use std::sync::Arc;
+
+/// The value in a dictionary that nobody else knows of: its newest.
+pub(crate) fn own_value(tree: Option<&Arc<Tree>>, key: &[u8]) -> Result<Option<Value>> {
+    let Some(tree) = tree else { return Ok(None) };
+    Ok(tree.get(key, u64::MAX - 1)?.map(Value::from))
+}
 
 impl EngineTxn {
     /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock, unless
@@ -38,7 +46,7 @@ impl EngineTxn {
             return Ok(own);
         }
         if self.is_created(dictionary) {
-            return Ok(None);
+            return own_value(self.own_tree(dictionary), key);
         }
         if let Some(readers) = self.holder.readers() {
             let handle = self.pinned.handle();
@@ -62,7 +70,7 @@ impl EngineTxn {
             return Ok(own);
         }
         if self.is_created(dictionary) {
-            return Ok(None);
+            return own_value(self.own_tree(dictionary), key);
         }
         // Under the lock the newest version is committed and stays the newest.
         let found = self.find_newest(dictionary)?;
@@ -101,7 +109,10 @@ impl EngineTxn {
         self.check_not_dropped(dictionary)?;
         let own = self.writes.of(dictionary.0, &range, direction);
         if self.is_created(dictionary) {
-            return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
+            return Ok(match self.own_tree(dictionary) {
+                Some(tree) => Cursor::over_loaded(tree, range, direction, &self.pinned, own),
+                None => Cursor::over_writes(own, range, direction, &self.pinned),
+            });
         }
         if let Some(readers) = self.holder.readers() {
             let handle = self.pinned.handle();
@@ -127,6 +138,7 @@ impl EngineTxn {
             writes: self.writes.shared(),
             created: self.created.iter().map(|(id, _)| *id).collect(),
             dropped: self.dropped.clone(),
+            loaded: self.own_trees(),
         };
         Snapshot::of(&self.pinned, Some(own), self.holder.readers().cloned())
     }

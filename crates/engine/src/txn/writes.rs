@@ -1,6 +1,7 @@
 //! What a transaction writes: each key is locked, or covered by the lock of another, before it goes
 //! into the private write set; a set that takes too much memory spills.
 
+use super::reads::own_value;
 use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::environment::Environment;
 use crate::error::Oversized;
@@ -52,7 +53,9 @@ impl EngineTxn {
         self.lock(dictionary, key)?;
         let present = match self.writes.get(dictionary.0, key)? {
             Some(own) => own.is_some(),
-            None if self.is_created(dictionary) => false,
+            None if self.is_created(dictionary) => {
+                own_value(self.own_tree(dictionary), key)?.is_some()
+            }
             None => {
                 let newest = self.find_newest(dictionary)?.tree.newest(key)?;
                 newest.is_some_and(|(_, is_delete)| !is_delete)

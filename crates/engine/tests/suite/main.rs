@@ -17,6 +17,7 @@ mod history;
 mod hot_backup;
 mod kept_states;
 mod large;
+mod loads;
 mod members;
 mod model;
 mod older_entries;

@@ -146,7 +146,7 @@ impl Tree {
     }
 
     /// One root over these nodes, no higher than needed.
-    fn grow(&self, mut nodes: Vec<Arc<Node>>, options: &TreeOptions) -> Arc<Node> {
+    pub(super) fn grow(&self, mut nodes: Vec<Arc<Node>>, options: &TreeOptions) -> Arc<Node> {
         while nodes.len() > 1 {
             count(&self.shared.counters.node_splits, nodes.len() as u64 - 1);
             count(&self.shared.counters.root_grows, 1);

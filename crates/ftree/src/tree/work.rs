@@ -19,7 +19,7 @@ mod rewrite;
 mod runs;
 
 pub(super) use claims::{Area, Claims};
-pub(super) use leaves::NewLeaves;
+pub(super) use leaves::{NewLeaves, separator};
 pub use rewrite::{Step, Walk};
 
 use super::Tree;

@@ -1,19 +1,26 @@
 //! `$out`: a new collection is filled beside the old one, then takes its name.
 //!
+//! It is filled past the log in one transaction where that can be; else documents are inserted in batches.
+//!
 //! Always true: until `finish` the target is what it was. Dropped before, the new collection goes;
-//! a crash before leaves it under a name that the next start sweeps.
+//! a crash before leaves nothing, or leaves it under a name that the next start sweeps.
 
 use super::QueryEnv;
 use crate::request::InsertRequest;
-use crate::write::insert;
+use crate::write::{fit, insert};
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
-use catalog::{Collection, CollectionOptions, Namespace, TEMPORARY_PREFIX, TimeSeries};
+use catalog::{
+    Collection, CollectionOptions, Namespace, TEMPORARY_PREFIX, TimeSeries, Txn, TxnKind,
+};
 use errors::{Code, Error, Result};
 use indexkeys::IndexSpec;
 use pipeline::{Env, OutWriter};
+use std::sync::Arc;
 
 /// Documents gathered before they are inserted.
 const BATCH_DOCUMENTS: usize = 1000;
+/// What an error says before what went wrong.
+const FAILED: &str = "insert for $out failed";
 /// Bytes gathered before they are inserted.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -22,8 +29,16 @@ pub(super) struct CollectionWriter {
     target: Namespace,
     /// `None` once it has the target's name.
     temporary: Option<Namespace>,
+    filling: Filling,
     batch: Vec<RawDocumentBuf>,
     bytes: usize,
+}
+
+/// How documents come into the new collection.
+enum Filling {
+    /// Past the log, in a transaction that makes it.
+    Load(Box<Txn>, Arc<Collection>),
+    Inserts,
 }
 
 impl CollectionWriter {
@@ -52,7 +67,6 @@ impl CollectionWriter {
         let temporary = Namespace::new(target.database(), &name)?;
         let options = options_of(&target, existing.as_deref(), time_series)?;
         let check = || env.check_interrupt();
-        catalog.create_collection(&temporary, &options, &check)?;
         let specs: Vec<IndexSpec> = match (&existing, &options.time_series) {
             (Some(existing), _) => {
                 existing.indexes().iter().map(|index| index.spec().clone()).collect()
@@ -63,10 +77,18 @@ impl CollectionWriter {
             }
             (None, None) => Vec::new(),
         };
-        if !specs.is_empty() {
-            catalog.create_indexes(&temporary, &specs, &check)?;
-        }
-        Ok(Self { env, target, temporary: Some(temporary), batch: Vec::new(), bytes: 0 })
+        let load = begin_load(&env, &temporary, &options, &specs)?;
+        let filling = if let Some((txn, collection)) = load {
+            Filling::Load(Box::new(txn), collection)
+        } else {
+            catalog.create_collection(&temporary, &options, &check)?;
+            if !specs.is_empty() {
+                catalog.create_indexes(&temporary, &specs, &check)?;
+            }
+            Filling::Inserts
+        };
+        let temporary = Some(temporary);
+        Ok(Self { env, target, temporary, filling, batch: Vec::new(), bytes: 0 })
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -80,10 +102,30 @@ impl CollectionWriter {
         self.batch.clear();
         self.bytes = 0;
         match result.errors.into_iter().next() {
-            Some(failed) => Err(failed.error.context("insert for $out failed")),
+            Some(failed) => Err(failed.error.context(FAILED)),
             None => Ok(()),
         }
     }
+}
+
+/// A transaction that fills the collection past the log, where that can be.
+fn begin_load(
+    env: &QueryEnv,
+    temporary: &Namespace,
+    options: &CollectionOptions,
+    specs: &[IndexSpec],
+) -> Result<Option<(Txn, Arc<Collection>)>> {
+    let catalog = env.catalog();
+    if !catalog.engine().may_load() {
+        return Ok(None);
+    }
+    let mut txn = catalog.begin(TxnKind::Transaction);
+    txn.bypass_validation(env.context().bypass_validation);
+    txn.begin_load(temporary, options, specs, &|| env.check_interrupt())?;
+    if !txn.loads_past_the_log() {
+        return Ok(None);
+    }
+    Ok(txn.open_for_write(temporary)?.map(|collection| (txn, collection)))
 }
 
 /// The options of the collection that takes the target's place.
@@ -123,6 +165,12 @@ fn options_of(
 impl OutWriter for CollectionWriter {
     fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
         let document = bsonval::text_score::strip(document);
+        if let Filling::Load(txn, collection) = &mut self.filling {
+            let keep = self.env.context().keep_empty_timestamps;
+            let inserted = fit(self.env.catalog().os(), &document, keep)
+                .and_then(|document| txn.insert_document(collection, &document));
+            return inserted.map_err(|error| error.context(FAILED));
+        }
         self.bytes += document.as_bytes().len();
         self.batch.push(document);
         if self.batch.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES {
@@ -132,7 +180,14 @@ impl OutWriter for CollectionWriter {
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        self.flush()?;
+        match std::mem::replace(&mut self.filling, Filling::Inserts) {
+            Filling::Load(mut txn, _) => {
+                let loaded = txn.commit_load(&|| self.env.check_interrupt());
+                loaded.map_err(|error| error.context(FAILED))?;
+                txn.commit()?;
+            }
+            Filling::Inserts => self.flush()?,
+        }
         if let Some(temporary) = &self.temporary {
             let check = || self.env.check_interrupt();
             self.env.catalog().rename_collection(temporary, &self.target, true, &check)?;

@@ -153,7 +153,12 @@ fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> Vec<Prepar
     documents.iter().map(|document| fit(os, document, keep)).collect()
 }
 
-fn fit<'a>(os: &Os, document: &'a RawDocument, keep_empty_timestamps: bool) -> Prepared<'a> {
+/// A document of a client as it is stored, or why it is not.
+pub(crate) fn fit<'a>(
+    os: &Os,
+    document: &'a RawDocument,
+    keep_empty_timestamps: bool,
+) -> Prepared<'a> {
     let fitted = checked_as_stored(os, document, keep_empty_timestamps, check_value)?;
     check_size(&fitted)?;
     Ok(fitted)

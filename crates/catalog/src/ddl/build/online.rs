@@ -1,8 +1,10 @@
 //! Filling new indexes while reads and writes go on.
 //!
 //! ```text
-//! begin    under the exclusive metadata lock, for a moment: dictionaries, a change log, a snapshot
-//! fill     the documents of the snapshot, entries sorted      writers note what they change
+//! begin    under the exclusive metadata lock, for a moment: a change log, a snapshot
+//! fill     the documents of the snapshot, entries sorted and  writers note what they change
+//!          then loaded past the log, or, where they are few
+//!          or the log is to have everything, written
 //! catch up what was noted: entries of the document as of the last snapshot out, as of a new one in
 //! finish   under the exclusive lock again, for a moment: the last few, then the index is there
 //! ```
@@ -12,8 +14,9 @@
 //!    builder writes to it.
 //! 2. A document that differs between `seen` and now is in the change log, or its writer has not
 //!    committed yet.
-//! 3. A marker in `ROOT` names each dictionary until the commit that makes the index visible; a
-//!    crash before leaves markers, and the next start drops what they name.
+//! 3. A marker in `ROOT` names each dictionary from the commit that made it until the one that makes the
+//!    index visible; a crash before leaves markers, and the next start drops what they name.
+//! 4. What is loaded is in a checkpoint before its dictionary is there.
 
 use crate::catalog::Catalog;
 use crate::data::documents::{difference, duplicate_key, stores_sharing};
@@ -24,12 +27,13 @@ use crate::metadata::records;
 use crate::metadata::records::drop_unfinished;
 use bson::raw::RawDocument;
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Snapshot,
-    Sorter, Timestamp, TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, Loaded,
+    OnConflict, Snapshot, Sorted, Timestamp, TxnOptions,
 };
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec, RecordKey};
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -42,11 +46,18 @@ const FEW_CHANGES: usize = if cfg!(test) { 2 } else { 1000 };
 /// Writers that are always faster are kept out after so many attempts.
 const MOST_PASSES: usize = 50;
 
+/// Entries of fewer bytes go through the log: a checkpoint would take longer.
+const LEAST_LOADED_BYTES: u64 = if cfg!(test) { 400 } else { 4 << 20 };
+
 /// Indexes of one collection that are being built.
 pub(super) struct Build {
     engine: Engine,
     pub(super) collection: Arc<Collection>,
     pub(super) indexes: Vec<Index>,
+    /// The shape of each index's dictionaries.
+    shapes: Vec<DictionaryOptions>,
+    /// Their dictionaries are there.
+    is_made: bool,
     /// The collection with these indexes alone: its stores have the dictionaries that are filled. No
     /// partition comes or goes during a build.
     filled: Arc<Collection>,
@@ -78,35 +89,53 @@ impl Build {
     ) -> Result<Self> {
         let engine = catalog.engine();
         let mut txn = engine.begin(TxnOptions::default());
-        let mut indexes = Vec::new();
+        let (mut indexes, mut shapes) = (Vec::new(), Vec::new());
         for spec in specs {
-            let shape = catalog.shape_of_index(&collection.options, &spec);
-            let dictionary = create(&mut txn, shape)?;
+            shapes.push(catalog.shape_of_index(&collection.options, &spec));
+            let dictionary = engine.new_dictionary_id();
             let mut index = records::new_index(spec, &collection.options, dictionary, Timestamp(0));
-            index.parts = parts_of(collection, &mut || create(&mut txn, shape))?;
+            index.parts = parts_of(collection, &mut || Ok(engine.new_dictionary_id()))?;
             indexes.push(index);
         }
         let alone = indexes.iter().map(|index| Arc::new(clone_index(index, Timestamp(0))));
         let filled = Arc::new(with_indexes(collection, alone.collect()));
-        let changes = Arc::new(ChangeLog::new(create(&mut txn, DictionaryOptions::default())?));
+        let noted = engine.new_dictionary_id();
+        create(&mut txn, noted, DictionaryOptions::default())?;
+        let changes = Arc::new(ChangeLog::new(noted));
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         collection.shared.note_changes(Some(&changes));
         let seen = engine.snapshot();
         let (engine, collection) = (engine.clone(), Arc::clone(collection));
         collection.shared.unfinished_indexes.fetch_add(indexes.len(), Ordering::Relaxed);
-        Ok(Self { engine, collection, indexes, filled, changes, seen })
+        Ok(Self { engine, collection, indexes, shapes, is_made: false, filled, changes, seen })
     }
 
     fn dictionaries(&self) -> Vec<DictionaryId> {
-        let parts = self.indexes.iter().flat_map(|index| index.parts.values().copied());
-        let indexes = self.indexes.iter().map(|index| index.dictionary);
-        indexes.chain(parts).chain([self.changes.dictionary()]).collect()
+        let mut all = vec![self.changes.dictionary()];
+        if self.is_made {
+            all.extend(self.shaped().map(|(dictionary, _)| dictionary));
+        }
+        all
+    }
+
+    /// The dictionaries of the indexes, each with its shape: those that stand for the whole index where there
+    /// are partitions, too.
+    fn shaped(&self) -> impl Iterator<Item = (DictionaryId, DictionaryOptions)> {
+        self.indexes.iter().zip(&self.shapes).flat_map(|(index, shape)| {
+            let parts = index.parts.values().copied();
+            std::iter::once(index.dictionary).chain(parts).map(|dictionary| (dictionary, *shape))
+        })
     }
 
     /// The indexes in every store, each with the space in which its entries are sorted.
-    fn parts(&self) -> impl Iterator<Item = (u64, &Arc<Index>)> {
+    fn parts(&self) -> impl Iterator<Item = (u32, &Arc<Index>)> {
         let stores = self.filled.stores().iter();
         (0..).zip(stores.flat_map(|store| &store.indexes))
+    }
+
+    /// The space for the entries of the index at `number` in the store at `place`.
+    fn space(&self, place: usize, number: usize) -> u32 {
+        (place * self.indexes.len() + number) as u32
     }
 
     /// The build failed: as if it had never been. The caller holds the exclusive metadata lock.
@@ -117,7 +146,7 @@ impl Build {
 
     /// Writes what makes the indexes visible, but for the collection's record. The caller holds the
     /// exclusive metadata lock since before the last [`Build::catch_up`].
-    pub(super) fn finish(&self, txn: &mut engine::EngineTxn) -> Result<()> {
+    pub(super) fn finish(&self, txn: &mut EngineTxn) -> Result<()> {
         for dictionary in self.dictionaries() {
             txn.delete(DictionaryId::ROOT, &records::building_key(dictionary))
                 .map_err(from_engine)?;
@@ -150,30 +179,153 @@ impl Build {
 
     /// The documents of the first snapshot: their entries are sorted first, because a tree that is
     /// filled in order writes each of them once.
-    fn fill(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        let sorter = self.sort(check)?;
+    fn fill(&mut self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let sorted = self.sort(check)?;
+        self.check_partitions(&sorted, check)?;
+        let is_loaded = sorted.row_bytes() >= LEAST_LOADED_BYTES && self.engine.may_load();
+        if !(is_loaded && self.load(&sorted, check)?) {
+            self.write(&sorted, check)?;
+        }
+        Ok(())
+    }
+
+    /// Has the entries loaded past the log; false where a backup began meanwhile, which would lack them:
+    /// then nothing has come of it.
+    fn load(&mut self, sorted: &Sorted, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+        let mut loaded = Vec::new();
         for (space, index) in self.parts() {
-            let mut sorted = sorter.sorted(space);
+            let shape = self.shapes[space as usize % self.shapes.len()];
+            let mut load = self.engine.start_load(index.dictionary, shape).map_err(from_engine)?;
+            self.each(sorted, space, index, check, |key, value| {
+                load.put(key, value).map_err(from_engine)
+            })?;
+            loaded.push(load.finish().map_err(from_engine)?);
+        }
+        self.engine.make_durable(&loaded).map_err(from_engine)?;
+        self.check(check)?;
+        if !loaded.iter().all(Loaded::is_adoptable) {
+            return Ok(false);
+        }
+        let known: BTreeSet<_> = loaded.iter().map(Loaded::id).collect();
+        let mut txn = self.begin_step();
+        for (dictionary, shape) in
+            self.shaped().filter(|(dictionary, _)| !known.contains(dictionary))
+        {
+            create(&mut txn, dictionary, shape)?;
+        }
+        for loaded in loaded {
+            mark(&mut txn, loaded.id())?;
+            txn.adopt(loaded).map_err(from_engine)?;
+        }
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
+        self.is_made = true;
+        Ok(true)
+    }
+
+    /// Has the entries written as any others.
+    fn write(&mut self, sorted: &Sorted, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let mut txn = self.begin_step();
+        for (dictionary, shape) in self.shaped() {
+            create(&mut txn, dictionary, shape)?;
+        }
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
+        self.is_made = true;
+        for (space, index) in self.parts() {
             let mut txn = self.begin_step();
             let (mut bytes, mut entries) = (0, 0);
-            while let Some((key, value)) = sorted.next().map_err(from_engine)? {
+            self.each(sorted, space, index, check, |key, value| {
                 txn.write_covered(index.dictionary, key, Some(value)).map_err(from_engine)?;
                 bytes += key.len() + value.len();
                 entries += 1;
                 if bytes >= CHUNK_BYTES || entries >= CHUNK_DOCUMENTS {
-                    self.check(check)?;
-                    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
-                    txn = self.begin_step();
+                    let step = std::mem::replace(&mut txn, self.begin_step());
+                    step.commit(Durability::Buffered).map_err(from_engine)?.visible();
                     (bytes, entries) = (0, 0);
                 }
-            }
+                Ok(())
+            })?;
             txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         }
         Ok(())
     }
 
+    /// Hands out the entries of a space, each key once. Refuses two documents with one key of a unique index.
+    fn each(
+        &self,
+        sorted: &Sorted,
+        space: u32,
+        index: &Index,
+        check: &dyn Fn() -> Result<()>,
+        mut put: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut walk = sorted.walk(space).map_err(from_engine)?;
+        let mut last = IndexKey { key: Vec::new(), value: Vec::new() };
+        let mut entries = 0;
+        while let Some((key, value)) = walk.next().map_err(from_engine)? {
+            entries += 1;
+            if entries % CHUNK_DOCUMENTS == 0 {
+                self.check(check)?;
+            }
+            if entries > 1 && key == last.key {
+                self.check_same(index, &last, key, value)?;
+                continue;
+            }
+            put(key, value)?;
+            for (bytes, with) in [(&mut last.key, key), (&mut last.value, value)] {
+                bytes.clear();
+                bytes.extend_from_slice(with);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two entries of one key are those of one document, where the index is unique.
+    fn check_same(&self, index: &Index, entry: &IndexKey, key: &[u8], value: &[u8]) -> Result<()> {
+        let record = |value| index.keys.record_key_of(key, value);
+        if index.spec.unique && record(&entry.value)? != record(value)? {
+            return Err(duplicate_key(&self.collection, index, entry));
+        }
+        Ok(())
+    }
+
+    /// Refuses two documents with one key of a unique index in different partitions. Such an index has the
+    /// fields by which partitions are told: few can have the same.
+    fn check_partitions(&self, sorted: &Sorted, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let stores = self.filled.stores();
+        if stores.len() < 2 {
+            return Ok(());
+        }
+        for (number, index) in
+            self.indexes.iter().enumerate().filter(|(_, index)| index.spec.unique)
+        {
+            let mut walks = Vec::new();
+            for place in 0..stores.len() {
+                walks.push(sorted.walk(self.space(place, number)).map_err(from_engine)?);
+            }
+            let mut heap = BinaryHeap::new();
+            for (place, walk) in walks.iter_mut().enumerate() {
+                let row = walk.next().map_err(from_engine)?;
+                heap.extend(row.map(|(key, value)| Reverse((key.to_vec(), value.to_vec(), place))));
+            }
+            let (mut last, mut entries): (Option<IndexKey>, usize) = (None, 0);
+            while let Some(Reverse((key, value, place))) = heap.pop() {
+                entries += 1;
+                if entries % CHUNK_DOCUMENTS == 0 {
+                    self.check(check)?;
+                }
+                if let Some(last) = last.as_ref().filter(|last| last.key == key) {
+                    self.check_same(index, last, &key, &value)?;
+                }
+                last = Some(IndexKey { key, value });
+                let row = walks[place].next().map_err(from_engine)?;
+                heap.extend(row.map(|(key, value)| Reverse((key.to_vec(), value.to_vec(), place))));
+            }
+        }
+        Ok(())
+    }
+
     /// The entries of the first snapshot's documents, a space for each index in each store.
-    fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Sorter> {
+    fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Sorted> {
         let mut sorter = self.engine.sorter();
         let mut documents = 0;
         for (place, store) in self.filled.stores().iter().enumerate() {
@@ -184,15 +336,9 @@ impl Build {
             while let Some((id, value)) = cursor.next().map_err(from_engine)? {
                 let document = RawDocument::from_bytes(value)?;
                 for (number, index) in store.indexes.iter().enumerate() {
-                    let space = |place: usize| (place * self.indexes.len() + number) as u64;
+                    let space = self.space(place, number);
                     for entry in keys(index, document, id)? {
-                        if index.spec.unique {
-                            for other in stores_sharing(&self.filled, id)? {
-                                self.refuse_held(&mut sorter, space(other), index, id, &entry)?;
-                            }
-                        }
-                        let put = sorter.put(space(place), &entry.key, &entry.value);
-                        put.map_err(from_engine)?;
+                        sorter.put(space, &entry.key, &entry.value).map_err(from_engine)?;
                     }
                 }
                 documents += 1;
@@ -201,24 +347,7 @@ impl Build {
                 }
             }
         }
-        Ok(sorter)
-    }
-
-    /// Refuses an entry of a unique index that another document has in a space.
-    fn refuse_held(
-        &self,
-        sorter: &mut Sorter,
-        space: u64,
-        index: &Index,
-        id: &[u8],
-        entry: &IndexKey,
-    ) -> Result<()> {
-        match sorter.get(space, &entry.key).map_err(from_engine)? {
-            Some(held) if index.keys.record_key_of(&entry.key, &held)? != id => {
-                Err(duplicate_key(&self.collection, index, entry))
-            }
-            _ => Ok(()),
-        }
+        Ok(sorter.finish())
     }
 
     /// Brings the indexes from the last snapshot to now; returns how many changes that were.
@@ -266,7 +395,7 @@ impl Build {
     /// harm.
     fn change(
         &self,
-        txn: &mut engine::EngineTxn,
+        txn: &mut EngineTxn,
         id: &[u8],
         now: &Snapshot,
         refused: &mut Vec<Refused>,
@@ -300,13 +429,7 @@ impl Build {
     }
 
     /// Adds an entry of the index at `number`; false where it is unique and another document holds the key.
-    fn add(
-        &self,
-        txn: &mut engine::EngineTxn,
-        number: usize,
-        id: &[u8],
-        entry: &IndexKey,
-    ) -> Result<bool> {
+    fn add(&self, txn: &mut EngineTxn, number: usize, id: &[u8], entry: &IndexKey) -> Result<bool> {
         let own = self.filled.store_of(id);
         if self.indexes[number].spec.unique {
             for place in stores_sharing(&self.filled, id)? {
@@ -322,7 +445,7 @@ impl Build {
         add(txn, &own.indexes[number], id, entry)
     }
 
-    fn begin_step(&self) -> engine::EngineTxn {
+    fn begin_step(&self) -> EngineTxn {
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
         self.engine.begin(options)
     }
@@ -341,11 +464,15 @@ impl Build {
     }
 }
 
-/// A dictionary that a crash does not leave behind.
-fn create(txn: &mut engine::EngineTxn, options: DictionaryOptions) -> Result<DictionaryId> {
-    let dictionary = txn.create_dictionary(options).map_err(from_engine)?;
-    txn.put(DictionaryId::ROOT, &records::building_key(dictionary), &[]).map_err(from_engine)?;
-    Ok(dictionary)
+/// Makes a dictionary that a crash does not leave behind.
+fn create(txn: &mut EngineTxn, dictionary: DictionaryId, shape: DictionaryOptions) -> Result<()> {
+    txn.create_dictionary_as(dictionary, shape).map_err(from_engine)?;
+    mark(txn, dictionary)
+}
+
+/// Has the next start drop a dictionary, unless its index is there then.
+fn mark(txn: &mut EngineTxn, dictionary: DictionaryId) -> Result<()> {
+    txn.put(DictionaryId::ROOT, &records::building_key(dictionary), &[]).map_err(from_engine)
 }
 
 fn keys(index: &Index, document: &RawDocument, record: &[u8]) -> Result<Vec<IndexKey>> {
@@ -355,7 +482,7 @@ fn keys(index: &Index, document: &RawDocument, record: &[u8]) -> Result<Vec<Inde
 }
 
 /// False where the index is unique and another document holds the key.
-fn add(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
+fn add(txn: &mut EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
     if !index.spec.unique {
         return txn
             .write_covered(index.dictionary, &entry.key, Some(&entry.value))
@@ -373,7 +500,7 @@ fn add(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) 
     Ok(own)
 }
 
-fn remove(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<()> {
+fn remove(txn: &mut EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<()> {
     if !index.spec.unique {
         return txn.write_covered(index.dictionary, &entry.key, None).map_err(from_engine);
     }
@@ -384,12 +511,7 @@ fn remove(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKe
 }
 
 /// Whether a unique index's entry is this document's.
-fn is_held_by(
-    txn: &mut engine::EngineTxn,
-    index: &Index,
-    id: &[u8],
-    entry: &IndexKey,
-) -> Result<bool> {
+fn is_held_by(txn: &mut EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
     let held = txn.get_for_update(index.dictionary, &entry.key).map_err(from_engine)?;
     held.map_or(Ok(false), |value| Ok(index.keys.record_key_of(&entry.key, &value)? == id))
 }

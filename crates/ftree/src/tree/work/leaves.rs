@@ -213,7 +213,7 @@ impl<'a> LeafWriter<'a> {
 }
 
 /// A short key `s` with `left <= s < right`.
-fn separator(left: &[u8], right: &[u8]) -> Arc<[u8]> {
+pub(in crate::tree) fn separator(left: &[u8], right: &[u8]) -> Arc<[u8]> {
     let shared = common_prefix(left, right);
     match right.get(..=shared) {
         Some(short) if short.len() < right.len() => short.into(),
