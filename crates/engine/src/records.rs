@@ -24,6 +24,7 @@
 //!   5 drop        varint id
 //!   6 reshape     varint id, 14 bytes of options
 //!   7 note        varint length, bytes: what readers of the history are told; version 3 only
+//!  10 update      varint key length, varint argument length, key, argument
 //! ```
 //!
 //! Version 2 is written by an engine that keeps no history, version 3 by one that does; both are read.
@@ -60,6 +61,7 @@ const OP_CREATE: u8 = 4;
 const OP_DROP: u8 = 5;
 const OP_RESHAPE: u8 = 6;
 const OP_NOTE: u8 = 7;
+const OP_UPDATE: u8 = 10;
 
 /// The commit is a client's transaction.
 const CLIENT_TRANSACTION: u8 = 1;
@@ -179,6 +181,7 @@ impl HistoryHead {
 pub(crate) enum Operation<'a> {
     Put { dictionary: u64, key: &'a [u8], value: &'a [u8] },
     Delete { dictionary: u64, key: &'a [u8] },
+    Update { dictionary: u64, key: &'a [u8], argument: &'a [u8] },
     Create { dictionary: u64, options: DictionaryOptions },
     Drop { dictionary: u64 },
     Reshape { dictionary: u64, options: DictionaryOptions },
@@ -434,6 +437,14 @@ impl Encoder {
                 varint(&mut self.bytes, key.len() as u64);
                 self.bytes.extend_from_slice(key);
             }
+            Operation::Update { dictionary, key, argument } => {
+                self.enter(dictionary);
+                self.bytes.push(OP_UPDATE);
+                varint(&mut self.bytes, key.len() as u64);
+                varint(&mut self.bytes, argument.len() as u64);
+                self.bytes.extend_from_slice(key);
+                self.bytes.extend_from_slice(argument);
+            }
             Operation::Create { dictionary, options } => {
                 self.bytes.push(OP_CREATE);
                 varint(&mut self.bytes, dictionary);
@@ -507,6 +518,12 @@ impl<'a> Operations<'a> {
                     let key_len = self.input.varint()?;
                     let key = self.input.bytes(key_len)?;
                     return Ok(Operation::Delete { dictionary: dictionary?, key });
+                }
+                OP_UPDATE => {
+                    let (key_len, argument_len) = (self.input.varint()?, self.input.varint()?);
+                    let key = self.input.bytes(key_len)?;
+                    let argument = self.input.bytes(argument_len)?;
+                    return Ok(Operation::Update { dictionary: dictionary?, key, argument });
                 }
                 OP_CREATE => {
                     let dictionary = self.input.varint()?;
@@ -752,6 +769,22 @@ mod tests {
             testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v3.bin", &with_history());
         let read = Record::decode(&golden);
         assert!(matches!(read, Ok(Record::Commit { history: Some(PLACE), .. })), "{read:?}");
+    }
+
+    #[test]
+    fn golden_update_is_read_and_written_the_same() {
+        let updates = vec![
+            Operation::Update { dictionary: 300, key: b"k", argument: b"how it changes" },
+            Operation::Update { dictionary: 300, key: b"", argument: &[7; 200] },
+        ];
+        let bytes = record(updates.clone(), Some(PLACE));
+        let golden =
+            testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record-update.v3.bin", &bytes);
+        let Ok(Record::Commit { operations, .. }) = Record::decode(&golden) else {
+            panic!("not a commit");
+        };
+        let read: Result<Vec<_>, _> = Operations::new(operations).collect();
+        assert_eq!(read.unwrap(), updates);
     }
 
     #[test]

@@ -42,7 +42,10 @@ impl Sorter {
     /// Those of the disk.
     pub fn get(&self, space: u64, key: &[u8]) -> Result<Option<Value>> {
         let found = self.handle.check(self.spill.get(space, key))?;
-        Ok(found.flatten().map(Value::from))
+        Ok(match found {
+            Some(ftree::Written::Value(value)) => Some(value.into()),
+            _ => None,
+        })
     }
 
     /// The entries of a space, as they are now.

@@ -28,6 +28,7 @@ mod golden;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod key_hasher;
+mod key_updates;
 mod large;
 mod memtable;
 mod merge;
@@ -43,6 +44,7 @@ mod segment;
 mod spill;
 mod tree;
 mod tree_shared;
+mod updates;
 mod value;
 
 pub use error::{Error, Result};
@@ -57,4 +59,5 @@ pub use tree::{
     Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
     TreeImage, Walk, Work,
 };
+pub use updates::{Applied, PlantedUpdateBug, UpdatePlace, Updates, combine as combine_updates};
 pub use value::Value;

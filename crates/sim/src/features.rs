@@ -37,10 +37,12 @@ pub enum Feature {
     History,
     /// What is stored is encrypted.
     Encryption,
+    /// Writes that say how a value changes, and do not read it.
+    FastUpdates,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 15] = [
+pub(crate) const ALL: [Feature; 16] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -56,11 +58,12 @@ pub(crate) const ALL: [Feature; 15] = [
     Feature::CommitPanics,
     Feature::History,
     Feature::Encryption,
+    Feature::FastUpdates,
 ];
 
 /// A set of features.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Features(u16);
+pub struct Features(u32);
 
 impl Features {
     /// A random subset. Damage ends a run early, so it is in every fourth only.
@@ -87,6 +90,15 @@ impl Features {
     /// Crashes beside a history that is followed, and nothing else.
     pub fn only_followed() -> Self {
         Self(1 << Feature::Crashes as u8 | 1 << Feature::History as u8)
+    }
+
+    /// Updates beside what folds, moves and replays them.
+    pub fn only_fast_updates() -> Self {
+        let also =
+            [Feature::Snapshots, Feature::Savepoints, Feature::Crashes, Feature::Checkpoints];
+        also.into_iter().fold(Self(1 << Feature::FastUpdates as u8), |features, feature| {
+            Self(features.0 | 1 << feature as u8)
+        })
     }
 
     /// Nothing.
