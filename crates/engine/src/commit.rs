@@ -352,10 +352,13 @@ impl Committer {
             }
         }
         for dictionary in txn.written() {
-            txn.writes.each(dictionary, |key, value| {
-                encoder.write(match value {
-                    Some(value) => Operation::Put { dictionary, key, value },
-                    None => Operation::Delete { dictionary, key },
+            txn.writes.each(dictionary, |key, message| {
+                encoder.write(match message {
+                    Message::Put(value) | Message::Large(value) => {
+                        Operation::Put { dictionary, key, value }
+                    }
+                    Message::Delete => Operation::Delete { dictionary, key },
+                    Message::Update(argument) => Operation::Update { dictionary, key, argument },
                 });
                 if encoder.bytes.len() >= self.sizes.chunk_bytes {
                     full(encoder)?;
@@ -544,8 +547,7 @@ impl Committer {
                 self.schedule.add_layer(&dictionary);
                 grew = true;
             }
-            for (key, value) in txn.writes.in_memory(id) {
-                let message = value.map_or(Message::Delete, Message::Put);
+            for (key, message) in txn.writes.in_memory(id) {
                 grew |= dictionary.tree.insert(key, timestamp, message);
             }
             if grew {

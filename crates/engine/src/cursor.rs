@@ -8,7 +8,7 @@ use crate::snapshots::Pinned;
 use crate::writes::Writes;
 use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};
-use ftree::{Message, SpillCursor, Tree};
+use ftree::{Applied, Message, SpillCursor, Tree, UpdatePlace, Updates};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -35,7 +35,12 @@ impl Cursor {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
         let walk = match own {
             None => Walk::Tree(Box::new(tree)),
-            Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),
+            Some(own) => {
+                let mut merged = Merged::new(Some(tree), own, range, direction);
+                let updates = Arc::clone(&dictionary.tree.context().updates);
+                merged.updates = Some((updates, dictionary.tree.id()));
+                Walk::Merged(Box::new(merged))
+            }
         };
         Self { walk, _pinned: pinned.clone() }
     }
@@ -106,6 +111,8 @@ struct Merged {
     ahead: Option<(Vec<u8>, Vec<u8>)>,
     tree_ended: bool,
     own: OwnWalk,
+    /// What its own updates mean, and in which dictionary; a new dictionary has none.
+    updates: Option<(Arc<dyn Updates>, u64)>,
     direction: Direction,
     current: (Vec<u8>, Vec<u8>),
 }
@@ -135,8 +142,7 @@ impl OwnWalk {
             Self::Memory { writes, left, direction } => {
                 let forward = *direction == Direction::Forward;
                 let next = step(writes, slice(&left.lower), slice(&left.upper), forward);
-                let message = |write| Option::map_or(write, Message::Delete, Message::Put);
-                Ok(next.map(|(key, write)| (&**key, message(write.as_deref()))))
+                Ok(next.map(|(key, write)| (&**key, write.message())))
             }
             Self::Spilled(walk) => Ok(walk.peek()?),
         }
@@ -181,6 +187,7 @@ impl Merged {
             tree,
             ahead: None,
             own: OwnWalk::new(own, range, direction),
+            updates: None,
             direction,
             current: (Vec::new(), Vec::new()),
         }
@@ -200,7 +207,20 @@ impl Merged {
                 self.current = self.ahead.take().unwrap_or_default();
                 break;
             };
-            let value = message.value();
+            let below = self.ahead.as_ref().filter(|(tree, _)| tree == key);
+            let below = below.map(|(_, value)| &value[..]);
+            let applied;
+            let value = match (message, &self.updates) {
+                (Message::Update(argument), Some((updates, tree))) => {
+                    let place = UpdatePlace { tree: *tree, key, ts: 0 };
+                    applied = updates.apply(place, below, argument);
+                    match &applied {
+                        Applied::Unchanged => below,
+                        Applied::Value(value) => Some(&value[..]),
+                    }
+                }
+                _ => message.value(),
+            };
             let is_put = value.is_some();
             let (current_key, current_value) = &mut self.current;
             replace(current_key, key);

@@ -470,6 +470,7 @@ fn assemble(
         Arc::clone(&cache),
         readers,
         ftree::KeyHasher::new(&*os.entropy),
+        options.updates.clone(),
     );
     trees.merge_limiter.allow((options.sizes.flushers / 2).max(1) as u32);
     let locks = LockTable::new(

@@ -130,6 +130,8 @@ pub struct RecordFacts {
     pub puts: u64,
     /// Deletes in it.
     pub deletes: u64,
+    /// Updates.
+    pub updates: u64,
     /// Dictionaries created in it.
     pub creates: u64,
     /// Dictionaries dropped in it.
@@ -183,6 +185,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         kind,
         puts: 0,
         deletes: 0,
+        updates: 0,
         creates: 0,
         drops: 0,
         reshapes: 0,
@@ -193,6 +196,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         match operation.map_err(|e| e.0)? {
             Operation::Put { .. } => facts.puts += 1,
             Operation::Delete { .. } => facts.deletes += 1,
+            Operation::Update { .. } => facts.updates += 1,
             Operation::Create { .. } | Operation::Adopt { .. } => facts.creates += 1,
             Operation::Drop { .. } => facts.drops += 1,
             Operation::Reshape { .. } => facts.reshapes += 1,

@@ -77,7 +77,9 @@ pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use entries::EntryId;
 pub use error::{Cause, Error, Oversized, Result};
-pub use ftree::{Direction, KeyRange, thread_page_reads};
+pub use ftree::{
+    Applied, Direction, KeyRange, PlantedUpdateBug, UpdatePlace, Updates, thread_page_reads,
+};
 pub use history::{
     History, HistoryCommit, HistoryOperation, HistoryOperations, HistoryOptions, HistoryStats,
     HistoryTail,
@@ -100,7 +102,9 @@ pub use snapshots::CommitState;
 pub use sorter::{Sorted, SortedWalk, Sorter};
 pub use stats::{Pages, Stats};
 pub use submitted::{Seen, Submitted};
-pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_VALUE_BYTES, Savepoint};
+pub use txn::{
+    EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_UPDATE_BYTES, MAX_VALUE_BYTES, Savepoint,
+};
 pub use types::{Committed, Timestamp, Value};
 pub use unsettled::{SettleOutcome, forget_unsettled};
 pub use wal::SyncedFile;

@@ -25,6 +25,7 @@
 //!   6 reshape     varint id, 14 bytes of options
 //!   7 note        varint length, bytes: what readers of the history are told; version 3 only
 //!   8 adopt       varint id, 14 bytes of options: a checkpoint has what is in it; version 2 only
+//!  10 update      varint key length, varint argument length, key, argument
 //! ```
 //!
 //! Version 2 is written by an engine that keeps no history, version 3 by one that does; both are read.
@@ -62,6 +63,7 @@ const OP_DROP: u8 = 5;
 const OP_RESHAPE: u8 = 6;
 const OP_NOTE: u8 = 7;
 const OP_ADOPT: u8 = 8;
+const OP_UPDATE: u8 = 10;
 
 /// The commit is a client's transaction.
 const CLIENT_TRANSACTION: u8 = 1;
@@ -187,6 +189,11 @@ pub(crate) enum Operation<'a> {
     Delete {
         dictionary: u64,
         key: &'a [u8],
+    },
+    Update {
+        dictionary: u64,
+        key: &'a [u8],
+        argument: &'a [u8],
     },
     Create {
         dictionary: u64,
@@ -458,6 +465,14 @@ impl Encoder {
                 varint(&mut self.bytes, key.len() as u64);
                 self.bytes.extend_from_slice(key);
             }
+            Operation::Update { dictionary, key, argument } => {
+                self.enter(dictionary);
+                self.bytes.push(OP_UPDATE);
+                varint(&mut self.bytes, key.len() as u64);
+                varint(&mut self.bytes, argument.len() as u64);
+                self.bytes.extend_from_slice(key);
+                self.bytes.extend_from_slice(argument);
+            }
             Operation::Create { dictionary, options } => {
                 self.bytes.push(OP_CREATE);
                 varint(&mut self.bytes, dictionary);
@@ -536,6 +551,12 @@ impl<'a> Operations<'a> {
                     let key_len = self.input.varint()?;
                     let key = self.input.bytes(key_len)?;
                     return Ok(Operation::Delete { dictionary: dictionary?, key });
+                }
+                OP_UPDATE => {
+                    let (key_len, argument_len) = (self.input.varint()?, self.input.varint()?);
+                    let key = self.input.bytes(key_len)?;
+                    let argument = self.input.bytes(argument_len)?;
+                    return Ok(Operation::Update { dictionary: dictionary?, key, argument });
                 }
                 OP_CREATE => {
                     let dictionary = self.input.varint()?;
@@ -800,6 +821,22 @@ mod tests {
         let first = Operations::new(operations).next();
         let is_adopted = matches!(first, Some(Ok(Operation::Adopt { dictionary: 301, .. })));
         assert!(is_adopted, "{first:?}");
+    }
+
+    #[test]
+    fn golden_update_is_read_and_written_the_same() {
+        let updates = vec![
+            Operation::Update { dictionary: 300, key: b"k", argument: b"how it changes" },
+            Operation::Update { dictionary: 300, key: b"", argument: &[7; 200] },
+        ];
+        let bytes = record(updates.clone(), Some(PLACE));
+        let golden =
+            testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record-update.v3.bin", &bytes);
+        let Ok(Record::Commit { operations, .. }) = Record::decode(&golden) else {
+            panic!("not a commit");
+        };
+        let read: Result<Vec<_>, _> = Operations::new(operations).collect();
+        assert_eq!(read.unwrap(), updates);
     }
 
     #[test]

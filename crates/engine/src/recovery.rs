@@ -617,7 +617,7 @@ impl Redo<'_> {
         let mut applied = 0;
         each_needed(self.environment, &piece, operations, |dictionary, key, message| {
             applied += 1;
-            Ok(spill.write(dictionary.id, key, message.value(), false)?)
+            Ok(spill.write_message(dictionary.id, key, message, false)?)
         })?;
         self.done.operations += applied;
         Ok(())
@@ -644,7 +644,9 @@ impl Redo<'_> {
         for operation in Operations::new(operations) {
             let operation = operation.map_err(|e| Error::in_record(position, e))?;
             match operation {
-                Operation::Put { dictionary, .. } | Operation::Delete { dictionary, .. } => {
+                Operation::Put { dictionary, .. }
+                | Operation::Delete { dictionary, .. }
+                | Operation::Update { dictionary, .. } => {
                     self.touched.insert(dictionary);
                 }
                 Operation::Create { dictionary, options } => {

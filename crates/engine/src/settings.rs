@@ -4,6 +4,7 @@ use crate::adjustable::MOST_REDZONE;
 use crate::open_records::PART_BYTES;
 use crate::{Error, HistoryOptions, Result};
 use crypt::{MasterKey, NonceLog};
+use ftree::Updates;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,9 @@ pub struct Options {
     /// The key of an encrypted directory: a new one is made with it, an old one opened. `None`: what is
     /// written is not encrypted.
     pub master: Option<Arc<MasterKey>>,
+    /// What updates mean ([`crate::EngineTxn::update`]); without them each leaves what is there. A directory
+    /// with updates in it must be opened with the same.
+    pub updates: Option<Arc<dyn Updates>>,
     /// Tests see that no nonce is used twice.
     #[doc(hidden)]
     pub nonces: Option<NonceLog>,
@@ -176,6 +180,7 @@ impl Options {
             showing: Showing::default(),
             background: Background::Threads,
             master: None,
+            updates: None,
             nonces: None,
             sizes: Sizes::default(),
         }

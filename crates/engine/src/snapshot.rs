@@ -62,12 +62,18 @@ impl Snapshot {
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
             if let Some(write) = own.writes.get(dictionary.0, key)? {
-                return Ok(write);
+                let updates = &*self.pinned.handle().trees.updates;
+                return write.over(updates, (dictionary, key), || self.committed(dictionary, key));
             }
             if own.created.contains(&dictionary.0) {
                 return own_value(own.tree(dictionary), key);
             }
         }
+        self.committed(dictionary, key)
+    }
+
+    /// What was committed under `key`.
+    fn committed(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         if let Some(readers) = &self.readers {
             let handle = self.pinned.handle();
             readers.lock_key(handle, dictionary, key, Mode::Shared)?;

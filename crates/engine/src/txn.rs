@@ -10,6 +10,7 @@ mod dictionaries;
 mod notes;
 mod reads;
 mod serializable;
+mod updates;
 mod writes;
 
 use crate::dictionary::Found;
@@ -37,6 +38,8 @@ use std::time::Duration;
 pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// The longest value the engine takes: the longest document, and room for what wraps it.
 pub const MAX_VALUE_BYTES: usize = 17 << 20;
+/// The longest argument of an update the engine takes.
+pub const MAX_UPDATE_BYTES: usize = 64 << 10;
 /// The longest note the engine takes: two documents and room for what wraps them.
 pub const MAX_NOTE_BYTES: usize = 40 << 20;
 

@@ -2,14 +2,46 @@
 //!
 //! Always true: keys ascend and each is there once, in either form.
 
+use ftree::Message;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 pub(crate) type Key = Arc<[u8]>;
-/// What was written to a key; `None` is a delete.
-pub(crate) type Write = Option<Arc<[u8]>>;
+/// What was written to a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Write {
+    Put(Arc<[u8]>),
+    Delete,
+    /// The argument of an update.
+    Update(Arc<[u8]>),
+}
+
+impl Write {
+    pub(crate) fn of(message: Message<'_>) -> Self {
+        match message {
+            Message::Update(argument) => Self::Update(argument.into()),
+            message => message.value().map_or(Self::Delete, |value| Self::Put(value.into())),
+        }
+    }
+
+    pub(crate) fn message(&self) -> Message<'_> {
+        match self {
+            Self::Put(value) => Message::Put(value),
+            Self::Delete => Message::Delete,
+            Self::Update(argument) => Message::Update(argument),
+        }
+    }
+
+    /// Bytes of the value or the argument.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Put(bytes) | Self::Update(bytes) => bytes.len() as u64,
+            Self::Delete => 0,
+        }
+    }
+}
 
 /// So many writes stand side by side.
 const FEW: usize = 8;
@@ -141,7 +173,8 @@ mod tests {
         ) {
             let (mut writes, mut model) = (Writes::default(), BTreeMap::<Key, Write>::new());
             for (inserts, key, value) in steps {
-                let (key, value): (Key, Write) = ([key].into(), value.map(|byte| [byte].into()));
+                let key: Key = [key].into();
+                let value = value.map_or(Write::Delete, |byte| Write::Put([byte].into()));
                 let both = if inserts {
                     (writes.insert(Arc::clone(&key), value.clone()), model.insert(key.clone(), value))
                 } else {

@@ -9,14 +9,39 @@
 
 use crate::writes::{Key, Write, Writes};
 use crate::{Direction, KeyRange, Result, Value};
-use ftree::{SpillCursor, SpillTree, SpillView};
+use ftree::{Message, SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was written to a key, as a read returns it; `None` is a delete.
-pub(crate) type Written = Option<Value>;
+/// What was written to a key, as a read returns it.
+pub(crate) enum Written {
+    Value(Value),
+    Deleted,
+    /// An update of what lies below, by this argument.
+    Update(Value),
+}
+
+impl Written {
+    fn of(write: &Write) -> Self {
+        match write {
+            Write::Put(value) => Self::Value(Value::shared(value)),
+            Write::Delete => Self::Deleted,
+            Write::Update(argument) => Self::Update(Value::shared(argument)),
+        }
+    }
+}
+
+impl From<ftree::Written> for Written {
+    fn from(written: ftree::Written) -> Self {
+        match written {
+            ftree::Written::Value(value) => Self::Value(value.into()),
+            ftree::Written::Deleted => Self::Deleted,
+            ftree::Written::Update(argument) => Self::Update(argument.into()),
+        }
+    }
+}
 
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
@@ -88,10 +113,10 @@ impl SharedWrites {
     /// As [`WriteSet::get`].
     pub(crate) fn get(&self, dictionary: u64, key: &[u8]) -> Result<Option<Written>> {
         if let Some(spill) = &self.spill {
-            return Ok(spill.get(dictionary, key)?.map(|value| value.map(Value::from)));
+            return Ok(spill.get(dictionary, key)?.map(Written::from));
         }
         let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
-        Ok(found.map(|write| write.as_ref().map(Value::shared)))
+        Ok(found.map(Written::of))
     }
 
     /// As [`WriteSet::of`].
@@ -132,11 +157,10 @@ impl WriteSet {
     /// What was written to a key, if it was. A spilled set may read the disk.
     pub(crate) fn get(&self, dictionary: u64, key: &[u8]) -> Result<Option<Written>> {
         if let Some(spilled) = &self.spill {
-            let found: Option<ftree::Written> = spilled.spill.get(dictionary, key)?;
-            return Ok(found.map(|value| value.map(Value::from)));
+            return Ok(spilled.spill.get(dictionary, key)?.map(Written::from));
         }
         let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
-        Ok(found.map(|write| write.as_ref().map(Value::shared)))
+        Ok(found.map(Written::of))
     }
 
     /// All writes, as they are now and stay.
@@ -174,30 +198,27 @@ impl WriteSet {
     pub(crate) fn each(
         &self,
         dictionary: u64,
-        mut see: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>,
+        mut see: impl FnMut(&[u8], Message<'_>) -> Result<()>,
     ) -> Result<()> {
         if let Some(spilled) = &self.spill {
             let all = KeyRange::all();
             let mut walk = spilled.spill.walk(dictionary, &all, Direction::Forward);
             while let Some((key, message)) = walk.peek()? {
-                see(key, message.value())?;
+                see(key, message)?;
                 walk.pass();
             }
             return Ok(());
         }
         for (key, write) in self.dictionaries.get(dictionary).iter().flat_map(|map| map.iter()) {
-            see(key, write.as_deref())?;
+            see(key, write.message())?;
         }
         Ok(())
     }
 
     /// The writes in memory to one dictionary, in order; none of a spilled set.
-    pub(crate) fn in_memory(
-        &self,
-        dictionary: u64,
-    ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    pub(crate) fn in_memory(&self, dictionary: u64) -> impl Iterator<Item = (&[u8], Message<'_>)> {
         let writes = self.dictionaries.get(dictionary).into_iter().flat_map(|map| map.iter());
-        writes.map(|(key, write)| (&**key, write.as_deref()))
+        writes.map(|(key, write)| (&**key, write.message()))
     }
 
     /// The set on disk, if it was too large for memory.
@@ -218,16 +239,16 @@ impl WriteSet {
                 Some(before) => writes.insert(Arc::clone(key), before.clone()),
                 None => writes.remove(key),
             };
-            noted.push((*dictionary, key, written.flatten()));
+            noted.push((*dictionary, key, written.unwrap_or(Write::Delete)));
         }
         for (dictionary, writes) in &maps.0 {
             for (key, write) in writes.iter() {
-                spill.write(*dictionary, key, write.as_deref(), false)?;
+                spill.write_message(*dictionary, key, write.message(), false)?;
             }
         }
         let start = spill.clock();
         for (dictionary, key, write) in noted.into_iter().rev() {
-            spill.write(dictionary, key, write.as_deref(), true)?;
+            spill.write_message(dictionary, key, write.message(), true)?;
         }
         spill.settle()?;
         self.dictionaries = ByDictionary::default();
@@ -241,23 +262,22 @@ impl WriteSet {
         &mut self,
         dictionary: u64,
         key: &[u8],
-        value: Option<&[u8]>,
+        message: Message<'_>,
     ) -> Result<()> {
-        let length = key.len() + value.map_or(0, <[u8]>::len);
+        let length = key.len() + payload_len(message);
         self.longest = self.longest.max(length as u64);
         if let Some(spilled) = &mut self.spill {
             let noted = self.undoable.load(Ordering::Relaxed);
-            spilled.spill.write(dictionary, key, value, noted)?;
+            spilled.spill.write_message(dictionary, key, message, noted)?;
             self.bytes += WRITE_BYTES + length as u64;
             return Ok(());
         }
-        self.write_in_memory(dictionary, key, value.map(Into::into));
+        self.write_in_memory(dictionary, key, Write::of(message));
         Ok(())
     }
 
     fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
-        let size = |write: &Write| write.as_ref().map_or(0, |value| value.len() as u64);
-        self.bytes += WRITE_BYTES + key.len() as u64 + size(&write);
+        self.bytes += WRITE_BYTES + key.len() as u64 + write.len();
         let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
         let key: Key = key.into();
         let undo_key = self.undoable.load(Ordering::Relaxed).then(|| Arc::clone(&key));
@@ -266,7 +286,7 @@ impl WriteSet {
             // What it replaced stays in memory for the way back.
             self.undo.push(Undo { dictionary, key, before });
         } else if let Some(before) = before {
-            let freed = WRITE_BYTES + size(&before);
+            let freed = WRITE_BYTES + before.len();
             debug_assert!(self.bytes >= freed, "what is replaced was counted");
             self.bytes = self.bytes.saturating_sub(freed);
         }
@@ -301,10 +321,18 @@ impl WriteSet {
                 Some(before) => writes.insert(key, before),
                 None => writes.remove(&key),
             };
-            let value = undone.flatten().map_or(0, |value| value.len() as u64);
+            let value = undone.map_or(0, |write| write.len());
             debug_assert!(self.bytes >= size + value, "what is undone was counted");
             self.bytes = self.bytes.saturating_sub(size + value);
         }
+    }
+}
+
+/// Bytes of a message's value or argument.
+pub(crate) fn payload_len(message: Message<'_>) -> usize {
+    match message {
+        Message::Put(bytes) | Message::Update(bytes) | Message::Large(bytes) => bytes.len(),
+        Message::Delete => 0,
     }
 }
 
@@ -340,10 +368,23 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    impl WriteSet {
+        fn put(&mut self, dictionary: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+            self.write(dictionary, key, value.map_or(Message::Delete, Message::Put))
+        }
+
+        fn value(&self, dictionary: u64, key: &[u8]) -> Option<Option<Vec<u8>>> {
+            self.get(dictionary, key).unwrap().map(|written| match written {
+                Written::Value(value) | Written::Update(value) => Some(value.into_vec()),
+                Written::Deleted => None,
+            })
+        }
+    }
+
     fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();
-        set.each(1, |key, value| {
-            found.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        set.each(1, |key, message| {
+            found.insert(key.to_vec(), message.value().map(<[u8]>::to_vec));
             Ok(())
         })
         .unwrap();
@@ -369,13 +410,13 @@ mod tests {
     #[test]
     fn rollback_restores_what_was_there() {
         let mut set = WriteSet::default();
-        set.write(1, b"a", Some(b"1")).unwrap();
+        set.put(1, b"a", Some(b"1")).unwrap();
         let bytes = set.bytes();
         let place = set.savepoint();
-        set.write(1, b"a", None).unwrap();
-        set.write(2, b"b", Some(b"2")).unwrap();
+        set.put(1, b"a", None).unwrap();
+        set.put(2, b"b", Some(b"2")).unwrap();
         set.rollback_to(place).unwrap();
-        assert_eq!(set.get(1, b"a").unwrap().flatten().as_deref(), Some(&b"1"[..]));
+        assert_eq!(set.value(1, b"a").flatten().as_deref(), Some(&b"1"[..]));
         assert!(set.get(2, b"b").unwrap().is_none());
         assert_eq!(set.bytes(), bytes);
     }
@@ -387,9 +428,9 @@ mod tests {
             Some(Own::Memory(writes)) => writes,
             _ => panic!("not in memory"),
         };
-        set.write(1, b"a", None).unwrap();
+        set.put(1, b"a", None).unwrap();
         let before = seen(&set);
-        set.write(1, b"b", None).unwrap();
+        set.put(1, b"b", None).unwrap();
         assert_eq!((before.len(), seen(&set).len()), (1, 2));
     }
 
@@ -412,14 +453,14 @@ mod tests {
                         set.rollback_to(place).unwrap();
                         model = copy;
                     },
-                    2 => { set.write(1, &[key], None).unwrap(); model.insert(vec![key], None); }
-                    3 => { set.write(2, &[key], None).unwrap(); }
-                    _ => { set.write(1, &[key], Some(&[value])).unwrap(); model.insert(vec![key], Some(vec![value])); }
+                    2 => { set.put(1, &[key], None).unwrap(); model.insert(vec![key], None); }
+                    3 => { set.put(2, &[key], None).unwrap(); }
+                    _ => { set.put(1, &[key], Some(&[value])).unwrap(); model.insert(vec![key], Some(vec![value])); }
                 }
                 prop_assert_eq!(&contents(&set), &model);
             }
             for key in 0..4_u8 {
-                let found = set.get(1, &[key]).unwrap().map(|value| value.map(Value::into_vec));
+                let found = set.value(1, &[key]);
                 prop_assert_eq!(found.as_ref(), model.get(&vec![key]));
             }
         }

@@ -28,6 +28,8 @@ pub enum PageValue {
     Put(Vec<u8>),
     /// The key is gone.
     Delete,
+    /// The key's value changes as this argument says.
+    Update(Vec<u8>),
     /// A value that lies by itself: [`large_facts`] says where.
     Large(Vec<u8>),
 }
@@ -47,6 +49,7 @@ pub fn read_page(bytes: &[u8]) -> Result<Vec<PageEntry>, &'static str> {
         let value = match Message::of(entry.kind, view.payload(&entry)) {
             Message::Put(value) => PageValue::Put(value.to_vec()),
             Message::Delete => PageValue::Delete,
+            Message::Update(argument) => PageValue::Update(argument.to_vec()),
             Message::Large(reference) => PageValue::Large(reference.to_vec()),
         };
         entries.push((key.clone(), entry.ts, value));
@@ -61,6 +64,7 @@ pub fn write_page(entries: &[PageEntry]) -> Vec<u8> {
         let message = match value {
             PageValue::Put(value) => Message::Put(value),
             PageValue::Delete => Message::Delete,
+            PageValue::Update(argument) => Message::Update(argument),
             PageValue::Large(reference) => Message::Large(reference),
         };
         builder.add(Entry { key, ts: *ts, message });

@@ -69,6 +69,24 @@ fn page_matches_its_golden_file() {
 }
 
 #[test]
+fn page_with_updates_matches_its_golden_file() {
+    let mut builder = PageBuilder::default();
+    for (key, ts, message) in [
+        ("a", 9, Message::Update(b"newer")),
+        ("a", 7, Message::Update(b"older")),
+        ("a", 5, Message::Put(b"base")),
+        ("b", 8, Message::Update(b"")),
+    ] {
+        builder.add(Entry { key: key.as_bytes(), ts, message });
+    }
+    let mut bytes = Vec::new();
+    builder.finish(&mut bytes);
+    golden("page-update.bin", &bytes);
+    let entries = crate::format::read_page(&bytes).unwrap();
+    assert_eq!(entries[1].2, crate::format::PageValue::Update(b"older".to_vec()));
+}
+
+#[test]
 fn filter_matches_its_golden_file() {
     let hashes: Vec<u64> = entries().map(|entry| crate::memtable::hash(entry.key)).collect();
     let bytes = filter::build(&hashes);

@@ -28,6 +28,7 @@ mod golden;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod key_hasher;
+mod key_updates;
 mod large;
 mod memtable;
 mod merge;
@@ -44,6 +45,7 @@ mod sort;
 mod spill;
 mod tree;
 mod tree_shared;
+mod updates;
 mod value;
 
 pub use error::{Error, Result};
@@ -59,4 +61,5 @@ pub use tree::{
     Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
     TreeImage, TreeLoader, Walk, Work,
 };
+pub use updates::{Applied, PlantedUpdateBug, UpdatePlace, Updates, combine as combine_updates};
 pub use value::Value;

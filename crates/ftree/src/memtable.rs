@@ -168,6 +168,19 @@ impl MemTable {
         Some((record.ts(), record.message()))
     }
 
+    /// The versions of `key` from the one a reader at `ts` sees here on, newest first.
+    pub(crate) fn versions(
+        &self,
+        key: &[u8],
+        hash: u64,
+        ts: u64,
+    ) -> impl Iterator<Item = (u64, Message<'_>)> {
+        let newest = self.body.get().and_then(|body| body.index.find(key, hash));
+        let visible = newest.and_then(|record| record.visible(ts));
+        std::iter::successors(visible, |record| record.older())
+            .map(|record| (record.ts(), record.message()))
+    }
+
     /// Fills the batch with records at or behind the target.
     fn forward(&self, target: &Target<'_>, batch: &mut Batch) {
         if let Some(body) = self.body.get() {

@@ -72,6 +72,12 @@ impl Merge {
         self.sources[*self.ranked.last()?].entry()
     }
 
+    /// The entry on top and the number of its source, the newest being 0.
+    pub(crate) fn top_from(&self) -> Option<(Entry<'_>, usize)> {
+        let source = *self.ranked.last()?;
+        Some((self.sources[source].entry()?, source))
+    }
+
     /// Steps over the entry on top. May read the disk.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(source) = self.ranked.pop() {

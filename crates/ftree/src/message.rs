@@ -16,6 +16,8 @@ pub enum Message<'a> {
     Put(&'a [u8]),
     /// The key is gone.
     Delete,
+    /// The key's value changes as [`crate::Updates`] says of this argument.
+    Update(&'a [u8]),
     /// The key now has a value that lies by itself; the bytes say where. Only the tree makes these,
     /// and nobody outside meets one.
     Large(&'a [u8]),
@@ -26,7 +28,7 @@ impl<'a> Message<'a> {
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
             Message::Put(value) => Some(value),
-            Message::Delete | Message::Large(_) => None,
+            Message::Delete | Message::Update(_) | Message::Large(_) => None,
         }
     }
 
@@ -34,13 +36,14 @@ impl<'a> Message<'a> {
         match self {
             Message::Put(_) => Kind::Put,
             Message::Delete => Kind::Delete,
+            Message::Update(_) => Kind::Update,
             Message::Large(_) => Kind::Large,
         }
     }
 
     pub(crate) fn payload(self) -> &'a [u8] {
         match self {
-            Message::Put(bytes) | Message::Large(bytes) => bytes,
+            Message::Put(bytes) | Message::Update(bytes) | Message::Large(bytes) => bytes,
             Message::Delete => &[],
         }
     }
@@ -49,18 +52,20 @@ impl<'a> Message<'a> {
         match kind {
             Kind::Put => Message::Put(payload),
             Kind::Delete => Message::Delete,
+            Kind::Update => Message::Update(payload),
             Kind::Large => Message::Large(payload),
         }
     }
 }
 
-/// The number a message has on disk. 2 (Update) and 3 (`RangeDelete`) are kept free for the
-/// messages `docs/formats/message.md` names.
+/// The number a message has on disk. 3 (`RangeDelete`) is kept free for the message that
+/// `docs/formats/message.md` names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Put = 0,
     Delete = 1,
+    Update = 2,
     Large = 4,
 }
 
@@ -69,6 +74,7 @@ impl Kind {
         match number {
             0 => Some(Self::Put),
             1 => Some(Self::Delete),
+            2 => Some(Self::Update),
             4 => Some(Self::Large),
             _ => None,
         }

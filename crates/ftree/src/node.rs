@@ -64,6 +64,15 @@ impl Child {
         }
     }
 
+    /// A timestamp at or above all in it.
+    pub(crate) fn newest_ts(&self) -> u64 {
+        match self {
+            Child::Leaf(leaf) => leaf.content().max_ts,
+            Child::Node(node) => node.newest_ts,
+            Child::Empty => 0,
+        }
+    }
+
     /// Entries below that a rewrite could drop.
     pub(crate) fn garbage(&self) -> u64 {
         match self {
@@ -119,6 +128,8 @@ pub(crate) struct Node {
     pub(crate) excess_below: u64,
     /// Entries in leaves below that a rewrite could drop.
     pub(crate) garbage_below: u64,
+    /// A timestamp at or above all in its runs and below.
+    pub(crate) newest_ts: u64,
     /// Bytes of leaves below that are to be compressed as the options say.
     pub(crate) lightly_compressed_below: u64,
     /// Its own most urgent work.
@@ -180,6 +191,13 @@ impl Node {
     /// Runs a read of a child meets here.
     pub(crate) fn live_runs(&self, child: usize) -> u64 {
         self.runs.iter().filter(|attached| attached.is_live(child)).count() as u64
+    }
+
+    /// A timestamp at or above all that lies below this node's newest runs, as many as said, for a child.
+    pub(crate) fn newest_ts_below(&self, child: usize, runs: usize) -> u64 {
+        let older = self.runs.iter().skip(runs).filter(|attached| attached.is_live(child));
+        let in_runs = older.map(|attached| attached.run.content().max_ts).max();
+        in_runs.unwrap_or(0).max(self.children[child].newest_ts())
     }
 
     /// What flushing the heaviest child costs, in bytes merged; 0 where nothing waits.

@@ -62,7 +62,7 @@ impl Overlay {
             return Ok(None);
         }
         let found = get_at(&self.spill, self.space, key, self.clock)?;
-        Ok(found.map(|value| (self.ts, value)))
+        Ok(found.map(|written| (self.ts, written)))
     }
 
     fn is_below(&self, key: &[u8]) -> bool {

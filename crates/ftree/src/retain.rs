@@ -2,7 +2,8 @@
 //!
 //! Always true: the newest version stays, and for every snapshot that is live or may still be
 //! created the version it sees. A delete goes only at the bottom, when nothing older is kept
-//! below it and no snapshot is older than it: until then it is what conflict checks look for.
+//! below it and no snapshot is older than it: until then it is what conflict checks look for. What lies below
+//! an update that is kept is judged together with it (`key_updates`).
 
 use crate::message::{Entry, Message, Visibility};
 
@@ -38,6 +39,12 @@ impl<'a> Retain<'a> {
             dropped_versions: 0,
             dropped_bytes: 0,
         }
+    }
+
+    /// So many versions went into others, and weighed so much.
+    pub(crate) fn note_dropped(&mut self, (versions, bytes): (u64, u64)) {
+        self.dropped_versions += versions;
+        self.dropped_bytes += bytes;
     }
 
     /// Whether the next entry stays.

@@ -6,7 +6,7 @@
 //! cursor sees, and what a rollback goes back to. All versions stay until the whole spill goes.
 //!
 //! ```text
-//! 0 u8 | space u64 BE | key   →  0 u8: not written | 1 u8: deleted | 2 u8: value
+//! 0 u8 | space u64 BE | key   →  0 u8: not written | 1 u8: deleted | 2 u8: value | 3 u8: update
 //! 1 u8 | clock u64 BE         →  space u64 BE | key        the write that ticked it, if noted
 //! ```
 //!
@@ -34,9 +34,18 @@ const KEPT_BYTES: usize = 64 << 10;
 const UNWRITTEN: u8 = 0;
 const DELETED: u8 = 1;
 const VALUE: u8 = 2;
+const UPDATE: u8 = 3;
 
-/// What was written to a key; `None` is a delete.
-pub type Written = Option<Value>;
+/// What was written to a key.
+#[derive(Debug)]
+pub enum Written {
+    /// This value.
+    Value(Value),
+    /// It is gone.
+    Deleted,
+    /// An update with this argument.
+    Update(Value),
+}
 
 /// A transaction's writes on disk. One thread writes; dropping it frees what nobody reads.
 pub struct SpillTree {
@@ -66,6 +75,17 @@ impl SpillTree {
         value: Option<&[u8]>,
         noted: bool,
     ) -> Result<()> {
+        self.write_message(space, key, value.map_or(Message::Delete, Message::Put), noted)
+    }
+
+    /// As [`SpillTree::write`], of an update also.
+    pub fn write_message(
+        &mut self,
+        space: u64,
+        key: &[u8],
+        message: Message<'_>,
+        noted: bool,
+    ) -> Result<()> {
         if self.tree.memory_bytes() > self.budget {
             self.settle()?;
         }
@@ -74,12 +94,16 @@ impl SpillTree {
         let place = writes_key(space, key);
         let mut payload = std::mem::take(&mut self.buffer);
         payload.clear();
-        let len = 1 + value.map_or(0, <[u8]>::len);
+        let len = 1 + message.payload().len();
         let cache = &self.tree.context().cache;
         let _copy = (len > KEPT_BYTES).then(|| cache.reserve(MemoryKind::WriteSets, len as u64));
         payload.reserve_exact(len);
-        payload.push(if value.is_some() { VALUE } else { DELETED });
-        payload.extend_from_slice(value.unwrap_or_default());
+        payload.push(match message {
+            Message::Update(_) => UPDATE,
+            Message::Delete => DELETED,
+            Message::Put(_) | Message::Large(_) => VALUE,
+        });
+        payload.extend_from_slice(message.payload());
         debug_assert_eq!(payload.len(), len, "what was made room for and counted");
         self.tree.insert(&place, self.clock, Message::Put(&payload));
         if noted {
@@ -200,8 +224,9 @@ fn settle(tree: &Tree, clock: u64) -> Result<()> {
 pub(crate) fn get_at(tree: &Tree, space: u64, key: &[u8], clock: u64) -> Result<Option<Written>> {
     let Some(value) = tree.get(&writes_key(space, key), clock)? else { return Ok(None) };
     Ok(match value.first() {
-        Some(&VALUE) => Some(Some(value.behind(1))),
-        Some(&DELETED) => Some(None),
+        Some(&VALUE) => Some(Written::Value(value.behind(1))),
+        Some(&UPDATE) => Some(Written::Update(value.behind(1))),
+        Some(&DELETED) => Some(Written::Deleted),
         _ => None,
     })
 }
@@ -261,7 +286,11 @@ impl SpillCursor {
     pub fn standing(&self) -> Option<(&[u8], Message<'_>)> {
         let (key, payload) = self.standing.then(|| self.cursor.current()).flatten()?;
         let (tag, value) = payload.split_first()?;
-        let message = if *tag == VALUE { Message::Put(value) } else { Message::Delete };
+        let message = match *tag {
+            VALUE => Message::Put(value),
+            UPDATE => Message::Update(value),
+            _ => Message::Delete,
+        };
         Some((key.get(PREFIX_BYTES..)?, message))
     }
 

@@ -11,6 +11,7 @@
 //! Lock order: claims → pins; `publish` → pins; `imaging` alone.
 
 mod cursor;
+mod fold;
 mod forget;
 mod image;
 mod layer;
@@ -43,6 +44,7 @@ use crate::readers::ReadPool;
 use crate::segment::Found;
 use crate::spill::{SpillTree, Written};
 use crate::tree_shared::TreeShared;
+use crate::updates::{NoUpdates, Updates};
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::{Access, CacheTable, Frame, MemoryKind, Reservation};
@@ -64,23 +66,38 @@ pub struct Context {
     pub merge_limiter: MergeLimiter,
     /// The hash of keys in memory.
     pub hasher: KeyHasher,
+    /// What updates mean.
+    pub updates: Arc<dyn Updates>,
 }
 
 impl Context {
     /// A context over one data file and one cache; everything is read by the callers that need it,
     /// and keys hash the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed())
+        Self::with_updates(blocks, cache, Arc::new(NoUpdates))
     }
 
-    /// The same, with threads that read for others, and a hash of keys that is this process's.
+    /// The same, where updates mean something.
+    pub fn with_updates(
+        blocks: BlockFile,
+        cache: Arc<CacheTable>,
+        updates: Arc<dyn Updates>,
+    ) -> Arc<Self> {
+        Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed(), Some(updates))
+    }
+
+    /// The same, with threads that read for others, and a hash of keys that is this process's. Without
+    /// `updates` there are none: each would leave what is there.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
         readers: Arc<ReadPool>,
         hasher: KeyHasher,
+        updates: Option<Arc<dyn Updates>>,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merge_limiter: MergeLimiter::default(), hasher })
+        let merge_limiter = MergeLimiter::default();
+        let updates = updates.unwrap_or_else(|| Arc::new(NoUpdates));
+        Arc::new(Self { blocks, cache, readers, merge_limiter, hasher, updates })
     }
 }
 
@@ -211,11 +228,20 @@ impl Tree {
 
     /// The value of `key` for a reader at `ts`. May read the disk: one page for most keys.
     pub fn get(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
-        let found = self.find(key, ts, true, |table, _, message| {
-            message.value().map(|bytes| Value::in_memory(table, bytes))
+        let found = self.find(key, ts, true, |table, _, message| match message {
+            Message::Update(_) => None,
+            message => Some(message.value().map(|bytes| Value::in_memory(table, bytes))),
         })?;
         Ok(match found {
-            Some(Lookup::Memory(value) | Lookup::Spilled(_, value)) => value,
+            Some(Lookup::Memory(Some(value))) => value,
+            Some(Lookup::Memory(None) | Lookup::Spilled(_, Written::Update(_))) => {
+                return self.get_folded(key, ts);
+            }
+            Some(Lookup::Disk(found)) if found.kind == Kind::Update => {
+                return self.get_folded(key, ts);
+            }
+            Some(Lookup::Spilled(_, Written::Value(value))) => Some(value),
+            Some(Lookup::Spilled(_, Written::Deleted)) => None,
             Some(Lookup::Disk(found)) if found.kind != Kind::Delete => {
                 Some(Value::in_frame(found.frame, found.payload))
             }
@@ -223,16 +249,29 @@ impl Tree {
         })
     }
 
-    /// The newest version of `key`: its timestamp, and whether it is a delete. `None` where the
-    /// key was never written, or its delete is older than every live snapshot and was dropped.
+    /// The newest version of `key`: its timestamp, and whether the key has nothing since. `None` where
+    /// the key was never written, or its delete is older than every live snapshot and was dropped.
     /// May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
-        let found =
-            self.find(key, u64::MAX, false, |_, ts, message| (ts, message == Message::Delete))?;
+        Ok(match self.newest_version(key)? {
+            Some((ts, Kind::Update)) => Some((ts, self.get_folded(key, u64::MAX - 1)?.is_none())),
+            newest => newest.map(|(ts, kind)| (ts, kind == Kind::Delete)),
+        })
+    }
+
+    /// When `key` was written last, as [`Tree::newest`] says it. May read the disk.
+    pub fn newest_ts(&self, key: &[u8]) -> Result<Option<u64>> {
+        Ok(self.newest_version(key)?.map(|(ts, _)| ts))
+    }
+
+    fn newest_version(&self, key: &[u8]) -> Result<Option<(u64, Kind)>> {
+        let found = self.find(key, u64::MAX, false, |_, ts, message| (ts, message.kind()))?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
-            Lookup::Spilled(ts, value) => (ts, value.is_none()),
-            Lookup::Disk(found) => (found.ts, found.kind == Kind::Delete),
+            Lookup::Spilled(ts, Written::Value(_)) => (ts, Kind::Put),
+            Lookup::Spilled(ts, Written::Deleted) => (ts, Kind::Delete),
+            Lookup::Spilled(ts, Written::Update(_)) => (ts, Kind::Update),
+            Lookup::Disk(found) => (found.ts, found.kind),
         }))
     }
 

@@ -25,6 +25,11 @@ unsafe impl Send for Value {}
 unsafe impl Sync for Value {}
 
 impl Value {
+    /// Bytes of its own.
+    pub(crate) fn owned(bytes: Vec<u8>) -> Self {
+        Self(Inner::Owned(bytes.into_boxed_slice()))
+    }
+
     /// `bytes` lie in `table`'s memory.
     pub(crate) fn in_memory(table: &Arc<MemTable>, bytes: &[u8]) -> Self {
         if bytes.len() <= COPY_BYTES {

@@ -8,7 +8,8 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, Stats, Tree, TreeOptions, Visibility,
+    Applied, Context, Direction, Effort, KeyRange, Message, PlantedUpdateBug, Progress, Stats,
+    Tree, TreeOptions, UpdatePlace, Updates, Visibility,
 };
 use os::sim::SimOs;
 use std::cmp::Reverse;
@@ -43,6 +44,47 @@ impl Random {
 
 type Versions = BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>>;
 
+/// Updates that append bytes, of which the last stay: `+` to what is there or nothing, `?` only to what is
+/// there; `!` cannot be applied.
+#[derive(Debug)]
+struct Append {
+    most: usize,
+    planted: Option<PlantedUpdateBug>,
+}
+
+impl Append {
+    fn last(&self, bytes: &[u8]) -> Vec<u8> {
+        bytes[bytes.len().saturating_sub(self.most)..].to_vec()
+    }
+
+    fn append(&self, old: Option<&[u8]>, argument: &[u8]) -> Option<Vec<u8>> {
+        match (old, argument[0]) {
+            (old, b'!') | (old @ None, b'?') => old.map(<[u8]>::to_vec),
+            (old, _) => Some(self.last(&[old.unwrap_or_default(), &argument[1..]].concat())),
+        }
+    }
+}
+
+impl Updates for Append {
+    fn apply(&self, _: UpdatePlace<'_>, old: Option<&[u8]>, argument: &[u8]) -> Applied {
+        match self.append(old, argument) {
+            Some(value) if Some(&value[..]) != old => Applied::Value(value),
+            _ => Applied::Unchanged,
+        }
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        if older[0] != newer[0] || older[0] == b'!' {
+            return None;
+        }
+        Some([&older[..1], &self.last(&[&older[1..], &newer[1..]].concat())].concat())
+    }
+
+    fn planted_bug(&self) -> Option<PlantedUpdateBug> {
+        self.planted
+    }
+}
+
 /// What the run is like.
 #[derive(Clone, Copy)]
 struct Plan {
@@ -54,6 +96,9 @@ struct Plan {
     delete_odds: u64,
     largest_value: u64,
     cache_bytes: u64,
+    /// One in so many writes is an update; 0 for none.
+    update_odds: u64,
+    planted: Option<PlantedUpdateBug>,
 }
 
 fn plan(seed: u64) -> Plan {
@@ -65,6 +110,8 @@ fn plan(seed: u64) -> Plan {
         delete_odds: 5,
         largest_value: 60,
         cache_bytes: 20_000,
+        update_odds: 0,
+        planted: None,
     }
 }
 
@@ -75,8 +122,8 @@ struct World {
     file: BlockFile,
     tree: Arc<Tree>,
     model: Versions,
-    /// Every commit, to be replayed.
-    log: Vec<(u64, Vec<u8>)>,
+    /// Every commit, to be replayed; of an update, its argument.
+    log: Vec<(u64, Vec<u8>, Option<Vec<u8>>)>,
     now: u64,
     snapshots: Vec<u64>,
     /// What the last checkpoint stored.
@@ -91,12 +138,20 @@ fn open_file(os: &os::Os) -> (BlockFile, Option<Vec<u8>>) {
     (file, image.map(|image| image.root))
 }
 
+fn rules(plan: &Plan) -> Append {
+    Append { most: plan.largest_value.max(60) as usize, planted: plan.planted }
+}
+
+fn context(file: &BlockFile, plan: &Plan) -> Arc<Context> {
+    let cache = Arc::new(CacheTable::new(plan.cache_bytes));
+    Context::with_updates(file.clone(), cache, Arc::new(rules(plan)))
+}
+
 impl World {
     fn new(plan: Plan) -> Self {
         let sim = SimOs::new(plan.seed);
         let (file, _) = open_file(&sim.os());
-        let cache = Arc::new(CacheTable::new(plan.cache_bytes));
-        let tree = Tree::create(&Context::new(file.clone(), cache), TREE, plan.options);
+        let tree = Tree::create(&context(&file, &plan), TREE, plan.options);
         Self {
             plan,
             random: Random(plan.seed),
@@ -129,6 +184,9 @@ impl World {
     fn write(&mut self) {
         self.now += 1;
         let key = self.key();
+        if self.plan.update_odds > 0 && self.random.one_in(self.plan.update_odds) {
+            return self.update(key);
+        }
         let delete = self.random.one_in(self.plan.delete_odds);
         let length = self.random.below(self.plan.largest_value + 1);
         let value = (!delete).then(|| {
@@ -136,7 +194,18 @@ impl World {
             (0..length).map(|at| seed.wrapping_add(at as u8 / 3)).collect::<Vec<u8>>()
         });
         self.tree.insert(&key, self.now, value.as_deref().map_or(Message::Delete, Message::Put));
-        self.log.push((self.now, key.clone()));
+        self.log.push((self.now, key.clone(), None));
+        self.model.insert((key, Reverse(self.now)), value);
+    }
+
+    fn update(&mut self, key: Vec<u8>) {
+        let mut argument = vec![[b'+', b'+', b'?', b'!'][self.random.below(4) as usize]];
+        let length = 1 + self.random.below(9);
+        argument.extend((0..length).map(|_| b'a' + self.random.below(26) as u8));
+        let old = self.visible(&key, self.now).cloned();
+        let value = rules(&self.plan).append(old.as_deref(), &argument);
+        self.tree.insert(&key, self.now, Message::Update(&argument));
+        self.log.push((self.now, key.clone(), Some(argument)));
         self.model.insert((key, Reverse(self.now)), value);
     }
 
@@ -241,8 +310,7 @@ impl World {
         let os = self.sim.reboot();
         let (file, root) = open_file(&os);
         assert_eq!(root, self.root);
-        let cache = Arc::new(CacheTable::new(self.plan.cache_bytes));
-        let context = Context::new(file.clone(), cache);
+        let context = context(&file, &self.plan);
         self.tree = match root {
             Some(root) => Tree::open(&context, TREE, self.plan.options, &root).unwrap(),
             None => Tree::create(&context, TREE, self.plan.options),
@@ -252,9 +320,11 @@ impl World {
         self.file = file;
         self.snapshots.clear();
         let flushed = self.tree.flushed_ts();
-        for (ts, key) in self.log.iter().filter(|(ts, _)| *ts > flushed) {
+        for (ts, key, argument) in self.log.iter().filter(|(ts, ..)| *ts > flushed) {
             let value = &self.model[&(key.clone(), Reverse(*ts))];
-            self.tree.insert(key, *ts, value.as_deref().map_or(Message::Delete, Message::Put));
+            let written = value.as_deref().map_or(Message::Delete, Message::Put);
+            let message = argument.as_deref().map_or(written, Message::Update);
+            self.tree.insert(key, *ts, message);
         }
     }
 
@@ -287,7 +357,9 @@ impl World {
                 self.snapshots.remove(at);
             }
             83..86 if self.tree.debt().active_bytes > 12_000 => {
-                self.tree.seal(self.now);
+                // What came since is inside too, and will be replayed over what was drained of it.
+                let lag = if self.plan.update_odds > 0 { self.random.below(60) } else { 0 };
+                self.tree.seal(self.now.saturating_sub(lag).max(self.tree.flushed_ts()));
             }
             86..98 => {
                 self.work(Effort::Needed);
@@ -316,6 +388,7 @@ fn any_plan(seed: u64) -> Plan {
     let mut random = Random(seed ^ 0x00c0_ffee);
     let mut plan = plan(seed);
     plan.keys = [40, 300, 900, 3000][random.below(4) as usize];
+    plan.update_odds = [0, 2, 4][random.below(3) as usize];
     plan.delete_odds = 2 + random.below(8);
     plan.largest_value = [0, 20, 200, 1500][random.below(4) as usize];
     plan.cache_bytes = [2000, 20_000, 1 << 20][random.below(3) as usize];
@@ -354,7 +427,7 @@ fn run(plan: Plan) -> Stats {
     for key in keys {
         world.now += 1;
         world.tree.insert(&key, world.now, Message::Delete);
-        world.log.push((world.now, key.clone()));
+        world.log.push((world.now, key.clone(), None));
         world.model.insert((key, Reverse(world.now)), None);
     }
     world.settle();
@@ -450,4 +523,34 @@ fn run_seed(seed: u64) {
 #[test]
 fn runs_of_one_age_meet_in_a_fused_node_seed_99() {
     run_seed(99);
+}
+
+#[test]
+fn updates_agree_too() {
+    for seed in 0..4 {
+        run(Plan { operations: 4000, keys: 200, update_odds: 2, ..plan(1000 + seed) });
+    }
+    run(Plan { operations: 4000, keys: 9, update_odds: 2, delete_odds: 3, ..plan(1010) });
+    let large = plan(1020);
+    run(Plan { operations: 1500, keys: 60, update_odds: 2, largest_value: 3000, ..large });
+}
+
+/// Whether a run with a bug in it fails; it says so on a thread whose output is kept.
+fn is_found(planted: PlantedUpdateBug) -> bool {
+    (0..10).any(|seed| {
+        let plan = Plan { operations: 3000, keys: 60, update_odds: 2, ..plan(2000 + seed) };
+        let plan = Plan { planted: Some(planted), ..plan };
+        std::thread::spawn(move || run(plan)).join().is_err()
+    })
+}
+
+#[test]
+fn planted_bugs_of_updates_are_found() {
+    for planted in [
+        PlantedUpdateBug::CombinesInWrongOrder,
+        PlantedUpdateBug::HidesBaseBackward,
+        PlantedUpdateBug::AppliesReplayAgain,
+    ] {
+        assert!(is_found(planted), "{planted:?} is not found");
+    }
 }

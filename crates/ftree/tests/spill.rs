@@ -6,7 +6,7 @@ use blockfile::{BlockFile, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
     Context, Direction, Effort, KeyRange, Message, Progress, SpillTree, Tree, TreeOptions,
-    Visibility,
+    Visibility, Written,
 };
 use os::sim::SimOs;
 use std::collections::BTreeMap;
@@ -111,7 +111,10 @@ fn spill_agrees_with_a_map_through_rollbacks() {
             }
             if step % 50 == 0 {
                 let key = random.key(200);
-                let found = spill.get(7, &key).unwrap().map(|v| v.map(ftree::Value::into_vec));
+                let found = spill.get(7, &key).unwrap().map(|written| match written {
+                    Written::Value(value) | Written::Update(value) => Some(value.into_vec()),
+                    Written::Deleted => None,
+                });
                 assert_eq!(found.as_ref(), model.get(&key));
             }
         }

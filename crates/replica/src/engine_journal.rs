@@ -106,6 +106,8 @@ impl<O: Observer> EngineJournal<O> {
                 CommitStep::Write { dictionary, key, value } => {
                     observer.read(dictionary, key, value)
                 }
+                // The catalog makes none of its records this way.
+                CommitStep::Update { .. } => Ok(()),
                 CommitStep::End(commit) => match observer.before_visible(commit) {
                     Ok(true) => {
                         let before = Timestamp(commit.0.saturating_sub(1));

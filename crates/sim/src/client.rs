@@ -3,6 +3,7 @@
 use crate::features::Feature;
 use crate::model::{Changes, Key, Overlay};
 use crate::setup;
+use crate::updates;
 use crate::world::{Down, World};
 use anyhow::{Result, bail, ensure};
 use engine::{DictionaryId, Durability, EngineTxn, Error, OnConflict, Savepoint, TxnOptions};
@@ -79,8 +80,13 @@ impl World {
         let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
         let outcome = self.lock_outcome(who, &key);
         let value = self.value();
-        let kind = self.random.below(6);
         let newest = self.model.newest;
+        let snapshot = self.clients[who].snapshot;
+        // Its own reads apply an update to what its snapshot has.
+        let may_update = self.features.has(Feature::FastUpdates)
+            && self.model.value(&key, snapshot) == self.model.value(&key, newest);
+        let kind = self.random.below(if may_update { 12 } else { 6 });
+        let argument = if kind > 5 { updates::argument(&mut self.random) } else { Vec::new() };
         let own = &mut self.clients[who];
         let there = self.model.seen(&own.changes.writes, &key, newest);
         let id = DictionaryId(key.0);
@@ -102,7 +108,11 @@ impl World {
                 }
                 Err(error) => ("insert", Err(error)),
             },
-            _ => ("put", own.txn.put(id, &key.1, &value).map(|()| Some(Some(value)))),
+            4 | 5 => ("put", own.txn.put(id, &key.1, &value).map(|()| Some(Some(value)))),
+            _ => {
+                let write = updates::append(there.as_deref(), &argument);
+                ("update", own.txn.update(id, &key.1, &argument).map(|()| Some(write)))
+            }
         };
         let txn = own.txn.id();
         self.note(format!("{txn}: {what} {key:?}: {outcome:?}"));

@@ -39,10 +39,12 @@ pub enum Feature {
     Encryption,
     /// Dictionaries are filled past the log.
     Loads,
+    /// Writes that say how a value changes, and do not read it.
+    FastUpdates,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 16] = [
+pub(crate) const ALL: [Feature; 17] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -59,6 +61,7 @@ pub(crate) const ALL: [Feature; 16] = [
     Feature::History,
     Feature::Encryption,
     Feature::Loads,
+    Feature::FastUpdates,
 ];
 
 /// A set of features.
@@ -96,6 +99,15 @@ impl Features {
     pub fn only_loads() -> Self {
         let all = [Feature::Crashes, Feature::Checkpoints, Feature::Snapshots, Feature::Loads];
         Self(all.into_iter().fold(0, |all, feature| all | 1 << feature as u8))
+    }
+
+    /// Updates beside what folds, moves and replays them.
+    pub fn only_fast_updates() -> Self {
+        let also =
+            [Feature::Snapshots, Feature::Savepoints, Feature::Crashes, Feature::Checkpoints];
+        also.into_iter().fold(Self(1 << Feature::FastUpdates as u8), |features, feature| {
+            Self(features.0 | 1 << feature as u8)
+        })
     }
 
     /// Nothing.

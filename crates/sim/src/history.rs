@@ -5,6 +5,7 @@
 
 use crate::features::Feature;
 use crate::model::{NotedCommit, Overlay};
+use crate::updates;
 use crate::world::World;
 use anyhow::{Result, bail, ensure};
 use engine::{Error, HistoryCommit, HistoryOperation};
@@ -138,6 +139,12 @@ impl World {
                 }
                 HistoryOperation::Delete { dictionary, key } => {
                     writes.insert((dictionary.0, key.to_vec()), None);
+                }
+                HistoryOperation::Update { dictionary, key, argument } => {
+                    let key = (dictionary.0, key.to_vec());
+                    let before = self.model.value(&key, commit.timestamp.0.saturating_sub(1));
+                    let value = updates::append(before.map(Vec::as_slice), argument);
+                    writes.insert(key, value);
                 }
                 HistoryOperation::Note(note) => found.notes.push(note.to_vec()),
             }

@@ -36,9 +36,10 @@ mod reads;
 mod run;
 mod setup;
 mod trace;
+mod updates;
 mod world;
 
-pub use engine::PlantedBug;
+pub use engine::{PlantedBug, PlantedUpdateBug};
 pub use features::{Feature, Features};
 pub use run::{Failure, Plan, Summary, run, shrink};
 pub use world::Tally;

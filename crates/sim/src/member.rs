@@ -15,14 +15,16 @@ use crate::model::{Changes, Model, Overlay};
 use crate::reads::{contents, same};
 use crate::setup;
 use crate::trace::Trace;
+use crate::updates::{self, Append};
 use crate::world::Tally;
 use anyhow::{Context, Result, bail, ensure};
 use engine::{
     Background, CommitState, DictionaryId, Engine, EntryKind, HistoryOptions, OnConflict, Options,
-    PlantedBug, Showing, Sizes, Snapshot, Submitted, Timestamp, TxnOptions,
+    PlantedBug, PlantedUpdateBug, Showing, Sizes, Snapshot, Submitted, Timestamp, TxnOptions,
 };
 use os::sim::{SimOs, Survival};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::Gen;
 
@@ -61,7 +63,12 @@ fn latest() -> TxnOptions {
 }
 
 impl MemberRun {
-    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>, is_verbose: bool) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        planted: Option<PlantedBug>,
+        planted_update: Option<PlantedUpdateBug>,
+        is_verbose: bool,
+    ) -> Self {
         let mut random = Gen::new(seed ^ 0x6d_656d_6265);
         let mut options = Options::new("/data");
         options.cache_size = 8 << 20;
@@ -71,6 +78,7 @@ impl MemberRun {
         options.checkpoint_period = Duration::ZERO;
         options.cleaner_period = Duration::ZERO;
         options.showing = Showing::Committed;
+        options.updates = Some(Arc::new(Append { planted: planted_update }));
         options.history = Some(HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO });
         let budget = 24 << (10 + random.below(3));
         options.sizes = Sizes {
@@ -192,6 +200,13 @@ impl MemberRun {
             if self.random.one_in(5) {
                 txn.delete(DictionaryId(id), &key)?;
                 changes.writes.insert((id, key), None);
+            } else if self.random.one_in(3) {
+                let argument = updates::argument(&mut self.random);
+                txn.update(DictionaryId(id), &key, &argument)?;
+                let key = (id, key);
+                let before = self.model.seen(&changes.writes, &key, self.model.newest);
+                let value = updates::append(before.as_deref(), &argument);
+                changes.writes.insert(key, value);
             } else {
                 let value = self.random.value(120);
                 txn.put(DictionaryId(id), &key, &value)?;
@@ -472,6 +487,12 @@ impl MemberRun {
                     }
                     engine::HistoryOperation::Delete { dictionary, key } => {
                         writes.insert((dictionary.0, key.to_vec()), None);
+                    }
+                    engine::HistoryOperation::Update { dictionary, key, argument } => {
+                        let key = (dictionary.0, key.to_vec());
+                        let before = self.model.value(&key, ts.saturating_sub(1));
+                        let value = updates::append(before.map(Vec::as_slice), argument);
+                        writes.insert(key, value);
                     }
                     engine::HistoryOperation::Note(_) => bail!("nobody has noted anything"),
                 }

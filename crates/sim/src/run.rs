@@ -3,7 +3,7 @@
 use crate::features::{ALL, Features};
 use crate::member::MemberRun;
 use crate::world::{Tally, World};
-use engine::PlantedBug;
+use engine::{PlantedBug, PlantedUpdateBug};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::Gen;
@@ -21,6 +21,8 @@ pub struct Plan {
     pub only_member: bool,
     /// A bug in the engine, to see it found.
     pub planted: Option<PlantedBug>,
+    /// A bug in how trees handle updates, to see it found.
+    pub planted_update: Option<PlantedUpdateBug>,
     /// Print every step.
     pub is_verbose: bool,
 }
@@ -33,6 +35,7 @@ impl Default for Plan {
             lying_syncs_ppm: 0,
             only_member: false,
             planted: None,
+            planted_update: None,
             is_verbose: false,
         }
     }
@@ -85,7 +88,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
 
 /// As a member of a set.
 fn run_member(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
-    let mut member = MemberRun::new(seed, plan.planted, plan.is_verbose);
+    let mut member = MemberRun::new(seed, plan.planted, plan.planted_update, plan.is_verbose);
     let what = match catch_unwind(AssertUnwindSafe(|| member.run(plan.steps))) {
         Ok(Ok(())) => return Ok(Summary { hash: member.trace.hash(), tally: member.tally }),
         Ok(Err(violation)) => format!("as a member: {violation:#}"),
@@ -106,6 +109,7 @@ fn run_alone(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
     let features = plan.features.unwrap_or_else(|| features_of(seed));
     let mut world =
         World::new(seed, features, (plan.lying_syncs_ppm, plan.planted), plan.is_verbose);
+    world.plant(plan.planted_update);
     let result = catch_unwind(AssertUnwindSafe(|| world.run(plan.steps)));
     let what = match result {
         Ok(Ok(())) => return Ok(Summary { hash: world.trace.hash(), tally: world.tally }),

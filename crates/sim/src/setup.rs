@@ -1,6 +1,7 @@
 //! A random engine: sizes so small that everything happens within a thousand steps.
 
 use crate::features::{Feature, Features};
+use crate::updates::Append;
 use crypt::{MasterKey, NonceLog};
 use engine::{Background, Compression, DictionaryOptions, HistoryOptions, Options, Sizes};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ impl Setup {
             options.master = Some(Arc::new(master()));
             options.nonces = Some(NonceLog::default());
         }
+        options.updates = Some(Arc::new(Append { planted: None }));
         let mut setup = Self {
             options,
             keys: pick(random, &[8, 60, 60, 400]),

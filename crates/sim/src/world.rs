@@ -19,9 +19,11 @@ use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;
 use crate::trace::Trace;
+use crate::updates::Append;
 use anyhow::{Context, Result};
-use engine::{Engine, PlantedBug, Snapshot};
+use engine::{Engine, PlantedBug, PlantedUpdateBug, Snapshot};
 use os::sim::{Injected, SimOs};
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::Gen;
 
@@ -207,6 +209,11 @@ impl World {
         }
         self.finish();
         Ok(())
+    }
+
+    /// Its trees have a bug, to see it found.
+    pub(crate) fn plant(&mut self, planted: Option<PlantedUpdateBug>) {
+        self.setup.options.updates = Some(Arc::new(Append { planted }));
     }
 
     /// One step: whatever the dice say.

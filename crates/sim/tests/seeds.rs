@@ -1,7 +1,7 @@
 //! The simulator against itself: it repeats itself, and it finds what was planted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::{Features, Plan, PlantedBug, run, shrink};
+use sim::{Features, Plan, PlantedBug, PlantedUpdateBug, run, shrink};
 
 #[test]
 fn same_seed_is_the_same_run() {
@@ -39,6 +39,21 @@ fn bugs_of_loads_are_found_out() {
     for planted in [PlantedBug::AdoptsBeforeDurable, PlantedBug::AdoptsForAll] {
         let plan = Plan { planted: Some(planted), ..honest };
         assert!((0..100).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
+/// Planted: each bug in how trees handle updates.
+#[test]
+fn bugs_of_fast_updates_are_found_out() {
+    let features = Some(Features::only_fast_updates());
+    let honest = Plan { features, ..Plan::default() };
+    for seed in 0..20 {
+        run(seed, &honest).unwrap();
+    }
+    for planted in [
+        PlantedUpdateBug::CombinesInWrongOrder,
+        PlantedUpdateBug::HidesBaseBackward,
+        PlantedUpdateBug::AppliesReplayAgain,
+    ] {
+        let plan = Plan { planted_update: Some(planted), ..honest };
+        assert!((0..200).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
     }
 }
 

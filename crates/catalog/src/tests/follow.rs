@@ -40,7 +40,7 @@ impl Pair {
                         (dictionary, key, Some(value))
                     }
                     HistoryOperation::Delete { dictionary, key } => (dictionary, key, None),
-                    HistoryOperation::Note { .. } => continue,
+                    HistoryOperation::Update { .. } | HistoryOperation::Note { .. } => continue,
                 };
                 self.follower.read(&mut changes, dictionary, key, value).unwrap();
             }

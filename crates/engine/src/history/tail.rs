@@ -58,6 +58,15 @@ pub enum HistoryOperation<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// A key's value was changed by an update.
+    Update {
+        /// In which dictionary.
+        dictionary: DictionaryId,
+        /// The key.
+        key: &'a [u8],
+        /// What the update was told.
+        argument: &'a [u8],
+    },
     /// What was noted beside the writes.
     Note(&'a [u8]),
 }
@@ -239,6 +248,10 @@ impl HistoryOperations<'_> {
             }
             Some(Operation::Delete { dictionary, key }) => {
                 Some(HistoryOperation::Delete { dictionary: DictionaryId(dictionary), key })
+            }
+            Some(Operation::Update { dictionary, key, argument }) => {
+                let dictionary = DictionaryId(dictionary);
+                Some(HistoryOperation::Update { dictionary, key, argument })
             }
             Some(Operation::Note { note }) => Some(HistoryOperation::Note(note)),
             _ => None,

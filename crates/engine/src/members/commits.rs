@@ -21,6 +21,15 @@ pub enum CommitStep<'a> {
         /// Its value.
         value: Option<&'a [u8]>,
     },
+    /// It changed a key's value by an update with this argument.
+    Update {
+        /// In which dictionary.
+        dictionary: DictionaryId,
+        /// The key.
+        key: &'a [u8],
+        /// What the update is told.
+        argument: &'a [u8],
+    },
     /// That was all of this commit.
     End(Timestamp),
 }
@@ -98,6 +107,11 @@ fn each_write(operations: &[u8], tell: &mut dyn FnMut(CommitStep<'_>) -> Result<
             match operation.map_err(|_| wrong("a record cannot be read"))? {
                 Operation::Put { dictionary, key, value } => (dictionary, key, Some(value)),
                 Operation::Delete { dictionary, key } => (dictionary, key, None),
+                Operation::Update { dictionary, key, argument } => {
+                    let dictionary = DictionaryId(dictionary);
+                    tell(CommitStep::Update { dictionary, key, argument })?;
+                    continue;
+                }
                 _ => continue,
             };
         tell(CommitStep::Write { dictionary: DictionaryId(dictionary), key, value })?;

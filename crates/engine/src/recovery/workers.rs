@@ -185,6 +185,9 @@ pub(crate) fn each_needed(
         let (id, key, message) = match operation {
             Ok(Operation::Put { dictionary, key, value }) => (dictionary, key, Message::Put(value)),
             Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
+            Ok(Operation::Update { dictionary, key, argument }) => {
+                (dictionary, key, Message::Update(argument))
+            }
             // Done by the one that read them.
             Ok(
                 Operation::Create { .. }

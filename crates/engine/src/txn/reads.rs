@@ -5,6 +5,7 @@ use super::EngineTxn;
 use crate::cursor::Cursor;
 use crate::snapshot::Own;
 use crate::snapshots::Pinned;
+use crate::writeset::Written;
 use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
 use ftree::Tree;
 use locktree::Mode;
@@ -25,7 +26,7 @@ impl EngineTxn {
 
     /// Whether this transaction itself has put a value under `key`, which stands there.
     pub fn has_written(&self, dictionary: DictionaryId, key: &[u8]) -> Result<bool> {
-        Ok(self.writes.get(dictionary.0, key)?.is_some_and(|own| own.is_some()))
+        Ok(matches!(self.writes.get(dictionary.0, key)?, Some(Written::Value(_))))
     }
 
     /// As [`EngineTxn::get`], of what is about to be changed: a serializable transaction locks it
@@ -43,11 +44,23 @@ impl EngineTxn {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
         if let Some(own) = self.writes.get(dictionary.0, key)? {
-            return Ok(own);
+            let updates = &*self.pinned.handle().trees.updates;
+            let below = || self.committed_in(mode, dictionary, key);
+            return own.over(updates, (dictionary, key), below);
         }
         if self.is_created(dictionary) {
             return own_value(self.own_tree(dictionary), key);
         }
+        self.committed_in(mode, dictionary, key)
+    }
+
+    /// What was committed under `key`, as it reads it.
+    fn committed_in(
+        &self,
+        mode: Mode,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
         if let Some(readers) = self.holder.readers() {
             let handle = self.pinned.handle();
             readers.lock_key(handle, dictionary, key, mode)?;
@@ -67,12 +80,22 @@ impl EngineTxn {
     ) -> Result<Option<Value>> {
         self.lock(dictionary, key)?;
         if let Some(own) = self.writes.get(dictionary.0, key)? {
-            return Ok(own);
+            let handle = Arc::clone(self.pinned.handle());
+            let below = || self.newest_committed(dictionary, key);
+            return own.over(&*handle.trees.updates, (dictionary, key), below);
         }
         if self.is_created(dictionary) {
             return own_value(self.own_tree(dictionary), key);
         }
-        // Under the lock the newest version is committed and stays the newest.
+        self.newest_committed(dictionary, key)
+    }
+
+    /// Under the key's lock the newest version is committed and stays the newest.
+    pub(super) fn newest_committed(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
         let found = self.find_newest(dictionary)?;
         Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from))
     }

@@ -6,8 +6,10 @@ use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::environment::Environment;
 use crate::error::Oversized;
 use crate::tuning::Tuning;
+use crate::writeset::{Written, payload_len};
 use crate::{DictionaryId, Error, OnConflict, Result};
 use cachetable::MemoryKind;
+use ftree::Message;
 use std::sync::atomic::Ordering;
 
 /// Where transactions together take much memory, those that take more than this spill.
@@ -36,14 +38,14 @@ impl EngineTxn {
         let conflict = granted.last_commit > snapshot
             || found.created > snapshot
             || ((granted.complete_since > snapshot || unwatched)
-                && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
+                && found.tree.newest_ts(key)?.is_some_and(|newest| newest > snapshot));
         if conflict { Err(Error::WriteConflict) } else { Ok(()) }
     }
 
     /// Writes `key` whatever it held. Locks it first.
     pub fn put(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<()> {
         self.lock(dictionary, key)?;
-        self.write(dictionary, key, Some(value))
+        self.write(dictionary, key, Message::Put(value))
     }
 
     /// Writes `key` only if it holds nothing, in the newest committed state and in this
@@ -52,7 +54,9 @@ impl EngineTxn {
     pub fn insert(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.lock(dictionary, key)?;
         let present = match self.writes.get(dictionary.0, key)? {
-            Some(own) => own.is_some(),
+            Some(Written::Value(_)) => true,
+            Some(Written::Deleted) => false,
+            Some(Written::Update(_)) => self.get_for_update(dictionary, key)?.is_some(),
             None if self.is_created(dictionary) => {
                 own_value(self.own_tree(dictionary), key)?.is_some()
             }
@@ -62,7 +66,7 @@ impl EngineTxn {
             }
         };
         if !present {
-            self.write(dictionary, key, Some(value))?;
+            self.write(dictionary, key, Message::Put(value))?;
         }
         Ok(!present)
     }
@@ -70,7 +74,7 @@ impl EngineTxn {
     /// Deletes `key`, present or not. Locks it first.
     pub fn delete(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
         self.lock(dictionary, key)?;
-        self.write(dictionary, key, None)
+        self.write(dictionary, key, Message::Delete)
     }
 
     /// Writes (or with `None` deletes) `key` without a lock and without a conflict check. Only
@@ -93,7 +97,7 @@ impl EngineTxn {
                 self.lock_for_ranges(dictionary, key)?;
             }
         }
-        self.write(dictionary, key, value)
+        self.write(dictionary, key, value.map_or(Message::Delete, Message::Put))
     }
 
     /// See [`serializable`].
@@ -116,9 +120,9 @@ impl EngineTxn {
         &mut self,
         dictionary: DictionaryId,
         key: &[u8],
-        value: Option<&[u8]>,
+        message: Message<'_>,
     ) -> Result<()> {
-        let len = value.map_or(0, <[u8]>::len);
+        let len = payload_len(message);
         check_size(Oversized::Value, len, MAX_VALUE_BYTES)?;
         if self.writes.spilled().is_none() && self.is_large(len as u64) {
             let spill = self.environment().commits.start_spill(self.live.id);
@@ -130,7 +134,7 @@ impl EngineTxn {
             self.environment().schedule.make_room(unpaced)?;
             self.paced += unpaced;
         }
-        let written = self.writes.write(dictionary.0, key, value);
+        let written = self.writes.write(dictionary.0, key, message);
         self.environment().check(written)?;
         self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
         self.charge();
@@ -159,7 +163,7 @@ impl EngineTxn {
     }
 }
 
-fn check_size(what: Oversized, size: usize, limit: usize) -> Result<()> {
+pub(super) fn check_size(what: Oversized, size: usize, limit: usize) -> Result<()> {
     if size > limit {
         return Err(Error::TooLarge { what, size: size as u64, limit: limit as u64 });
     }

@@ -46,6 +46,7 @@ fn told(commit: &HistoryCommit) -> engine::Result<NotedCommit> {
             HistoryOperation::Delete { key, .. } => {
                 told.writes.insert(key.to_vec(), None);
             }
+            HistoryOperation::Update { .. } => panic!("nobody has updated anything"),
             HistoryOperation::Note(note) => told.notes.push(note.to_vec()),
         }
     }

@@ -283,6 +283,8 @@ impl Parts {
             nodes.sum()
         };
         let buffered: u64 = self.runs.iter().map(Attached::bytes).sum();
+        let in_runs = self.runs.iter().map(|attached| attached.run.content().max_ts).max();
+        let in_children = self.children.iter().map(Child::newest_ts).max();
         let memory = self.memory();
         let mut node = Node {
             height: self.height,
@@ -290,6 +292,7 @@ impl Parts {
             buffered,
             buffered_below: buffered + below(|node| node.buffered_below),
             excess_below: below(|node| node.excess_below),
+            newest_ts: in_runs.max(in_children).unwrap_or(0),
             garbage_below: self.children.iter().map(Child::garbage).sum(),
             lightly_compressed_below: self
                 .children

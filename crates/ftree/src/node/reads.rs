@@ -12,6 +12,8 @@ const PROBED_RUN: u64 = 32;
 const OPENED_RUN: u64 = 4 << 10;
 /// An entry a scan steps over, because it is deleted or hidden.
 const SKIPPED_ENTRY: u64 = 16;
+/// An update that a read applies, because it lies apart from its base: some copying of a document.
+const GATHERED_UPDATE: u64 = 128;
 /// One in so many point reads takes notes, for all of them: readers share the node's counter.
 const SAMPLE: u64 = 32;
 
@@ -30,6 +32,11 @@ pub(crate) fn opened(runs: u64) -> u64 {
 /// What a scan counts that has stepped over so many entries.
 pub(crate) fn skipped(entries: u64) -> u64 {
     entries * SKIPPED_ENTRY
+}
+
+/// What a read counts that applies so many updates from a node's runs.
+pub(crate) fn gathered(updates: u64) -> u64 {
+    updates * GATHERED_UPDATE
 }
 
 /// One node's debt.

@@ -117,7 +117,7 @@ impl SegmentBuilder {
                 self.refer_to(at, kept);
                 self.add_small(entry)
             }
-            Message::Put(_) | Message::Delete => {
+            Message::Put(_) | Message::Delete | Message::Update(_) => {
                 self.content.value_bytes += entry.message.payload().len() as u64;
                 self.add_small(entry)
             }

@@ -5,12 +5,14 @@
 //! child, and where its values are large once in a while within one, it moves over to the tree's
 //! newest state, so that a long walk pins no old one.
 
+mod fold;
 mod open;
 
 use super::Tree;
 use crate::error::Result;
 use crate::message::{Direction, KeyRange, Message, Place};
 use crate::node::reads;
+use crate::updates::PendingUpdates;
 use cachetable::{Access, Frame};
 use open::Open;
 use std::ops::Bound;
@@ -44,8 +46,12 @@ pub struct Cursor {
     resume: Resume,
     /// The key returned last, or stepped over because it is deleted.
     key: Vec<u8>,
-    /// Going backward, the newest visible version of `key`.
+    /// Going backward, the newest visible version of `key`; also where updates were applied to get it.
     value: Vec<u8>,
+    /// The value is not under the cursor, but in `value`.
+    is_folded: bool,
+    /// Updates of `key` on the way to their base.
+    pending: PendingUpdates,
     open: Option<Open>,
     /// Bytes that it has passed since it last asked for the tree's newest state.
     passed: usize,
@@ -67,6 +73,8 @@ impl Cursor {
             resume: Resume::Edge,
             key: Vec::new(),
             value: Vec::new(),
+            is_folded: false,
+            pending: PendingUpdates::default(),
             open: None,
             passed: 0,
             peeked: false,
@@ -165,17 +173,18 @@ impl Cursor {
             return Some((&self.key, large));
         }
         match self.direction {
-            Direction::Forward => {
+            Direction::Forward if !self.is_folded => {
                 let entry = self.open.as_ref()?.merge.top()?;
                 Some((&self.key, entry.message.payload()))
             }
-            Direction::Backward => Some((&self.key, &self.value)),
+            Direction::Forward | Direction::Backward => Some((&self.key, &self.value)),
         }
     }
 
     /// Moves to the next visible entry; false at the end.
     fn step(&mut self) -> Result<bool> {
         self.large = None;
+        (self.is_folded, self.is_large) = (false, false);
         self.leave_old_state();
         let found = match self.direction {
             Direction::Forward => self.step_forward()?,
@@ -224,11 +233,18 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
-            if entry.message != Message::Delete {
-                self.is_large = matches!(entry.message, Message::Large(_));
-                return Ok(true);
+            match entry.message {
+                Message::Delete => open.skipped += 1,
+                Message::Update(_) => {
+                    if self.fold_forward()? {
+                        return Ok(true);
+                    }
+                }
+                message => {
+                    self.is_large = matches!(message, Message::Large(_));
+                    return Ok(true);
+                }
             }
-            open.skipped += 1;
         }
         Ok(false)
     }
@@ -249,18 +265,8 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
-            let mut put = false;
             self.passed += self.value.len();
-            while let Some(entry) = open.merge.top().filter(|entry| entry.key == self.key) {
-                if entry.ts <= self.ts {
-                    put = entry.message != Message::Delete;
-                    self.is_large = matches!(entry.message, Message::Large(_));
-                    self.value.clear();
-                    self.value.extend_from_slice(entry.message.payload());
-                }
-                open.merge.advance()?;
-            }
-            if put {
+            if self.fold_backward()? {
                 return Ok(true);
             }
         }

@@ -66,7 +66,7 @@ impl Check<'_> {
             self.require(live == union.count_ones(), "runs of one age share a child")?;
             if self.seen.insert(attached.run.id()) {
                 self.report.runs += 1;
-                self.segment(&attached.run, &Bounds::default())?;
+                self.segment(&attached.run, &Bounds::default(), true)?;
             }
         }
         for (at, child) in node.children.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Check<'_> {
                 Child::Leaf(leaf) => {
                     self.require(node.height == 1, "leaf at the wrong height")?;
                     self.report.leaves += 1;
-                    self.segment(leaf, &bounds)?;
+                    self.segment(leaf, &bounds, false)?;
                 }
                 Child::Empty => self.require(node.height == 1, "leaf at the wrong height")?,
             }
@@ -87,7 +87,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn segment(&mut self, segment: &Arc<Segment>, bounds: &Bounds) -> Result<()> {
+    fn segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        bounds: &Bounds,
+        may_have_updates: bool,
+    ) -> Result<()> {
         let all = Bounds::default();
         let mut iter = SegmentIter::new(
             Arc::clone(segment),
@@ -99,13 +104,16 @@ impl Check<'_> {
         segment.check_footer()?;
         let content = segment.content();
         let mut last: Option<(Vec<u8>, u64)> = None;
-        let (mut entries, mut keys, mut deletes, mut large) = (0, 0, 0, 0);
+        let (mut entries, mut keys, mut deletes, mut large) = (0, 0, 0, BTreeSet::new());
         while let Some(entry) = iter.entry() {
             let damage = |what| Err(segment.corruption(0, what));
             if let Some((key, ts)) = &last
                 && (Place { key, ts: *ts }) >= entry.place()
             {
                 return damage("entries are out of order");
+            }
+            if entry.message.is_update() && !may_have_updates {
+                return damage("update in a leaf");
             }
             if !bounds.contains(entry.key) {
                 return damage("key outside its leaf");
@@ -128,7 +136,7 @@ impl Check<'_> {
                     return damage("large value that its segment does not name");
                 }
                 self.tree.shared.read_large(at)?;
-                large += 1;
+                large.insert(at.segment);
             }
             last = Some((entry.key.to_vec(), entry.ts));
             iter.advance()?;
@@ -136,7 +144,7 @@ impl Check<'_> {
         self.report.entries += entries;
         let counts = (entries, keys, deletes) == (content.entries, content.keys, content.deletes);
         let greatest = last.is_some_and(|(key, _)| key == content.max_key[..]);
-        if !counts || !greatest || large != segment.descriptor().large.len() {
+        if !counts || !greatest || large.len() != segment.descriptor().large.len() {
             return Err(segment.corruption(0, "counts or greatest key differ"));
         }
         Ok(())

@@ -45,7 +45,7 @@ impl Unit<'_> {
             let bounds = span_bounds(node, &span);
             Ok((vec![memory(table, &bounds)], bounds))
         });
-        self.write_run(node, None, inputs)?;
+        self.write_run(node, (None, 0), inputs)?;
         for child in (0..shares.len()).filter(|child| direct[*child]) {
             if let Child::Node(below) = &node.children[child] {
                 self.drain_into(below, table)?;

@@ -79,7 +79,7 @@ impl Unit<'_> {
                     self.replaced.push(Arc::clone(leaf));
                 }
             }
-            self.merge(sources, &bounds, &mut retain, |entry, dropped| {
+            self.merge(sources, &bounds, (&mut retain, &|_| None), |entry, dropped| {
                 leaves.dropped = dropped;
                 leaves.add(entry)
             })?;

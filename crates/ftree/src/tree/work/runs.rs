@@ -2,6 +2,7 @@
 
 use super::{Area, Edit, Unit};
 use crate::error::Result;
+use crate::key_updates::{KeyUpdates, MergeRules};
 use crate::memtable::{MemIter, MemTable};
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Entry, Place};
@@ -26,7 +27,7 @@ impl Unit<'_> {
         let area = Area { height: node.height, bounds: node.bounds.clone() };
         self.edits.push(Edit::Flushed { area, runs: ids(merged) });
         // As new as its newest part: what came meanwhile is newer.
-        self.write_run(node, Some(merged[0].sequence), inputs)
+        self.write_run(node, (Some(merged[0].sequence), newest), inputs)
     }
 
     /// Moves what waits for a child node into a run of it.
@@ -37,15 +38,15 @@ impl Unit<'_> {
         self.failed = Some(area.clone());
         let sources = segments(live.iter().copied(), &bounds)?;
         self.edits.push(Edit::Flushed { area, runs: ids(live) });
-        self.write_run(below, None, std::iter::once(Ok((sources, bounds))))
+        self.write_run(below, (None, 0), std::iter::once(Ok((sources, bounds))))
     }
 
-    /// Writes the merged inputs, which ascend, as one run of `target`, of an age or the newest.
-    /// Nothing comes of it where nothing was left of them.
+    /// Writes the merged inputs, which ascend, as one run of `target`, of an age or the newest, in the place of
+    /// so many of its newest. Nothing comes of it where nothing was left of them.
     pub(super) fn write_run(
         &mut self,
         target: &Node,
-        age: Option<u64>,
+        (age, replaced): (Option<u64>, usize),
         inputs: impl Iterator<Item = Result<(Vec<MergeSource>, Bounds)>>,
     ) -> Result<()> {
         let tree = self.tree;
@@ -55,7 +56,8 @@ impl Unit<'_> {
         let mut child = 0;
         for input in inputs {
             let (sources, bounds) = input?;
-            self.merge(sources, &bounds, &mut retain, |entry, _| {
+            let below = |key: &[u8]| Some(target.newest_ts_below(target.child_of(key), replaced));
+            self.merge(sources, &bounds, (&mut retain, &below), |entry, _| {
                 while target.pivots.get(child).is_some_and(|pivot| entry.key > &pivot[..]) {
                     child += 1;
                 }
@@ -76,29 +78,66 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Hands what is to be kept of the merged sources to `out`, in order.
+    /// Hands what is to be kept of the merged sources to `out`, in order. `below` says of a key a timestamp at
+    /// or above all that lies below what is written; `None` where nothing does.
     pub(super) fn merge(
         &self,
         sources: Vec<MergeSource>,
         bounds: &Bounds,
-        retain: &mut Retain<'_>,
+        (retain, below): (&mut Retain<'_>, &dyn Fn(&[u8]) -> Option<u64>),
         mut out: impl FnMut(Entry<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(sources, Direction::Forward);
         let mut bytes = 0;
-        while let Some(entry) = merge.top() {
+        let rules = MergeRules {
+            updates: &*self.tree.context.updates,
+            tree: self.tree.id(),
+            visibility: self.visibility,
+            below,
+        };
+        let mut gathered = KeyUpdates::default();
+        while let Some((entry, source)) = merge.top_from() {
             // Memtables have no bound of their own.
             if !bounds.reaches(entry.key) {
                 break;
             }
             bytes += entry.weight();
-            if retain.keep(entry) {
-                out(entry, retain.dropped_bytes)?;
+            if gathered.is_of(entry.key) {
+                gathered.push(&rules, entry, source);
+            } else {
+                if gathered.is_open() {
+                    self.close(&mut gathered, &rules, retain, &mut out)?;
+                }
+                if retain.keep(entry) {
+                    if entry.message.is_update() {
+                        gathered.open(entry, source);
+                    } else {
+                        out(entry, retain.dropped_bytes)?;
+                    }
+                }
             }
             merge.advance()?;
         }
+        if gathered.is_open() {
+            self.close(&mut gathered, &rules, retain, &mut out)?;
+        }
         count(&self.tree.shared.counters.merged_bytes, bytes);
         Ok(())
+    }
+
+    /// Hands out what is to be kept of a key with updates. The sources of the merge still keep the large
+    /// values that it refers to.
+    fn close(
+        &self,
+        gathered: &mut KeyUpdates,
+        rules: &MergeRules<'_>,
+        retain: &mut Retain<'_>,
+        out: &mut impl FnMut(Entry<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
+        let shared = &self.tree.shared;
+        let load = |reference: &[u8]| shared.read_large(shared.decode_large(reference)?);
+        retain.note_dropped(gathered.close(rules, load)?);
+        gathered.entries().try_for_each(|entry| out(entry, retain.dropped_bytes))
     }
 
     pub(super) fn count_dropped(&self, retain: &Retain<'_>) {

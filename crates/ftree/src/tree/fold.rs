@@ -1,0 +1,146 @@
+//! A point read that meets an update: it gathers the older ones down to their base.
+
+use super::layer::Layer;
+use super::{State, Tree};
+use crate::error::Result;
+use crate::memtable::hash;
+use crate::message::{Kind, Message};
+use crate::node::{Child, Node, reads};
+use crate::segment::Segment;
+use crate::spill::Written;
+use crate::updates::{Applied, PendingUpdates, PlantedUpdateBug};
+use crate::value::Value;
+use cachetable::Access;
+
+/// The key's base as far as a level says, or that a lower one must.
+enum Base {
+    Below,
+    Here(Option<Value>),
+}
+
+impl Tree {
+    /// As [`Tree::get`], of a key whose newest version is an update. May read the disk, a page of each level.
+    pub(super) fn get_folded(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
+        let state = self.pin();
+        let mut pending = PendingUpdates::default();
+        let base = match self.gather(&state, key, ts, &mut pending)? {
+            Base::Here(base) => base,
+            Base::Below => None,
+        };
+        let updates = &*self.context.updates;
+        Ok(match pending.apply(updates, (self.id(), key), base.as_deref()) {
+            Applied::Unchanged => base,
+            Applied::Value(value) => Some(Value::owned(value)),
+        })
+    }
+
+    /// How many updates of `key` stand on top in the active memtable, up to `most`. Touches no disk.
+    pub fn pending_updates(&self, key: &[u8], most: usize) -> usize {
+        let state = self.pin();
+        let versions = state.active.versions(key, self.context.hasher.hash(key), u64::MAX);
+        versions.take(most).take_while(|(_, message)| message.is_update()).count()
+    }
+
+    fn gather(
+        &self,
+        state: &State,
+        key: &[u8],
+        ts: u64,
+        pending: &mut PendingUpdates,
+    ) -> Result<Base> {
+        let in_memory = self.context.hasher.hash(key);
+        let tables = std::iter::once(&state.active).map(Ok);
+        let layers = state.sealed.iter().map(|layer| match layer {
+            Layer::Table(table) => Ok(table),
+            Layer::Overlay(overlay) => Err(overlay),
+        });
+        for layer in tables.chain(layers) {
+            match layer {
+                Ok(table) => {
+                    let mut versions = table.versions(key, in_memory, ts).peekable();
+                    if let Some((newest, _)) = versions.peek() {
+                        self.enter_level(pending, *newest);
+                    }
+                    for (ts, message) in versions {
+                        match message {
+                            Message::Update(argument) => pending.push(ts, argument),
+                            message => {
+                                let value = message.value();
+                                let value = value.map(|bytes| Value::in_memory(table, bytes));
+                                return Ok(Base::Here(value));
+                            }
+                        }
+                    }
+                }
+                Err(overlay) => {
+                    let Some((at, written)) = overlay.get(key, ts)? else { continue };
+                    self.enter_level(pending, at);
+                    match written {
+                        Written::Value(value) => return Ok(Base::Here(Some(value))),
+                        Written::Deleted => return Ok(Base::Here(None)),
+                        Written::Update(argument) => pending.push(at, &argument),
+                    }
+                }
+            }
+        }
+        let on_disk = hash(key);
+        let mut node = &state.root;
+        loop {
+            let child = node.child_of(key);
+            for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
+                let before = pending.count();
+                let base = self.gather_in(&attached.run, (key, on_disk), ts, pending)?;
+                self.note_updates(node, pending.count().saturating_sub(before));
+                if let Base::Here(_) = base {
+                    return Ok(base);
+                }
+            }
+            match &node.children[child] {
+                Child::Node(below) => node = below,
+                Child::Leaf(leaf) => return self.gather_in(leaf, (key, on_disk), ts, pending),
+                Child::Empty => return Ok(Base::Below),
+            }
+        }
+    }
+
+    fn gather_in(
+        &self,
+        segment: &Segment,
+        (key, hash): (&[u8], u64),
+        ts: u64,
+        pending: &mut PendingUpdates,
+    ) -> Result<Base> {
+        let (mut at, mut is_first) = (ts, true);
+        while let Some(found) = segment.get(key, hash, at)? {
+            if std::mem::take(&mut is_first) {
+                self.enter_level(pending, found.ts);
+            }
+            let payload = &found.frame[found.payload.clone()];
+            match found.kind {
+                Kind::Update => pending.push(found.ts, payload),
+                Kind::Delete => return Ok(Base::Here(None)),
+                Kind::Put => {
+                    return Ok(Base::Here(Some(Value::in_frame(found.frame, found.payload))));
+                }
+                Kind::Large => {
+                    let frame = self.load_large(payload, Access::Demand)?;
+                    let all = 0..frame.len();
+                    return Ok(Base::Here(Some(Value::in_frame(frame, all))));
+                }
+            }
+            at = found.ts - 1;
+        }
+        Ok(Base::Below)
+    }
+
+    fn enter_level(&self, pending: &mut PendingUpdates, newest: u64) {
+        if self.context.updates.planted_bug() != Some(PlantedUpdateBug::AppliesReplayAgain) {
+            pending.forget_up_to(newest);
+        }
+    }
+
+    /// A flush would have folded them.
+    fn note_updates(&self, node: &Node, count: usize) {
+        self.note_reads(node, reads::gathered(count as u64));
+    }
+}
