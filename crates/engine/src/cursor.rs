@@ -5,6 +5,7 @@
 
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
+use crate::txn::Buried;
 use crate::writes::Writes;
 use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};
@@ -30,12 +31,16 @@ impl Cursor {
         range: KeyRange,
         direction: Direction,
         pinned: &Pinned,
-        own: Option<Own>,
+        (own, buried): (Option<Own>, Option<Buried>),
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
-        let walk = match own {
-            None => Walk::Tree(Box::new(tree)),
-            Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),
+        let walk = if own.is_none() && buried.is_none() {
+            Walk::Tree(Box::new(tree))
+        } else {
+            let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
+            let mut merged = Merged::new(Some(tree), own, range, direction);
+            merged.buried = buried;
+            Walk::Merged(Box::new(merged))
         };
         Self { walk, _pinned: pinned.clone() }
     }
@@ -89,6 +94,8 @@ struct Merged {
     /// The tree's next entry, copied out to be compared.
     ahead: Option<(Vec<u8>, Vec<u8>)>,
     tree_ended: bool,
+    /// What the transaction has deleted by ranges.
+    buried: Option<Buried>,
     own: OwnWalk,
     direction: Direction,
     current: (Vec<u8>, Vec<u8>),
@@ -164,6 +171,7 @@ impl Merged {
             tree_ended: tree.is_none(),
             tree,
             ahead: None,
+            buried: None,
             own: OwnWalk::new(own, range, direction),
             direction,
             current: (Vec::new(), Vec::new()),
@@ -206,9 +214,19 @@ impl Merged {
             && !self.tree_ended
             && let Some(tree) = &mut self.tree
         {
-            match tree.next()? {
-                Some((key, value)) => self.ahead = Some((key.to_vec(), value.to_vec())),
-                None => self.tree_ended = true,
+            loop {
+                match tree.next()? {
+                    Some((key, value))
+                        if self.buried.as_ref().is_some_and(|buried| buried.has(key, value)) => {}
+                    Some((key, value)) => {
+                        self.ahead = Some((key.to_vec(), value.to_vec()));
+                        break;
+                    }
+                    None => {
+                        self.tree_ended = true;
+                        break;
+                    }
+                }
             }
         }
         Ok(())

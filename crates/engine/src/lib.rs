@@ -73,7 +73,7 @@ pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use entries::EntryId;
 pub use error::{Cause, Error, Oversized, Result};
-pub use ftree::{Direction, KeyRange, thread_page_reads};
+pub use ftree::{Direction, KeyRange, RecordPart, TombstoneBug, thread_page_reads};
 pub use history::{
     History, HistoryCommit, HistoryOperation, HistoryOperations, HistoryOptions, HistoryStats,
     HistoryTail,

@@ -10,6 +10,7 @@ mod dictionaries;
 mod notes;
 mod reads;
 mod serializable;
+mod tombstones;
 mod writes;
 
 use crate::dictionary::Found;
@@ -30,6 +31,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+pub(crate) use tombstones::{Buried, OwnTombstone};
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;
@@ -46,6 +48,7 @@ pub struct Savepoint {
     dropped: usize,
     reshaped: usize,
     notes: usize,
+    tombstones: usize,
 }
 
 /// A read-write transaction. Dropping it aborts it.
@@ -63,6 +66,8 @@ pub struct EngineTxn {
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
+    /// Ranges that it deletes.
+    pub(crate) tombstones: Vec<OwnTombstone>,
     /// What readers of the history are told of it.
     pub(crate) notes: Option<Box<Notes>>,
     /// Bytes of the write set that have waited for their room.
@@ -111,6 +116,7 @@ impl EngineTxn {
             created: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
+            tombstones: Vec::new(),
             notes: None,
             paced: 0,
             within_red_zone: false,
@@ -185,6 +191,7 @@ impl EngineTxn {
             dropped: self.dropped.len(),
             reshaped: self.reshaped.len(),
             notes: self.notes.as_ref().map_or(0, |notes| notes.count()),
+            tombstones: self.tombstones.len(),
         }
     }
 
@@ -200,6 +207,7 @@ impl EngineTxn {
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
         self.reshaped.truncate(savepoint.reshaped);
+        self.tombstones.truncate(savepoint.tombstones);
         if let Some(notes) = &mut self.notes {
             notes.truncate(savepoint.notes);
         }
@@ -261,6 +269,7 @@ impl EngineTxn {
             && self.created.is_empty()
             && self.dropped.is_empty()
             && self.reshaped.is_empty()
+            && self.tombstones.is_empty()
             && self.notes.as_ref().is_none_or(|notes| notes.count() == 0))
     }
 

@@ -41,6 +41,7 @@ mod readers;
 mod retain;
 mod segment;
 mod spill;
+mod tombstones;
 mod tree;
 mod tree_shared;
 mod value;
@@ -53,6 +54,7 @@ pub use options::TreeOptions;
 pub use readers::ReadPool;
 pub use segment::thread_page_reads;
 pub use spill::{SpillCursor, SpillTree, SpillView, Written};
+pub use tombstones::{MAX_TOMBSTONES, RecordPart, Tombstone, TombstoneBug, no_parts};
 pub use tree::{
     Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
     TreeImage, Walk, Work,

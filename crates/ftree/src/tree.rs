@@ -18,6 +18,7 @@ mod pins;
 mod prefetch;
 mod publish;
 mod stats;
+mod tombstone;
 mod verify;
 mod work;
 
@@ -26,7 +27,7 @@ pub(crate) use image::parse_header;
 pub use image::{Capture, NodesWritten, TreeImage};
 pub use stats::{Debt, Stats};
 pub use verify::Report;
-use work::Claims;
+use work::{Claims, Sweep};
 pub use work::{Effort, Progress, Step, Walk, Work};
 
 use crate::error::Result;
@@ -40,6 +41,7 @@ use crate::overlay::Overlay;
 use crate::readers::ReadPool;
 use crate::segment::Found;
 use crate::spill::{SpillTree, Written};
+use crate::tombstones::{RecordPart, Tombstone, TombstoneBug, Tombstones, no_parts};
 use crate::tree_shared::TreeShared;
 use crate::value::Value;
 use blockfile::BlockFile;
@@ -62,6 +64,9 @@ pub struct Context {
     pub merge_limiter: MergeLimiter,
     /// The hash of keys in memory.
     pub hasher: KeyHasher,
+    /// Finds in an entry what tombstones of parts are compared with.
+    pub record_part: RecordPart,
+    planted: Option<TombstoneBug>,
 }
 
 impl Context {
@@ -78,7 +83,23 @@ impl Context {
         readers: Arc<ReadPool>,
         hasher: KeyHasher,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merge_limiter: MergeLimiter::default(), hasher })
+        Self::with_parts(blocks, cache, readers, hasher, (no_parts, None))
+    }
+
+    /// The same, with tombstones of parts of entries.
+    pub fn with_parts(
+        blocks: BlockFile,
+        cache: Arc<CacheTable>,
+        readers: Arc<ReadPool>,
+        hasher: KeyHasher,
+        (record_part, planted): (RecordPart, Option<TombstoneBug>),
+    ) -> Arc<Self> {
+        let merge_limiter = MergeLimiter::default();
+        Arc::new(Self { blocks, cache, readers, merge_limiter, hasher, record_part, planted })
+    }
+
+    fn tombstones(&self, list: Vec<Tombstone>) -> Option<Tombstones> {
+        Tombstones::new(list, self.record_part, self.planted)
     }
 }
 
@@ -92,6 +113,8 @@ pub(crate) struct State {
     pub(crate) flushed_ts: u64,
     /// The greatest age of a run.
     pub(crate) sequence: u64,
+    /// What was deleted by ranges, mostly nothing.
+    pub(crate) tombstones: Option<Arc<Tombstones>>,
     /// Every slot of [`Pins`] shows this state, or a later one.
     pub(crate) installed: AtomicBool,
 }
@@ -120,6 +143,8 @@ pub struct Tree {
     publish: Mutex<()>,
     claims: Claims,
     imaging: Mutex<()>,
+    /// How far the sweep of tombstones is, where there is one.
+    sweep: Mutex<Option<Box<Sweep>>>,
     discarded: AtomicBool,
     _memory: Reservation,
 }
@@ -140,6 +165,7 @@ impl Tree {
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
             sequence: 0,
+            tombstones: None,
             installed: AtomicBool::new(false),
         };
         Self::with_state(context, shared, options, state)
@@ -160,6 +186,7 @@ impl Tree {
             publish: Mutex::new(()),
             claims: Claims::default(),
             imaging: Mutex::new(()),
+            sweep: Mutex::new(None),
             discarded: AtomicBool::new(false),
             _memory: context.cache.reserve(MemoryKind::Nodes, TREE_BYTES),
         })
@@ -209,7 +236,14 @@ impl Tree {
 
     /// The value of `key` for a reader at `ts`. May read the disk: one page for most keys.
     pub fn get(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
-        let found = self.find(key, ts, true, |table, _, message| {
+        let state = self.pins.pin();
+        if let Some(tombstones) = &state.tombstones {
+            let found = self.version(&state, key, ts)?;
+            return Ok(found.and_then(|(version, value)| {
+                value.filter(|value| !tombstones.hides(key, Some(value), version, ts))
+            }));
+        }
+        let found = self.find(&state, key, ts, true, |table, _, message| {
             message.value().map(|bytes| Value::in_memory(table, bytes))
         })?;
         Ok(match found {
@@ -221,12 +255,17 @@ impl Tree {
         })
     }
 
-    /// The newest version of `key`: its timestamp, and whether it is a delete. `None` where the
-    /// key was never written, or its delete is older than every live snapshot and was dropped.
-    /// May read the disk.
+    /// The newest version of `key`: its timestamp, and whether it is a delete, which may be a tombstone's.
+    /// `None` where the key was never written, or its delete is older than every live snapshot and was
+    /// dropped. May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
-        let found =
-            self.find(key, u64::MAX, false, |_, ts, message| (ts, message == Message::Delete))?;
+        let state = self.pins.pin();
+        if let Some(tombstones) = &state.tombstones {
+            return self.newest_under(&state, tombstones, key);
+        }
+        let found = self.find(&state, key, u64::MAX, false, |_, ts, message| {
+            (ts, message == Message::Delete)
+        })?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
             Lookup::Spilled(ts, value) => (ts, value.is_none()),
@@ -238,12 +277,12 @@ impl Tree {
     /// `values` a value that lies by itself is loaded, while the state that keeps it is pinned.
     fn find<T>(
         &self,
+        state: &State,
         key: &[u8],
         ts: u64,
         values: bool,
         in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
     ) -> Result<Option<Lookup<T>>> {
-        let state = self.pins.pin();
         let in_memory_hash = self.context.hasher.hash(key);
         if let Some((ts, message)) = state.active.get(key, in_memory_hash, ts) {
             return Ok(Some(Lookup::Memory(in_memory(&state.active, ts, message))));
@@ -336,6 +375,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: state.tombstones.clone(),
             installed: AtomicBool::new(false),
         };
         let full = state.active.entries() > 0;
@@ -384,6 +424,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: state.tombstones.clone(),
             installed: AtomicBool::new(false),
         };
         self.pins.publish(&Arc::new(next));

@@ -8,7 +8,8 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, Stats, Tree, TreeOptions, Visibility,
+    Context, Direction, Effort, KeyHasher, KeyRange, Message, Progress, ReadPool, Stats, Tombstone,
+    TombstoneBug, Tree, TreeOptions, Visibility,
 };
 use os::sim::SimOs;
 use std::cmp::Reverse;
@@ -41,6 +42,14 @@ impl Random {
     }
 }
 
+/// What tombstones of parts look at: the end of the key, or the beginning of a short value.
+fn record_part<'a>(part: &[u8], key: &'a [u8], value: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match part {
+        b"key" => key.get(key.len().saturating_sub(2)..),
+        _ => value.filter(|value| value.len() <= 64)?.get(..1),
+    }
+}
+
 type Versions = BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>>;
 
 /// What the run is like.
@@ -54,6 +63,9 @@ struct Plan {
     delete_odds: u64,
     largest_value: u64,
     cache_bytes: u64,
+    /// Ranges are deleted too.
+    tombstones: bool,
+    planted: Option<TombstoneBug>,
 }
 
 fn plan(seed: u64) -> Plan {
@@ -65,6 +77,8 @@ fn plan(seed: u64) -> Plan {
         delete_odds: 5,
         largest_value: 60,
         cache_bytes: 20_000,
+        tombstones: seed % 3 == 0,
+        planted: None,
     }
 }
 
@@ -77,6 +91,8 @@ struct World {
     model: Versions,
     /// Every commit, to be replayed.
     log: Vec<(u64, Vec<u8>)>,
+    /// Every delete of a range.
+    tombstones: Vec<Tombstone>,
     now: u64,
     snapshots: Vec<u64>,
     /// What the last checkpoint stored.
@@ -91,12 +107,17 @@ fn open_file(os: &os::Os) -> (BlockFile, Option<Vec<u8>>) {
     (file, image.map(|image| image.root))
 }
 
+fn context(plan: Plan, file: &BlockFile) -> Arc<Context> {
+    let cache = Arc::new(CacheTable::new(plan.cache_bytes));
+    let parts = (record_part as ftree::RecordPart, plan.planted);
+    Context::with_parts(file.clone(), cache, ReadPool::none(), KeyHasher::fixed(), parts)
+}
+
 impl World {
     fn new(plan: Plan) -> Self {
         let sim = SimOs::new(plan.seed);
         let (file, _) = open_file(&sim.os());
-        let cache = Arc::new(CacheTable::new(plan.cache_bytes));
-        let tree = Tree::create(&Context::new(file.clone(), cache), TREE, plan.options);
+        let tree = Tree::create(&context(plan, &file), TREE, plan.options);
         Self {
             plan,
             random: Random(plan.seed),
@@ -105,6 +126,7 @@ impl World {
             tree,
             model: Versions::new(),
             log: Vec::new(),
+            tombstones: Vec::new(),
             now: 1,
             snapshots: Vec::new(),
             root: None,
@@ -140,10 +162,44 @@ impl World {
         self.model.insert((key, Reverse(self.now)), value);
     }
 
+    fn delete_range(&mut self) {
+        self.now += 1;
+        let (mut low, mut high) = (self.key(), self.key());
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let byte = |random: &mut Random| vec![random.below(256) as u8];
+        let (part, low, high): (&[u8], _, _) = match self.random.below(6) {
+            0 => (b"key", byte(&mut self.random), byte(&mut self.random)),
+            1 => (b"value", byte(&mut self.random), byte(&mut self.random)),
+            _ => (b"", low, high),
+        };
+        let mut range = KeyRange { lower: Bound::Included(low), upper: Bound::Excluded(high) };
+        if self.random.one_in(20) {
+            range = KeyRange::all();
+        }
+        self.bury(&range, part);
+    }
+
+    fn bury(&mut self, range: &KeyRange, part: &[u8]) {
+        if self.tree.has_tombstone_room() {
+            let tombstone = Tombstone::new(self.now, range, part);
+            self.tree.add_tombstone(tombstone.clone());
+            self.tombstones.push(tombstone);
+        }
+    }
+
+    /// The newest tombstone at or before `ts` over a version of `key`.
+    fn buried(&self, key: &[u8], version: u64, value: Option<&[u8]>, ts: u64) -> Option<u64> {
+        let newer = self.tombstones.iter().filter(|one| version < one.ts && one.ts <= ts);
+        newer.filter(|one| one.covers(key, value, record_part)).map(|one| one.ts).max()
+    }
+
     fn visible(&self, key: &[u8], ts: u64) -> Option<&Vec<u8>> {
         let versions = self.model.range((key.to_vec(), Reverse(ts))..);
-        let newest = versions.take_while(|((k, _), _)| k == key).next()?;
-        newest.1.as_ref()
+        let ((_, version), value) = versions.take_while(|((k, _), _)| k == key).next()?;
+        let value = value.as_ref()?;
+        self.buried(key, version.0, Some(value), ts).is_none().then_some(value)
     }
 
     fn a_snapshot(&mut self) -> u64 {
@@ -161,9 +217,26 @@ impl World {
         let expected = versions.next().filter(|((k, _), _)| *k == key);
         match (newest, expected) {
             (Some(newest), Some(((_, ts), value))) => {
-                assert_eq!(newest, (ts.0, value.is_none()), "newest of {key:?}");
+                let oldest = self.snapshots.iter().copied().min().unwrap_or(self.now);
+                let is_seen = self.buried(&key, ts.0, value.as_deref(), oldest).is_none();
+                let expected = match self.buried(&key, ts.0, value.as_deref(), u64::MAX) {
+                    // What nobody sees is gone, or a tombstone that covers it: another one, or an
+                    // older delete, is what is found then.
+                    Some(buried) if !is_seen && newest.0 < buried => (newest.0, true),
+                    Some(buried) => (buried, true),
+                    None if value.is_none() && ts.0 <= oldest && newest.0 < ts.0 => {
+                        (newest.0, true)
+                    }
+                    None => (ts.0, value.is_none()),
+                };
+                assert_eq!(newest, expected, "newest of {key:?}");
             }
             (None, None | Some((_, None))) => {}
+            (None, Some(((_, ts), value))) => {
+                let buried = self.buried(&key, ts.0, value.as_deref(), u64::MAX);
+                assert!(buried.is_some(), "newest of {key:?} is gone");
+            }
+            (Some((ts, true)), None) => assert!(self.buried(&key, 0, None, ts).is_some()),
             (newest, expected) => panic!("newest of {key:?}: {newest:?}, not {expected:?}"),
         }
     }
@@ -241,8 +314,7 @@ impl World {
         let os = self.sim.reboot();
         let (file, root) = open_file(&os);
         assert_eq!(root, self.root);
-        let cache = Arc::new(CacheTable::new(self.plan.cache_bytes));
-        let context = Context::new(file.clone(), cache);
+        let context = context(self.plan, &file);
         self.tree = match root {
             Some(root) => Tree::open(&context, TREE, self.plan.options, &root).unwrap(),
             None => Tree::create(&context, TREE, self.plan.options),
@@ -255,6 +327,9 @@ impl World {
         for (ts, key) in self.log.iter().filter(|(ts, _)| *ts > flushed) {
             let value = &self.model[&(key.clone(), Reverse(*ts))];
             self.tree.insert(key, *ts, value.as_deref().map_or(Message::Delete, Message::Put));
+        }
+        for tombstone in self.tombstones.iter().filter(|one| one.ts > flushed) {
+            self.tree.add_tombstone(tombstone.clone());
         }
     }
 
@@ -273,11 +348,13 @@ impl World {
         total.dropped_versions += stats.dropped_versions;
         total.dropped_deletes += stats.dropped_deletes;
         total.filter_refusals += stats.filter_refusals;
+        total.leaves_swept += stats.leaves_swept;
         total.height = total.height.max(stats.height);
     }
 
     fn step(&mut self) {
         match self.random.below(100) {
+            0 if self.plan.tombstones && self.random.one_in(2) => self.delete_range(),
             0..70 => self.write(),
             70..80 => self.check_get(),
             80 => self.check_scan(),
@@ -351,7 +428,12 @@ fn run(plan: Plan) -> Stats {
     // Everything deleted, nobody watching: the tree shrinks to nothing.
     world.snapshots.clear();
     let keys: BTreeSet<Vec<u8>> = world.model.keys().map(|(key, _)| key.clone()).collect();
-    for key in keys {
+    let at_once = plan.tombstones && world.random.one_in(2);
+    if at_once {
+        world.now += 1;
+        world.bury(&KeyRange::all(), b"");
+    }
+    for key in keys.into_iter().filter(|_| !(at_once && world.tree.has_tombstone_room())) {
         world.now += 1;
         world.tree.insert(&key, world.now, Message::Delete);
         world.log.push((world.now, key.clone()));
@@ -365,6 +447,7 @@ fn run(plan: Plan) -> Stats {
     }
     world.tree.verify().unwrap();
     world.check_scan();
+    assert_eq!(world.tree.tombstones(), 0, "nothing is left of what they cover");
     let stats = world.tree.stats();
     assert_eq!((stats.disk_entries, stats.buffered_bytes, stats.height), (0, 0, 1), "{stats:?}");
     world.checkpoint();
@@ -379,6 +462,7 @@ fn run(plan: Plan) -> Stats {
 #[test]
 fn tree_agrees_with_a_sorted_map_whatever_happens() {
     let mut total = Stats::default();
+    let mut swept = 0;
     for seed in 0..6 {
         let stats = run(plan(seed));
         total.leaf_splits += stats.leaf_splits;
@@ -394,7 +478,9 @@ fn tree_agrees_with_a_sorted_map_whatever_happens() {
         total.dropped_deletes += stats.dropped_deletes;
         total.filter_refusals += stats.filter_refusals;
         total.height = total.height.max(stats.height);
+        swept += stats.leaves_swept;
     }
+    assert!(swept > 10, "only {swept} leaves were let go of unread");
     for (name, count) in [
         ("drains", total.drains),
         ("flushes", total.flushes),
@@ -450,4 +536,17 @@ fn run_seed(seed: u64) {
 #[test]
 fn runs_of_one_age_meet_in_a_fused_node_seed_99() {
     run_seed(99);
+}
+
+#[test]
+fn planted_bugs_of_tombstones_are_found() {
+    let bugs =
+        [TombstoneBug::BackwardIgnores, TombstoneBug::ConflictIgnores, TombstoneBug::FreesSeen];
+    for planted in bugs {
+        let fails = |seed| {
+            let plan = Plan { operations: 3000, planted: Some(planted), ..any_plan(seed) };
+            std::panic::catch_unwind(|| run(plan)).is_err()
+        };
+        assert!((0..60).step_by(3).any(fails), "nobody finds {planted:?}");
+    }
 }

@@ -23,6 +23,7 @@ mod geo;
 mod model;
 mod partitions;
 mod primary_key;
+mod range_deletes;
 mod text;
 mod trials;
 

@@ -37,10 +37,12 @@ pub enum Feature {
     History,
     /// What is stored is encrypted.
     Encryption,
+    /// Ranges are deleted at once.
+    Tombstones,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 15] = [
+pub(crate) const ALL: [Feature; 16] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -56,11 +58,12 @@ pub(crate) const ALL: [Feature; 15] = [
     Feature::CommitPanics,
     Feature::History,
     Feature::Encryption,
+    Feature::Tombstones,
 ];
 
 /// A set of features.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Features(u16);
+pub struct Features(u32);
 
 impl Features {
     /// A random subset. Damage ends a run early, so it is in every fourth only.
@@ -69,9 +72,11 @@ impl Features {
         for feature in ALL {
             let on = match feature {
                 Feature::Damage => random.one_in(4),
-                Feature::IoErrors | Feature::FullDisk | Feature::History | Feature::Encryption => {
-                    random.one_in(3)
-                }
+                Feature::IoErrors
+                | Feature::FullDisk
+                | Feature::History
+                | Feature::Encryption
+                | Feature::Tombstones => random.one_in(3),
                 // Each ends the process.
                 Feature::CommitPanics => random.one_in(6),
                 Feature::Crashes => !random.one_in(4),
@@ -87,6 +92,18 @@ impl Features {
     /// Crashes beside a history that is followed, and nothing else.
     pub fn only_followed() -> Self {
         Self(1 << Feature::Crashes as u8 | 1 << Feature::History as u8)
+    }
+
+    /// Deletes of ranges beside snapshots, checkpoints and crashes.
+    pub fn only_tombstones() -> Self {
+        let all = [
+            Feature::Tombstones,
+            Feature::Dictionaries,
+            Feature::Snapshots,
+            Feature::Checkpoints,
+            Feature::Crashes,
+        ];
+        Self(all.into_iter().fold(0, |bits, feature| bits | 1 << feature as u8))
     }
 
     /// Nothing.

@@ -34,10 +34,11 @@ mod model;
 mod reads;
 mod run;
 mod setup;
+mod tombstones;
 mod trace;
 mod world;
 
-pub use engine::PlantedBug;
+pub use engine::{PlantedBug, TombstoneBug};
 pub use features::{Feature, Features};
 pub use run::{Failure, Plan, Summary, run, shrink};
 pub use world::Tally;

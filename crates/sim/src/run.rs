@@ -19,7 +19,7 @@ pub struct Plan {
     pub lying_syncs_ppm: u32,
     /// Only as a member of a set; without, a third of the seeds run as one too.
     pub only_member: bool,
-    /// A bug in the engine of the member, to see it found.
+    /// A bug in the engine, to see it found.
     pub planted: Option<PlantedBug>,
     /// Print every step.
     pub is_verbose: bool,
@@ -104,7 +104,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 fn run_alone(seed: u64, plan: &Plan) -> Result<Summary, Box<Failure>> {
     let features = plan.features.unwrap_or_else(|| features_of(seed));
-    let mut world = World::new(seed, features, plan.lying_syncs_ppm, plan.is_verbose);
+    let mut world = World::new(seed, features, plan.lying_syncs_ppm, plan.planted, plan.is_verbose);
     let result = catch_unwind(AssertUnwindSafe(|| world.run(plan.steps)));
     let what = match result {
         Ok(Ok(())) => return Ok(Summary { hash: world.trace.hash(), tally: world.tally }),

@@ -17,7 +17,7 @@ use crate::reads::Walk;
 use crate::setup::Setup;
 use crate::trace::Trace;
 use anyhow::{Context, Result};
-use engine::{Engine, Snapshot};
+use engine::{Engine, PlantedBug, Snapshot};
 use os::sim::{Injected, SimOs};
 use std::time::Duration;
 use testkit::Gen;
@@ -29,6 +29,7 @@ pub struct Tally {
     pub steps: u64,
     pub commits: u64,
     pub conflicts: u64,
+    pub ranges_deleted: u64,
     pub comparisons: u64,
     pub histories: u64,
     pub crashes: u64,
@@ -58,6 +59,7 @@ impl Tally {
             steps,
             commits,
             conflicts,
+            ranges_deleted,
             comparisons,
             histories,
             crashes,
@@ -81,6 +83,7 @@ impl Tally {
         *steps += other.steps;
         *commits += other.commits;
         *conflicts += other.conflicts;
+        *ranges_deleted += other.ranges_deleted;
         *comparisons += other.comparisons;
         *histories += other.histories;
         *crashes += other.crashes;
@@ -139,10 +142,12 @@ impl World {
         seed: u64,
         features: Features,
         lying_syncs_ppm: u32,
+        planted: Option<PlantedBug>,
         is_verbose: bool,
     ) -> Self {
         let mut random = Gen::new(seed ^ 0x73_696d);
-        let setup = Setup::random(&mut random, features);
+        let mut setup = Setup::random(&mut random, features);
+        setup.options.sizes.planted = planted;
         let mut world = Self {
             sim: SimOs::new(seed),
             features,

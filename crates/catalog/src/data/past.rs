@@ -117,14 +117,26 @@ impl Txn {
     }
 
     /// What is read of a fixed state is found in the partitions of then, and would be written to those of
-    /// now: that they are others is a conflict.
+    /// now: that they are others is a conflict. The same where a delete of everything has put other
+    /// dictionaries in the place of those of then.
     pub(crate) fn check_same_partitions(&self, collection: &Collection) -> Result<()> {
         let namespace = &collection.namespace;
-        if !collection.is_partitioned()
-            || !self.reads_a_fixed_state()
-            || self.names.find(namespace).is_some()
-            || self.engine.snapshot().has_dictionary(collection.primary)
-        {
+        if !self.reads_a_fixed_state() || self.names.find(namespace).is_some() {
+            return Ok(());
+        }
+        let state = self.engine.snapshot();
+        if collection.is_view() || state.has_dictionary(collection.primary) {
+            return Ok(());
+        }
+        if !collection.is_partitioned() {
+            let past = self.catalog.collection_in(namespace, &state)?;
+            let is_other = |past: Arc<Collection>| {
+                past.number == collection.number && past.primary != collection.primary
+            };
+            if past.is_some_and(is_other) {
+                let text = format!("{namespace} was emptied after this transaction began");
+                return Err(Error::new(Code::WRITE_CONFLICT, text));
+            }
             return Ok(());
         }
         Err(Error::new(

@@ -216,7 +216,10 @@ impl HistoryOperations<'_> {
             self.place = operations.place(bytes);
             match operation {
                 Some(
-                    Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. },
+                    Operation::Create { .. }
+                    | Operation::Drop { .. }
+                    | Operation::Reshape { .. }
+                    | Operation::Tombstone { .. },
                 ) => {}
                 // Read again, because what it borrows was borrowed in a turn of the loop.
                 Some(_) => return self.told(from),

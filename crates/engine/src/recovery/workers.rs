@@ -190,7 +190,8 @@ pub(crate) fn each_needed(
                 Operation::Create { .. }
                 | Operation::Drop { .. }
                 | Operation::Reshape { .. }
-                | Operation::Note { .. },
+                | Operation::Note { .. }
+                | Operation::Tombstone { .. },
             ) => continue,
             Err(e) => return Err(Error::in_record(piece.position, e)),
         };

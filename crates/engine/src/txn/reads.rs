@@ -44,10 +44,12 @@ impl EngineTxn {
             let handle = self.pinned.handle();
             readers.lock_key(handle, dictionary, key, mode)?;
             let found = handle.directory.newest(dictionary)?;
-            return Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from));
+            let value = found.tree.get(key, u64::MAX - 1)?.map(Value::from);
+            return Ok(self.unless_buried(dictionary, key, value));
         }
         let found = self.find_visible(dictionary)?;
-        Ok(found.tree.get(key, self.pinned.timestamp)?.map(Value::from))
+        let value = found.tree.get(key, self.pinned.timestamp)?.map(Value::from);
+        Ok(self.unless_buried(dictionary, key, value))
     }
 
     /// Locks `key` exclusively (may wait), then returns its newest value. Under
@@ -66,7 +68,8 @@ impl EngineTxn {
         }
         // Under the lock the newest version is committed and stays the newest.
         let found = self.find_newest(dictionary)?;
-        Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from))
+        let value = found.tree.get(key, u64::MAX - 1)?.map(Value::from);
+        Ok(self.unless_buried(dictionary, key, value))
     }
 
     /// A cursor over the snapshot and this transaction's writes as of now. A serializable
@@ -99,9 +102,9 @@ impl EngineTxn {
     ) -> Result<Cursor> {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
-        let own = self.writes.of(dictionary.0, &range, direction);
+        let own = (self.writes.of(dictionary.0, &range, direction), self.buried(dictionary));
         if self.is_created(dictionary) {
-            return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
+            return Ok(Cursor::over_writes(own.0, range, direction, &self.pinned));
         }
         if let Some(readers) = self.holder.readers() {
             let handle = self.pinned.handle();
@@ -127,6 +130,7 @@ impl EngineTxn {
             writes: self.writes.shared(),
             created: self.created.iter().map(|(id, _)| *id).collect(),
             dropped: self.dropped.clone(),
+            tombstones: self.tombstones.clone(),
         };
         Snapshot::of(&self.pinned, Some(own), self.holder.readers().cloned())
     }

@@ -24,6 +24,7 @@ mod serializable;
 mod sorter;
 mod space;
 mod threads;
+mod tombstones;
 
 use engine::{Background, Engine, Options};
 use os::Os;

@@ -224,7 +224,7 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
-            if entry.message != Message::Delete {
+            if entry.message != Message::Delete && !open.hides(entry, self.ts) {
                 self.is_large = matches!(entry.message, Message::Large(_));
                 return Ok(true);
             }
@@ -253,7 +253,7 @@ impl Cursor {
             self.passed += self.value.len();
             while let Some(entry) = open.merge.top().filter(|entry| entry.key == self.key) {
                 if entry.ts <= self.ts {
-                    put = entry.message != Message::Delete;
+                    put = entry.message != Message::Delete && !open.hides(entry, self.ts);
                     self.is_large = matches!(entry.message, Message::Large(_));
                     self.value.clear();
                     self.value.extend_from_slice(entry.message.payload());

@@ -49,7 +49,7 @@ impl Unit<'_> {
         inputs: impl Iterator<Item = Result<(Vec<MergeSource>, Bounds)>>,
     ) -> Result<()> {
         let tree = self.tree;
-        let mut retain = Retain::new(self.visibility, false);
+        let mut retain = Retain::new(self.visibility, false).under(self.tombstones.as_deref());
         let mut builder: Option<SegmentBuilder> = None;
         let mut bytes = vec![0; target.children.len()];
         let mut child = 0;
