@@ -395,12 +395,12 @@ fn open_trees(
 impl Environment {
     /// A commit that was logged deletes a range, unless that is done already.
     pub(crate) fn bury(&self, dictionary: u64, tombstone: Tombstone) -> Result<()> {
-        if !tombstone.part.is_empty() {
-            self.check_finds_parts()?;
-        }
         if let Some(found) = self.directory.find(dictionary)
             && found.tree.flushed_ts() < tombstone.ts
         {
+            if !tombstone.part.is_empty() {
+                self.check_finds_parts()?;
+            }
             found.written_at(tombstone.ts);
             found.tree.add_tombstone(tombstone);
         }

@@ -21,7 +21,6 @@ use crate::data::txn::Txn;
 use crate::ddl::collections::{has_own_layout, write_record};
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, with_indexes};
-use crate::metadata::namespace::Namespace;
 use crate::metadata::records;
 use engine::{DictionaryId, Direction, EngineTxn, KeyRange, Snapshot};
 use errors::Result;
@@ -181,11 +180,10 @@ impl Txn {
         let share = if store.indexes.is_empty() { u64::MAX } else { LEAST_SHARE };
         let mut is_worth =
             documents >= LEAST_DOCUMENTS && documents.saturating_mul(share) >= store.count();
-        for (index, part) in store.indexes.iter().zip(&parts).filter(|_| is_worth) {
-            let deleted = self.engine.tombstone(index.dictionary, range, part);
-            is_worth = deleted.map_err(|error| self.failed(error))?;
-            if !is_worth {
-                break;
+        for (index, part) in store.indexes.iter().zip(&parts) {
+            if is_worth {
+                let deleted = self.engine.tombstone(index.dictionary, range, part);
+                is_worth = deleted.map_err(|error| self.failed(error))?;
             }
         }
         if !is_worth {

@@ -114,7 +114,8 @@ fn what_is_no_whole_range_goes_one_by_one() {
     for (filter, only_one) in [
         (doc! { "t": { "$gte": 0 } }, false),
         (doc! { "_id": { "$gte": 0 }, "s": "s1" }, false),
-        (doc! { "_id": { "$gt": 0 } }, false),
+        (doc! { "_id": { "$gt": 300 } }, false),
+        (doc! { "_id": { "$in": (0..1100).collect::<Vec<_>>() } }, false),
         (doc! {}, true),
     ] {
         assert_eq!(explained(&room, &filter, only_one), "DELETE", "{filter}");
@@ -156,4 +157,168 @@ fn a_transaction_from_before_a_range_was_deleted_conflicts() {
     }
     assert_eq!(found, 1200, "it sees what was there when it began");
     room.check_valid();
+}
+
+/// All that the background has to do.
+fn settle(room: &Room) {
+    let engine = room.catalog.engine();
+    for _ in 0..20 {
+        while engine.step().unwrap() {}
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn ids(room: &Room, filter: Document, hint: Option<Document>) -> Vec<i32> {
+    let (filter, hint) = (raw(&filter), hint.as_ref().map(raw));
+    let request = FindRequest {
+        filter: Some(&filter),
+        hint: hint.as_ref().map(|hint| RawBsonRef::Document(hint)),
+        ..FindRequest::default()
+    };
+    let found = room.find_with(&request).unwrap();
+    let mut ids: Vec<i32> = found.iter().map(|one| one.get_i32("_id").unwrap()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// What is found by every index is what there should be.
+fn check_ids(room: &Room, expected: &[i32]) {
+    assert_eq!(collection(room).count(), expected.len() as u64);
+    assert_eq!(ids(room, doc! {}, None), expected);
+    for (filter, key) in [
+        (doc! { "t": { "$gte": 0 } }, doc! { "t": 1 }),
+        (doc! { "u": { "$gte": 0 } }, doc! { "u": 1, "k": 1 }),
+        (doc! { "s": { "$gte": "" } }, doc! { "s": 1 }),
+        (doc! { "k": { "$gte": 0 } }, doc! { "k": -1, "s": 1 }),
+    ] {
+        assert_eq!(ids(room, filter, Some(key.clone())), expected, "{key}");
+    }
+}
+
+fn filled_with_ranges(room: &Room, count: i32) {
+    filled(room, count);
+    room.index(doc! { "key": { "k": -1, "s": 1 } });
+}
+
+#[test]
+fn a_range_goes_from_the_documents_and_from_every_index() {
+    let room = Room::with_ranges();
+    filled_with_ranges(&room, 5000);
+    let old = room.catalog.snapshot();
+    let filter = doc! { "_id": { "$gte": 500, "$lt": 4200 } };
+    assert_eq!(explained(&room, &filter, false), "DELETE_RANGE");
+    let primary = collection(&room).primary();
+    assert_eq!(delete_all(&room, filter.clone(), false), 3700);
+    assert_eq!(primary, collection(&room).primary());
+    let engine = room.catalog.engine().clone();
+    let left: Vec<i32> = (0..500).chain(4200..5000).collect();
+    check_ids(&room, &left);
+    room.check_valid();
+    // Of what is gone each key can be used again.
+    assert!(room.insert(&documents(1000..1200)).errors.is_empty());
+    assert_eq!(room.insert(&documents(100..101)).errors.len(), 1);
+    let with: Vec<i32> = (0..500).chain(1000..1200).chain(4200..5000).collect();
+    check_ids(&room, &with);
+    room.check_valid();
+    let then = room.catalog.collection_in(&room.ns, &old).unwrap().unwrap();
+    assert_eq!(room.catalog.count_in(&then, &old).unwrap(), Some(5000));
+    settle(&room);
+    let entries = engine.dictionary_stats(primary).unwrap().entries;
+    assert!(entries <= 5200, "{entries}: no document was deleted by itself");
+    engine.checkpoint().unwrap();
+    drop((old, then));
+    settle(&room);
+    check_ids(&room, &with);
+    room.check_valid();
+    // Fewer than are worth it.
+    assert_eq!(explained(&room, &doc! { "_id": { "$lt": 300 } }, false), "DELETE");
+    assert_eq!(delete_all(&room, doc! { "_id": { "$lt": 1100 } }, false), 600);
+    let left: Vec<i32> = (1100..1200).chain(4200..5000).collect();
+    check_ids(&room, &left);
+    room.check_valid();
+}
+
+#[test]
+fn a_prefix_of_the_primary_key_is_a_range() {
+    let room = Room::with_ranges();
+    let options = doc! { "primaryKey": { "k": 1, "_id": 1 } };
+    let options = CollectionOptions::parse(&raw(&options)).unwrap();
+    room.catalog.create_collection(&room.ns, &options, &|| Ok(())).unwrap();
+    filled_with_ranges(&room, 6000);
+    for (filter, deleted) in [
+        (doc! { "k": 2 }, 1500),
+        (doc! { "k": 0, "_id": { "$gte": 200 } }, 1300),
+        (doc! { "k": { "$gt": 0, "$lt": 3 } }, 1500),
+    ] {
+        assert_eq!(explained(&room, &filter, false), "DELETE_RANGE", "{filter}");
+        assert_eq!(delete_all(&room, filter, false), deleted);
+        room.check_valid();
+    }
+    let left: Vec<i32> = (0..200).chain(4500..6000).collect();
+    check_ids(&room, &left);
+    assert_eq!(ids(&room, doc! { "_id": 100 }, None), [100]);
+    assert_eq!(ids(&room, doc! { "_id": 700 }, None), []);
+    settle(&room);
+    check_ids(&room, &left);
+    room.check_valid();
+}
+
+#[test]
+fn ranges_agree_with_a_set_whatever_happens_between() {
+    for seed in 0..4_u64 {
+        let room = Room::with_ranges();
+        filled_with_ranges(&room, 3000);
+        let mut model: std::collections::BTreeSet<i32> = (0..3000).collect();
+        let mut state = seed;
+        let mut random = |bound: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let mut held = Vec::new();
+        for _ in 0..25 {
+            let at = i32::try_from(random(3000)).unwrap();
+            let to = at + i32::try_from(random(2500)).unwrap();
+            match random(8) {
+                0..3 => {
+                    let n = model.range(at..to).count();
+                    let filter = doc! { "_id": { "$gte": at, "$lt": to } };
+                    assert_eq!(delete_all(&room, filter, false), n as u64, "{at}..{to}");
+                    model.retain(|id| !(at..to).contains(id));
+                }
+                3..6 => {
+                    let missing: Vec<Document> = documents(at..to.min(at + 900))
+                        .into_iter()
+                        .filter(|one| !model.contains(&one.get_i32("_id").unwrap()))
+                        .collect();
+                    model.extend(missing.iter().map(|one| one.get_i32("_id").unwrap()));
+                    if !missing.is_empty() {
+                        assert!(room.insert(&missing).errors.is_empty());
+                    }
+                }
+                6 => held.push((room.catalog.snapshot(), model.clone())),
+                _ => settle(&room),
+            }
+            if random(5) == 0 {
+                held.clear();
+            }
+            check_ids(&room, &model.iter().copied().collect::<Vec<_>>());
+        }
+        for (state, model) in &held {
+            let then = room.catalog.collection_in(&room.ns, state).unwrap().unwrap();
+            assert_eq!(room.catalog.count_in(&then, state).unwrap(), Some(model.len() as u64));
+            let mut ctx = room.ctx();
+            ctx.snapshot = Some(state.clone());
+            let mut cursor = find(&mut ctx, &room.ns, &FindRequest::default()).unwrap();
+            let mut found = 0;
+            while cursor.next().unwrap().is_some() {
+                found += 1;
+            }
+            assert_eq!(found, model.len());
+        }
+        room.check_valid();
+        settle(&room);
+        room.check_valid();
+    }
 }
