@@ -5,6 +5,7 @@
 pub(crate) mod build;
 pub(crate) mod capped;
 pub(crate) mod collections;
+pub(crate) mod emptied;
 pub(crate) mod made;
 pub(crate) mod partition_upkeep;
 pub(crate) mod partitions;

@@ -243,7 +243,8 @@ impl Committer {
         let noted = txn.notes.as_ref().map_or(0, |notes| notes.bytes());
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
-        let priority = if (!txn.dropped.is_empty() || txn.within_red_zone) && little {
+        let gives_space_back = !txn.dropped.is_empty() || !txn.tombstones.is_empty();
+        let priority = if (gives_space_back || txn.within_red_zone) && little {
             // What gives space back must not fail for want of it, nor must a first start.
             self.health.check_running()?;
             Priority::GivesSpaceBack
@@ -350,6 +351,15 @@ impl Committer {
                     None => Operation::Create { dictionary, options },
                 });
             }
+        }
+        for own in txn.buries() {
+            let one = &own.tombstone;
+            encoder.write(Operation::Tombstone {
+                dictionary: own.dictionary,
+                part: &one.part,
+                lower: &one.lower,
+                upper: one.upper.as_deref(),
+            });
         }
         for dictionary in txn.written() {
             txn.writes.each(dictionary, |key, message| {
@@ -535,6 +545,13 @@ impl Committer {
                 }
             }
         }
+        for own in txn.buries() {
+            if let Some(dictionary) = self.directory.find(own.dictionary) {
+                dictionary.written_at(timestamp);
+                let tombstone = ftree::Tombstone { ts: timestamp, ..own.tombstone.clone() };
+                dictionary.tree.add_tombstone(tombstone);
+            }
+        }
         for id in txn.written() {
             // Its lock keeps everybody else from dropping it.
             let found = txn.used(id).cloned().or_else(|| self.directory.find(id));
@@ -575,6 +592,10 @@ impl Committer {
     /// Opens the locks; where a transaction lives that will ask, the keys remember the commit.
     fn release_locks(&self, txn: &mut EngineTxn, timestamp: u64) {
         if let Some(owner) = txn.holder.take() {
+            if !txn.tombstones.is_empty() {
+                // Keys of a range remember nothing: who has one and does not see the commit yet has to look.
+                txn.handle().locks.not_remembered(timestamp);
+            }
             txn.unpin();
             // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
             // held back, is below it as long as it is not visible.
@@ -587,6 +608,12 @@ impl Committer {
     fn after_commit(&self, txn: &EngineTxn, grown: &[Found]) {
         for dictionary in grown {
             self.schedule.account(dictionary);
+        }
+        for own in txn.buries() {
+            if let Some(dictionary) = self.directory.find(own.dictionary) {
+                // What is in memory of it goes to the disk, or nowhere: then it can be swept.
+                self.schedule.seal(&dictionary);
+            }
         }
         if !txn.dropped.is_empty() {
             self.counters.drops.inc();

@@ -5,6 +5,7 @@
 
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
+use crate::txn::Buried;
 use crate::writes::Writes;
 use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};
@@ -30,17 +31,18 @@ impl Cursor {
         range: KeyRange,
         direction: Direction,
         pinned: &Pinned,
-        own: Option<Own>,
+        (own, buried): (Option<Own>, Option<Buried>),
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
-        let walk = match own {
-            None => Walk::Tree(Box::new(tree)),
-            Some(own) => {
-                let mut merged = Merged::new(Some(tree), own, range, direction);
-                let updates = Arc::clone(&dictionary.tree.context().updates);
-                merged.updates = Some((updates, dictionary.tree.id()));
-                Walk::Merged(Box::new(merged))
-            }
+        let walk = if own.is_none() && buried.is_none() {
+            Walk::Tree(Box::new(tree))
+        } else {
+            let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
+            let mut merged = Merged::new(Some(tree), own, range, direction);
+            let updates = Arc::clone(&dictionary.tree.context().updates);
+            merged.updates = Some((updates, dictionary.tree.id()));
+            merged.buried = buried;
+            Walk::Merged(Box::new(merged))
         };
         Self { walk, _pinned: pinned.clone() }
     }
@@ -110,6 +112,8 @@ struct Merged {
     /// The tree's next entry, copied out to be compared.
     ahead: Option<(Vec<u8>, Vec<u8>)>,
     tree_ended: bool,
+    /// What the transaction has deleted by ranges.
+    buried: Option<Buried>,
     own: OwnWalk,
     /// What its own updates mean, and in which dictionary; a new dictionary has none.
     updates: Option<(Arc<dyn Updates>, u64)>,
@@ -186,6 +190,7 @@ impl Merged {
             tree_ended: tree.is_none(),
             tree,
             ahead: None,
+            buried: None,
             own: OwnWalk::new(own, range, direction),
             updates: None,
             direction,
@@ -242,9 +247,19 @@ impl Merged {
             && !self.tree_ended
             && let Some(tree) = &mut self.tree
         {
-            match tree.next()? {
-                Some((key, value)) => self.ahead = Some((key.to_vec(), value.to_vec())),
-                None => self.tree_ended = true,
+            loop {
+                match tree.next()? {
+                    Some((key, value))
+                        if self.buried.as_ref().is_some_and(|buried| buried.has(key, value)) => {}
+                    Some((key, value)) => {
+                        self.ahead = Some((key.to_vec(), value.to_vec()));
+                        break;
+                    }
+                    None => {
+                        self.tree_ended = true;
+                        break;
+                    }
+                }
             }
         }
         Ok(())

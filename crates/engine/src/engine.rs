@@ -10,7 +10,7 @@ use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::history::History;
 use crate::keys::{DirectoryKeys, Encryption, open_keys};
 use crate::live::TxnInfo;
-use crate::settings::{Background, Options};
+use crate::settings::{Background, Options, PlantedBug};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
@@ -465,12 +465,17 @@ fn assemble(
         Background::Threads => ReadPool::with_threads(Arc::clone(&os.spawner), READERS),
         _ => ReadPool::none(),
     };
+    let planted = match options.sizes.planted {
+        Some(PlantedBug::Tombstones(bug)) => Some(bug),
+        _ => None,
+    };
     let trees = ftree::Context::with_readers(
         blocks.clone(),
         Arc::clone(&cache),
         readers,
         ftree::KeyHasher::new(&*os.entropy),
         options.updates.clone(),
+        (options.record_part.unwrap_or(ftree::no_parts), planted),
     );
     trees.merge_limiter.allow((options.sizes.flushers / 2).max(1) as u32);
     let locks = LockTable::new(

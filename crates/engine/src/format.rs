@@ -140,6 +140,8 @@ pub struct RecordFacts {
     pub reshapes: u64,
     /// Notes in it.
     pub notes: u64,
+    /// Deletes of ranges in it.
+    pub tombstones: u64,
     /// Of a commit: the first and the last of its cluster times, where it has some.
     pub times: Option<(u64, u64)>,
 }
@@ -190,6 +192,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         drops: 0,
         reshapes: 0,
         notes: 0,
+        tombstones: 0,
         times,
     };
     for operation in Operations::new(operations) {
@@ -201,6 +204,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
             Operation::Drop { .. } => facts.drops += 1,
             Operation::Reshape { .. } => facts.reshapes += 1,
             Operation::Note { .. } => facts.notes += 1,
+            Operation::Tombstone { .. } => facts.tombstones += 1,
         }
     }
     Ok(facts)

@@ -33,6 +33,20 @@ impl Holder {
         self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, lock_timeout))
     }
 
+    /// Locks a range exclusively, gaps included. May wait.
+    pub(crate) fn lock_range(
+        &mut self,
+        table: &LockTable,
+        dictionary: DictionaryId,
+        range: &KeyRange,
+        lock_timeout: Duration,
+    ) -> Result<()> {
+        let range = Range { lower: range.lower.clone(), upper: range.upper.clone() };
+        self.with(|owner| {
+            table.acquire_range(owner, dictionary.0, range, Mode::Exclusive, lock_timeout)
+        })
+    }
+
     /// Locks all of a dictionary exclusively. May wait.
     pub(crate) fn lock_all(
         &mut self,

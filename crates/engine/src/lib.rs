@@ -78,7 +78,8 @@ pub use engine::{DictionaryStats, Engine};
 pub use entries::EntryId;
 pub use error::{Cause, Error, Oversized, Result};
 pub use ftree::{
-    Applied, Direction, KeyRange, PlantedUpdateBug, UpdatePlace, Updates, thread_page_reads,
+    Applied, Direction, KeyRange, PlantedUpdateBug, RecordPart, TombstoneBug, UpdatePlace, Updates,
+    thread_page_reads,
 };
 pub use history::{
     History, HistoryCommit, HistoryOperation, HistoryOperations, HistoryOptions, HistoryStats,

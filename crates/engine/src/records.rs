@@ -25,6 +25,9 @@
 //!   6 reshape     varint id, 14 bytes of options
 //!   7 note        varint length, bytes: what readers of the history are told; version 3 only
 //!   8 adopt       varint id, 14 bytes of options: a checkpoint has what is in it; version 2 only
+//!   9 tombstone   varint id, varint length, part, varint length, lower end, u8, varint length, upper end:
+//!                 all in a range is gone that is older than the commit; without an upper end where the u8
+//!                 is 0, with one where it is 1
 //!  10 update      varint key length, varint argument length, key, argument
 //! ```
 //!
@@ -63,6 +66,7 @@ const OP_DROP: u8 = 5;
 const OP_RESHAPE: u8 = 6;
 const OP_NOTE: u8 = 7;
 const OP_ADOPT: u8 = 8;
+const OP_TOMBSTONE: u8 = 9;
 const OP_UPDATE: u8 = 10;
 
 /// The commit is a client's transaction.
@@ -214,6 +218,27 @@ pub(crate) enum Operation<'a> {
         dictionary: u64,
         options: DictionaryOptions,
     },
+    Tombstone {
+        dictionary: u64,
+        part: &'a [u8],
+        lower: &'a [u8],
+        upper: Option<&'a [u8]>,
+    },
+}
+
+/// The tombstone that a commit's operation adds.
+pub(crate) fn tombstone(
+    timestamp: u64,
+    part: &[u8],
+    lower: &[u8],
+    upper: Option<&[u8]>,
+) -> ftree::Tombstone {
+    ftree::Tombstone {
+        ts: timestamp,
+        lower: lower.to_vec(),
+        upper: upper.map(<[u8]>::to_vec),
+        part: part.to_vec(),
+    }
 }
 
 /// The record cannot be read; what is wrong with it.
@@ -497,6 +522,19 @@ impl Encoder {
                 varint(&mut self.bytes, dictionary);
                 self.bytes.extend_from_slice(&encode_options(&options));
             }
+            Operation::Tombstone { dictionary, part, lower, upper } => {
+                self.bytes.push(OP_TOMBSTONE);
+                varint(&mut self.bytes, dictionary);
+                for bytes in [part, lower] {
+                    varint(&mut self.bytes, bytes.len() as u64);
+                    self.bytes.extend_from_slice(bytes);
+                }
+                self.bytes.push(u8::from(upper.is_some()));
+                if let Some(upper) = upper {
+                    varint(&mut self.bytes, upper.len() as u64);
+                    self.bytes.extend_from_slice(upper);
+                }
+            }
         }
     }
 
@@ -578,9 +616,30 @@ impl<'a> Operations<'a> {
                     let options = decode_options(self.input.array()?)?;
                     return Ok(Operation::Adopt { dictionary, options });
                 }
+                OP_TOMBSTONE => return self.tombstone(),
                 _ => return Err(Malformed("an unknown operation")),
             }
         }
+    }
+}
+
+impl<'a> Operations<'a> {
+    fn tombstone(&mut self) -> Result<Operation<'a>, Malformed> {
+        let dictionary = self.input.varint()?;
+        let mut bytes = || {
+            let len = self.input.varint()?;
+            self.input.bytes(len)
+        };
+        let (part, lower) = (bytes()?, bytes()?);
+        let upper = match self.input.byte()? {
+            0 => None,
+            1 => {
+                let len = self.input.varint()?;
+                Some(self.input.bytes(len)?)
+            }
+            _ => return Err(Malformed("an end that this program does not know")),
+        };
+        Ok(Operation::Tombstone { dictionary, part, lower, upper })
     }
 }
 
@@ -862,6 +921,28 @@ mod tests {
         checksum: 0x1234_5678,
     };
     const TAIL_CUT: Cut = Cut { index: 12, timestamp: 69, from: 8192 };
+
+    #[test]
+    fn golden_tombstone_record_is_read_and_written_the_same() {
+        let operations = vec![
+            Operation::Tombstone { dictionary: 300, part: b"", lower: b"", upper: None },
+            Operation::Tombstone { dictionary: 8, part: b"part", lower: b"a", upper: Some(b"z") },
+            Operation::Put { dictionary: 8, key: b"k", value: b"v" },
+        ];
+        let bytes = record(operations.clone(), None);
+        let golden = testkit::golden(env!("CARGO_MANIFEST_DIR"), "tombstone-record.v2.bin", &bytes);
+        assert_eq!(golden, bytes);
+        let Ok(Record::Commit { operations: encoded, .. }) = Record::decode(&golden) else {
+            panic!("not a commit");
+        };
+        let read: Result<Vec<_>, _> = Operations::new(encoded).collect();
+        assert_eq!(read.unwrap(), operations);
+        // Where an operation ends.
+        for end in (1..encoded.len()).filter(|end| ![6, 18].contains(end)) {
+            let read: Result<Vec<_>, _> = Operations::new(&encoded[..end]).collect();
+            assert!(read.is_err(), "cut at {end}");
+        }
+    }
 
     #[test]
     fn golden_entry_and_cut_records_are_read_and_written_the_same() {

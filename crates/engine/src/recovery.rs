@@ -30,7 +30,7 @@ use crate::settings::PlantedBug;
 use crate::times::Place;
 use crate::{Background, Error, Result, Showing};
 use blockfile::CheckpointImage;
-use ftree::{SpillTree, Tree};
+use ftree::{SpillTree, Tombstone, Tree};
 use older::older;
 use scan::{LogScan, scan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,6 +142,10 @@ pub(crate) fn recover(
     open_log(environment, &mut log, &mut replayed, dropped, last)?;
     environment.directory.staging.discard_all();
     environment.pruning.drop_invisible();
+    for dictionary in environment.directory.those(|dictionary| dictionary.tree.tombstones() > 0) {
+        // They are swept once nothing older is in memory.
+        environment.schedule.seal(&dictionary);
+    }
     let took = environment.os.clock.monotonic().saturating_sub(started);
     replayed.done.micros = took.as_micros() as u64;
     Ok(replayed.done)
@@ -377,6 +381,9 @@ fn open_trees(
     for saved in &root.dictionaries {
         let shape = environment.directory.shape(&saved.options);
         let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
+        if tree.has_tombstones_of_parts() {
+            environment.check_finds_parts()?;
+        }
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
         if saved.created == STAGED {
@@ -390,6 +397,32 @@ fn open_trees(
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
     Ok(flushed)
+}
+
+impl Environment {
+    /// A commit that was logged deletes a range, unless that is done already.
+    pub(crate) fn bury(&self, dictionary: u64, tombstone: Tombstone) -> Result<()> {
+        if let Some(found) = self.directory.find(dictionary)
+            && found.tree.flushed_ts() < tombstone.ts
+        {
+            if !tombstone.part.is_empty() {
+                self.check_finds_parts()?;
+            }
+            found.written_at(tombstone.ts);
+            found.tree.add_tombstone(tombstone);
+        }
+        Ok(())
+    }
+
+    /// Refuses ranges of parts of entries where nothing finds those: what was deleted would be shown.
+    fn check_finds_parts(&self) -> Result<()> {
+        if self.options.record_part.is_some() {
+            return Ok(());
+        }
+        let text =
+            "ranges of record keys were deleted here, and nothing finds record keys in entries";
+        Err(Error::InvalidOption(text.to_owned()))
+    }
 }
 
 impl Redo<'_> {
@@ -682,6 +715,10 @@ impl Redo<'_> {
                     }
                 }
                 Operation::Note { .. } => {}
+                Operation::Tombstone { dictionary, part, lower, upper } => {
+                    self.environment
+                        .bury(dictionary, records::tombstone(timestamp, part, lower, upper))?;
+                }
                 Operation::Drop { dictionary } => {
                     if let Some(found) = self.environment.directory.find(dictionary) {
                         found.drop_at(timestamp);

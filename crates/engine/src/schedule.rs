@@ -176,7 +176,8 @@ fn idle_work(dictionary: &Dictionary) -> IdleWork {
     IdleWork {
         tree: dictionary.id,
         buffered_bytes: debt.buffered_bytes,
-        garbage_entries: debt.garbage_entries,
+        // A range to be swept is work, whatever the number of its entries.
+        garbage_entries: debt.garbage_entries + debt.tombstones as u64,
         lightly_compressed_bytes: debt.lightly_compressed_bytes,
     }
 }

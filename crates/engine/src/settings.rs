@@ -74,6 +74,9 @@ pub struct Options {
     pub showing: Showing,
     /// Who does the background work.
     pub background: Background,
+    /// Finds in an entry what deletes of ranges compare, where that is not its key
+    /// ([`crate::EngineTxn::tombstone`]); `None`: there are no such deletes.
+    pub record_part: Option<ftree::RecordPart>,
     /// The key of an encrypted directory: a new one is made with it, an old one opened. `None`: what is
     /// written is not encrypted.
     pub master: Option<Arc<MasterKey>>,
@@ -148,6 +151,8 @@ pub enum PlantedBug {
     AdoptsBeforeDurable,
     /// What was loaded is shown to older snapshots, too.
     AdoptsForAll,
+    /// What deletes of ranges may do wrong.
+    Tombstones(ftree::TombstoneBug),
 }
 
 /// Where log segments are in the data directory, unless told otherwise.
@@ -179,6 +184,7 @@ impl Options {
             history: None,
             showing: Showing::default(),
             background: Background::Threads,
+            record_part: None,
             master: None,
             updates: None,
             nonces: None,

@@ -6,7 +6,7 @@ use crate::dictionary::Found;
 use crate::handle::EngineHandle;
 use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
-use crate::txn::own_value;
+use crate::txn::{Buried, OwnTombstone, own_value};
 use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use ftree::Tree;
@@ -30,6 +30,7 @@ pub(crate) struct Own {
     pub(crate) dropped: Vec<u64>,
     /// Of the created ones, those that it has adopted.
     pub(crate) loaded: Vec<(u64, Arc<Tree>)>,
+    pub(crate) tombstones: Vec<OwnTombstone>,
 }
 
 impl Snapshot {
@@ -72,17 +73,22 @@ impl Snapshot {
         self.committed(dictionary, key)
     }
 
-    /// What was committed under `key`.
+    /// What was committed under `key`, unless the transaction whose view it is has deleted it by a range.
     fn committed(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        let buried = self.buried(dictionary);
+        let shown = |value: Option<Value>| match buried {
+            None => value,
+            Some(buried) => value.filter(|value| !buried.has(key, value)),
+        };
         if let Some(readers) = &self.readers {
             let handle = self.pinned.handle();
             readers.lock_key(handle, dictionary, key, Mode::Shared)?;
             let dictionary = handle.directory.newest(dictionary)?;
-            return Ok(dictionary.tree.get(key, u64::MAX - 1)?.map(Value::from));
+            return Ok(shown(dictionary.tree.get(key, u64::MAX - 1)?.map(Value::from)));
         }
         let dictionary = self.find(dictionary)?;
         let value = dictionary.tree.get(key, self.pinned.timestamp)?;
-        Ok(value.map(Value::from))
+        Ok(shown(value.map(Value::from)))
     }
 
     /// Brings into memory what [`Snapshot::get`] of these keys is going to read, several pages at
@@ -92,6 +98,13 @@ impl Snapshot {
         self.pinned.handle().health.check_open()?;
         let dictionary = self.find(dictionary)?;
         Ok(dictionary.tree.prefetch(keys, self.pinned.timestamp))
+    }
+
+    /// What the transaction whose view it is has deleted by ranges.
+    fn buried(&self, dictionary: DictionaryId) -> Option<Buried> {
+        let own = self.own.as_ref().filter(|own| !own.tombstones.is_empty())?;
+        let record_part = self.pinned.handle().options.record_part;
+        Buried::of(&own.tombstones, dictionary, record_part)
     }
 
     fn find(&self, dictionary: DictionaryId) -> Result<Found> {
@@ -107,6 +120,7 @@ impl Snapshot {
     ) -> Result<Cursor> {
         self.pinned.handle().health.check_open()?;
         let mut writes = None;
+        let buried = self.buried(dictionary);
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
             writes = own.writes.of(dictionary.0, &range, direction);
@@ -122,10 +136,10 @@ impl Snapshot {
             readers.lock_range(handle, dictionary, &range, Mode::Shared)?;
             let pinned = Pinned::newest(handle);
             let dictionary = handle.directory.newest(dictionary)?;
-            return Ok(Cursor::over_tree(&dictionary, range, direction, &pinned, writes));
+            return Ok(Cursor::over_tree(&dictionary, range, direction, &pinned, (writes, buried)));
         }
         let dictionary = self.find(dictionary)?;
-        Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, writes))
+        Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, (writes, buried)))
     }
 }
 

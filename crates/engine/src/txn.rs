@@ -10,6 +10,7 @@ mod dictionaries;
 mod notes;
 mod reads;
 mod serializable;
+mod tombstones;
 mod updates;
 mod writes;
 
@@ -33,6 +34,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+pub(crate) use tombstones::{Buried, OwnTombstone};
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;
@@ -52,6 +54,7 @@ pub struct Savepoint {
     dropped: usize,
     reshaped: usize,
     notes: usize,
+    tombstones: usize,
 }
 
 /// A read-write transaction. Dropping it aborts it.
@@ -71,6 +74,8 @@ pub struct EngineTxn {
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
+    /// Ranges that it deletes.
+    pub(crate) tombstones: Vec<OwnTombstone>,
     /// What readers of the history are told of it.
     pub(crate) notes: Option<Box<Notes>>,
     /// Bytes of the write set that have waited for their room.
@@ -120,6 +125,7 @@ impl EngineTxn {
             adopted: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
+            tombstones: Vec::new(),
             notes: None,
             paced: 0,
             within_red_zone: false,
@@ -195,6 +201,7 @@ impl EngineTxn {
             dropped: self.dropped.len(),
             reshaped: self.reshaped.len(),
             notes: self.notes.as_ref().map_or(0, |notes| notes.count()),
+            tombstones: self.tombstones.len(),
         }
     }
 
@@ -211,6 +218,7 @@ impl EngineTxn {
         self.adopted.truncate(savepoint.adopted);
         self.dropped.truncate(savepoint.dropped);
         self.reshaped.truncate(savepoint.reshaped);
+        self.tombstones.truncate(savepoint.tombstones);
         if let Some(notes) = &mut self.notes {
             notes.truncate(savepoint.notes);
         }
@@ -272,6 +280,7 @@ impl EngineTxn {
             && self.created.is_empty()
             && self.dropped.is_empty()
             && self.reshaped.is_empty()
+            && self.tombstones.is_empty()
             && self.notes.as_ref().is_none_or(|notes| notes.count() == 0))
     }
 

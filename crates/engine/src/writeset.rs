@@ -186,6 +186,15 @@ impl WriteSet {
         writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 
+    /// Whether anything was written to a dictionary. A spilled set may read the disk.
+    pub(crate) fn has_any(&self, dictionary: u64) -> Result<bool> {
+        if let Some(spilled) = &self.spill {
+            let mut walk = spilled.spill.walk(dictionary, &KeyRange::all(), Direction::Forward);
+            return Ok(walk.peek()?.is_some());
+        }
+        Ok(self.dictionaries.get(dictionary).is_some_and(|writes| !writes.is_empty()))
+    }
+
     /// The dictionaries that were written to, ascending.
     pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
         match &self.spill {

@@ -3,6 +3,7 @@
 use crate::Direction;
 use crate::block::BlockHandle;
 use crate::filter;
+use crate::message::KeyRange;
 use crate::message::{Entry, Message};
 use crate::node::{Child, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
@@ -10,10 +11,13 @@ use crate::page::{PageBuilder, PageView};
 use crate::segment::{
     Bounds, Content, Descriptor, Reading, Role, Segment, SegmentBuilder, SegmentIter,
 };
+use crate::tombstones::{self, Tombstone, Tombstones, no_parts};
+use crate::tree::{Context, Tree, parse_header};
 use crate::tree_shared::TreeShared;
 use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, SegmentId};
 use cachetable::CacheTable;
 use proptest::prelude::*;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -171,6 +175,55 @@ fn node_matches_its_golden_file() {
     assert!(decode(&below).is_some() && decode(&root).is_some());
 }
 
+/// An empty tree, with these tombstones, that has flushed every commit up to 20.
+fn image(tombstones: &[Tombstone]) -> Vec<u8> {
+    let shared = shared();
+    let context = Context::new(shared.blocks.clone(), Arc::clone(&shared.cache));
+    let tree = Tree::create(&context, 5, TreeOptions::default());
+    tombstones.iter().for_each(|one| tree.add_tombstone(one.clone()));
+    tree.seal(20);
+    tree.image().unwrap().bytes().to_vec()
+}
+
+fn tombstones() -> Vec<Tombstone> {
+    let range = |lower: &[u8], upper: &[u8]| KeyRange {
+        lower: Bound::Included(lower.to_vec()),
+        upper: Bound::Excluded(upper.to_vec()),
+    };
+    vec![
+        Tombstone::new(7, &range(b"a", b"zebra"), &[]),
+        Tombstone::new(20, &range(b"", b"b"), b"a part"),
+        Tombstone::new(9, &KeyRange::all(), &[]),
+    ]
+}
+
+#[test]
+fn tree_image_matches_its_golden_file() {
+    let (without, with) = (image(&[]), image(&tombstones()));
+    golden("tree-image.bin", &without);
+    golden("tree-image-2.bin", &with);
+    assert_eq!(parse_header(&without).unwrap().tombstones, []);
+    let header = parse_header(&with).unwrap();
+    assert_eq!((header.tombstones, header.flushed_ts), (tombstones(), 20));
+    assert!(decode(header.root).is_some());
+    // What is not flushed is in the log.
+    let later = Tombstone::new(21, &KeyRange::all(), &[]);
+    assert_eq!(image(&[later]), without);
+}
+
+#[test]
+fn tree_image_cut_or_changed_anywhere_does_not_parse() {
+    let bytes = image(&tombstones());
+    for cut in 0..bytes.len() {
+        assert!(parse_header(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    for at in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        assert!(parse_header(&bytes).is_err(), "changed at {at}");
+    }
+}
+
 #[test]
 fn node_cut_anywhere_does_not_parse() {
     for bytes in nodes() {
@@ -195,8 +248,23 @@ proptest! {
     }
 
     #[test]
+    fn mutated_tombstones_never_panic(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+    ) {
+        let mut bytes = Vec::new();
+        let list = Tombstones::new(tombstones(), no_parts, None).unwrap();
+        list.encode(20, &mut bytes);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _either = tombstones::decode(&bytes);
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _node = decode(&bytes);
+        let _tombstones = tombstones::decode(&bytes);
         let _filter = filter::check(&bytes);
         if let Ok(view) = PageView::open(&bytes) {
             let _page = view.check();

@@ -11,6 +11,7 @@
 
 use crate::error::Result;
 use crate::message::{Entry, Message, Visibility};
+use crate::tombstones::Tombstones;
 use crate::updates::{Applied, PlantedUpdateBug, Updates, apply_all, combine};
 
 /// The versions of one key from its newest update on; without a key between two of them.
@@ -60,6 +61,8 @@ pub(crate) struct MergeRules<'a> {
     pub(crate) updates: &'a dyn Updates,
     pub(crate) tree: u64,
     pub(crate) visibility: &'a Visibility,
+    /// Where ranges were deleted.
+    pub(crate) tombstones: Option<&'a Tombstones>,
     /// For a key, a timestamp at or above all that lies below what is written; `None` where nothing does.
     pub(crate) below: &'a dyn Fn(&[u8]) -> Option<u64>,
 }
@@ -117,7 +120,17 @@ impl KeyUpdates {
         let mut end = versions.len();
         for start in told_apart(&versions, rules.visibility).into_iter().rev() {
             let apart = newest_below.unwrap_or(0);
-            self.resolve(&versions[start..end], (&mut below, apart), &mut kept, rules, &load)?;
+            // What is older than a tombstone is nothing to what is not. Nobody sees it either, unless a snapshot lies
+            // between.
+            let floor = rules.tombstones.map_or(0, |tombstones| {
+                tombstones.newest_of_key(&self.key, versions[start].0)
+            });
+            let alive = versions[start..end].iter().take_while(|(ts, _)| *ts >= floor).count();
+            if versions.get(start + alive).is_some_and(|(ts, _)| *ts < floor) {
+                below = Some(Content::Delete);
+            }
+            let alive = &versions[start..start + alive];
+            self.resolve(alive, (&mut below, apart), &mut kept, rules, &load)?;
             if !bottom {
                 // A snapshot lies between: what is above may go further down as an update.
                 below = None;
@@ -127,6 +140,13 @@ impl KeyUpdates {
         if bottom {
             let oldest = rules.visibility.oldest();
             kept.retain(|(ts, content)| *ts > oldest || !matches!(content, Content::Delete));
+        }
+        if let Some(tombstones) = rules.tombstones {
+            let (key, oldest) = (&self.key[..], rules.visibility.oldest());
+            kept.retain(|(ts, content)| {
+                let entry = Entry { key, ts: *ts, message: content.message() };
+                !tombstones.may_drop(entry, oldest, bottom)
+            });
         }
         kept.reverse();
         self.versions = kept;
@@ -211,6 +231,8 @@ fn told_apart(versions: &[(u64, Content)], visibility: &Visibility) -> Vec<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::KeyRange;
+    use crate::tombstones::{Tombstone, no_parts};
     use crate::updates::UpdatePlace;
 
     /// Appends; refuses what begins with `!`, and begins nothing with `?`.
@@ -237,9 +259,17 @@ mod tests {
     }
 
     fn merged_over(versions: &str, live: &[u64], below: Option<u64>) -> String {
+        merged_under(versions, live, below, &[])
+    }
+
+    /// The same where the key was deleted by tombstones.
+    fn merged_under(versions: &str, live: &[u64], below: Option<u64>, deleted: &[u64]) -> String {
         let visibility = Visibility::new(100, live);
         let (visibility, below) = (&visibility, &|_: &[u8]| below);
-        let rules = MergeRules { updates: &Append, tree: 1, visibility, below };
+        let list = deleted.iter().map(|ts| Tombstone::new(*ts, &KeyRange::all(), &[]));
+        let tombstones = Tombstones::new(list.collect(), no_parts, None);
+        let tombstones = tombstones.as_ref();
+        let rules = MergeRules { updates: &Append, tree: 1, visibility, tombstones, below };
         let mut key = KeyUpdates::default();
         for version in versions.split_whitespace() {
             let (version, source) = version.split_once('@').unwrap_or((version, "0"));
@@ -286,6 +316,20 @@ mod tests {
         assert_eq!(merged("9+!c 7+?b", &[8], true), "9-");
         assert_eq!(merged("9+!c 5=a", &[], true), "9=a");
         assert_eq!(merged("9+!c 5-", &[4], true), "9-");
+    }
+
+    #[test]
+    fn what_a_tombstone_has_deleted_is_no_base() {
+        let under = |versions, live, below| merged_under(versions, live, below, &[8]);
+        assert_eq!(under("9+c 7+b 5=a", &[], Some(0)), "9=c");
+        assert_eq!(under("9+c 8+b 5=a", &[], None), "9=bc");
+        assert_eq!(under("9+c", &[], Some(0)), "9+c", "what is below may be newer than the tombstone");
+        assert_eq!(under("9+?c 7=b", &[], Some(0)), "9-");
+        assert_eq!(under("9+c 7+b 5=a", &[7], Some(0)), "9=c 7=ab");
+        assert_eq!(under("9+c 7+b 5=a", &[8], Some(0)), "9=c", "it is dead for that snapshot");
+        assert_eq!(under("9+d 7+c 5=b 3=a", &[4, 6], None), "9=d 5=b 3=a");
+        let twice = merged_under("12+d 9+c 7+b 5=a", &[], Some(0), &[6, 10]);
+        assert_eq!(twice, "12=d");
     }
 
     #[test]

@@ -43,6 +43,7 @@ mod retain;
 mod segment;
 mod sort;
 mod spill;
+mod tombstones;
 mod tree;
 mod tree_shared;
 mod updates;
@@ -57,6 +58,7 @@ pub use readers::ReadPool;
 pub use segment::thread_page_reads;
 pub use sort::{RowSorter, RowWalk, SortedRows};
 pub use spill::{SpillCursor, SpillTree, SpillView, Written};
+pub use tombstones::{MAX_TOMBSTONES, RecordPart, Tombstone, TombstoneBug, no_parts};
 pub use tree::{
     Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
     TreeImage, TreeLoader, Walk, Work,

@@ -2,16 +2,20 @@
 //!
 //! Always true: the newest version stays, and for every snapshot that is live or may still be
 //! created the version it sees. A delete goes only at the bottom, when nothing older is kept
-//! below it and no snapshot is older than it: until then it is what conflict checks look for. What lies below
-//! an update that is kept is judged together with it (`key_updates`).
+//! below it and no snapshot is older than it: until then it is what conflict checks look for. What a tombstone
+//! covers goes once no snapshot is older than that; where only the value tells that it is covered, at the bottom.
+//! What lies below an update that is kept is judged together with it (`key_updates`).
 
 use crate::message::{Entry, Message, Visibility};
+use crate::tombstones::Tombstones;
 
 /// Decides entry by entry, in order.
 pub(crate) struct Retain<'a> {
     visibility: &'a Visibility,
     /// Nothing older lies below: the output is a leaf.
     bottom: bool,
+    /// What was deleted by ranges.
+    tombstones: Option<&'a Tombstones>,
     key: Vec<u8>,
     started: bool,
     /// The version of `key` seen last, kept or not.
@@ -31,6 +35,7 @@ impl<'a> Retain<'a> {
         Self {
             visibility,
             bottom,
+            tombstones: None,
             key: Vec::new(),
             started: false,
             seen_ts: 0,
@@ -45,6 +50,11 @@ impl<'a> Retain<'a> {
     pub(crate) fn note_dropped(&mut self, (versions, bytes): (u64, u64)) {
         self.dropped_versions += versions;
         self.dropped_bytes += bytes;
+    }
+
+    /// Where ranges were deleted.
+    pub(crate) fn under(self, tombstones: Option<&'a Tombstones>) -> Self {
+        Self { tombstones, ..self }
     }
 
     /// Whether the next entry stays.
@@ -72,6 +82,13 @@ impl<'a> Retain<'a> {
             return false;
         }
         self.kept_ts = entry.ts;
+        // Dead for every reader: for what is older it hides as much as a delete would.
+        if let Some(tombstones) = self.tombstones
+            && tombstones.may_drop(entry, self.visibility.oldest(), self.bottom)
+        {
+            self.dropped_versions += 1;
+            return false;
+        }
         // At or before the oldest snapshot: whatever older versions there are, they go too.
         if self.bottom && entry.message == Message::Delete && entry.ts <= self.visibility.oldest() {
             self.dropped_deletes += 1;

@@ -20,6 +20,7 @@ mod pins;
 mod prefetch;
 mod publish;
 mod stats;
+mod tombstone;
 mod verify;
 mod work;
 
@@ -29,7 +30,7 @@ pub use image::{Capture, NodesWritten, TreeImage};
 pub use load::TreeLoader;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
-use work::Claims;
+use work::{Claims, Sweep};
 pub use work::{Effort, Progress, Step, Walk, Work};
 
 use crate::error::Result;
@@ -43,6 +44,7 @@ use crate::overlay::Overlay;
 use crate::readers::ReadPool;
 use crate::segment::Found;
 use crate::spill::{SpillTree, Written};
+use crate::tombstones::{RecordPart, Tombstone, TombstoneBug, Tombstones, no_parts};
 use crate::tree_shared::TreeShared;
 use crate::updates::{NoUpdates, Updates};
 use crate::value::Value;
@@ -68,6 +70,9 @@ pub struct Context {
     pub hasher: KeyHasher,
     /// What updates mean.
     pub updates: Arc<dyn Updates>,
+    /// Finds in an entry what tombstones of parts are compared with.
+    pub record_part: RecordPart,
+    planted: Option<TombstoneBug>,
 }
 
 impl Context {
@@ -83,21 +88,36 @@ impl Context {
         cache: Arc<CacheTable>,
         updates: Arc<dyn Updates>,
     ) -> Arc<Self> {
-        Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed(), Some(updates))
+        let (readers, hasher) = (ReadPool::none(), KeyHasher::fixed());
+        Self::with_readers(blocks, cache, readers, hasher, Some(updates), (no_parts, None))
     }
 
-    /// The same, with threads that read for others, and a hash of keys that is this process's. Without
-    /// `updates` there are none: each would leave what is there.
+    /// The same, with threads that read for others, a hash of keys that is this process's, and tombstones of parts of
+    /// entries. Without `updates` there are none: each would leave what is there.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
         readers: Arc<ReadPool>,
         hasher: KeyHasher,
         updates: Option<Arc<dyn Updates>>,
+        (record_part, planted): (RecordPart, Option<TombstoneBug>),
     ) -> Arc<Self> {
         let merge_limiter = MergeLimiter::default();
         let updates = updates.unwrap_or_else(|| Arc::new(NoUpdates));
-        Arc::new(Self { blocks, cache, readers, merge_limiter, hasher, updates })
+        Arc::new(Self {
+            blocks,
+            cache,
+            readers,
+            merge_limiter,
+            hasher,
+            updates,
+            record_part,
+            planted,
+        })
+    }
+
+    fn tombstones(&self, list: Vec<Tombstone>) -> Option<Tombstones> {
+        Tombstones::new(list, self.record_part, self.planted)
     }
 }
 
@@ -111,6 +131,8 @@ pub(crate) struct State {
     pub(crate) flushed_ts: u64,
     /// The greatest age of a run.
     pub(crate) sequence: u64,
+    /// What was deleted by ranges, mostly nothing.
+    pub(crate) tombstones: Option<Arc<Tombstones>>,
     /// Every slot of [`Pins`] shows this state, or a later one.
     pub(crate) installed: AtomicBool,
 }
@@ -139,6 +161,8 @@ pub struct Tree {
     publish: Mutex<()>,
     claims: Claims,
     imaging: Mutex<()>,
+    /// How far the sweep of tombstones is, where there is one.
+    sweep: Mutex<Option<Box<Sweep>>>,
     discarded: AtomicBool,
     _memory: Reservation,
 }
@@ -159,6 +183,7 @@ impl Tree {
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
             sequence: 0,
+            tombstones: None,
             installed: AtomicBool::new(false),
         };
         Self::with_state(context, shared, options, state)
@@ -179,6 +204,7 @@ impl Tree {
             publish: Mutex::new(()),
             claims: Claims::default(),
             imaging: Mutex::new(()),
+            sweep: Mutex::new(None),
             discarded: AtomicBool::new(false),
             _memory: context.cache.reserve(MemoryKind::Nodes, TREE_BYTES),
         })
@@ -228,7 +254,11 @@ impl Tree {
 
     /// The value of `key` for a reader at `ts`. May read the disk: one page for most keys.
     pub fn get(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
-        let found = self.find(key, ts, true, |table, _, message| match message {
+        let state = self.pins.pin();
+        if let Some(tombstones) = &state.tombstones {
+            return self.get_under(&state, tombstones, key, ts);
+        }
+        let found = self.find(&state, key, ts, true, |table, _, message| match message {
             Message::Update(_) => None,
             message => Some(message.value().map(|bytes| Value::in_memory(table, bytes))),
         })?;
@@ -249,9 +279,9 @@ impl Tree {
         })
     }
 
-    /// The newest version of `key`: its timestamp, and whether the key has nothing since. `None` where
-    /// the key was never written, or its delete is older than every live snapshot and was dropped.
-    /// May read the disk.
+    /// The newest version of `key`: its timestamp, and whether the key has nothing since, which may be a tombstone's
+    /// doing. `None` where the key was never written, or its delete is older than every live snapshot and was
+    /// dropped. May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
         Ok(match self.newest_version(key)? {
             Some((ts, Kind::Update)) => Some((ts, self.get_folded(key, u64::MAX - 1)?.is_none())),
@@ -265,7 +295,12 @@ impl Tree {
     }
 
     fn newest_version(&self, key: &[u8]) -> Result<Option<(u64, Kind)>> {
-        let found = self.find(key, u64::MAX, false, |_, ts, message| (ts, message.kind()))?;
+        let state = self.pins.pin();
+        if let Some(tombstones) = &state.tombstones {
+            return self.newest_under(&state, tombstones, key);
+        }
+        let found =
+            self.find(&state, key, u64::MAX, false, |_, ts, message| (ts, message.kind()))?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
             Lookup::Spilled(ts, Written::Value(_)) => (ts, Kind::Put),
@@ -279,12 +314,12 @@ impl Tree {
     /// `values` a value that lies by itself is loaded, while the state that keeps it is pinned.
     fn find<T>(
         &self,
+        state: &State,
         key: &[u8],
         ts: u64,
         values: bool,
         in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
     ) -> Result<Option<Lookup<T>>> {
-        let state = self.pins.pin();
         let in_memory_hash = self.context.hasher.hash(key);
         if let Some((ts, message)) = state.active.get(key, in_memory_hash, ts) {
             return Ok(Some(Lookup::Memory(in_memory(&state.active, ts, message))));
@@ -377,6 +412,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: state.tombstones.clone(),
             installed: AtomicBool::new(false),
         };
         let full = state.active.entries() > 0;
@@ -425,6 +461,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: state.tombstones.clone(),
             installed: AtomicBool::new(false),
         };
         self.pins.publish(&Arc::new(next));

@@ -62,6 +62,7 @@ pub(crate) struct Counters {
     pub(crate) root_grows: AtomicU64,
     pub(crate) root_shrinks: AtomicU64,
     pub(crate) rewrites: AtomicU64,
+    pub(crate) leaves_swept: AtomicU64,
     pub(crate) merged_bytes: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) dropped_versions: AtomicU64,

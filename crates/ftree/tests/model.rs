@@ -8,8 +8,8 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Applied, Context, Direction, Effort, KeyRange, Message, PlantedUpdateBug, Progress, Stats,
-    Tree, TreeOptions, UpdatePlace, Updates, Visibility,
+    Applied, Context, Direction, Effort, KeyHasher, KeyRange, Message, PlantedUpdateBug, Progress,
+    ReadPool, Stats, Tombstone, TombstoneBug, Tree, TreeOptions, UpdatePlace, Updates, Visibility,
 };
 use os::sim::SimOs;
 use std::cmp::Reverse;
@@ -39,6 +39,14 @@ impl Random {
 
     fn one_in(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
+    }
+}
+
+/// What tombstones of parts look at: the end of the key, or the beginning of a short value.
+fn record_part<'a>(part: &[u8], key: &'a [u8], value: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match part {
+        b"key" => key.get(key.len().saturating_sub(2)..),
+        _ => value.filter(|value| value.len() <= 64)?.get(..1),
     }
 }
 
@@ -98,7 +106,10 @@ struct Plan {
     cache_bytes: u64,
     /// One in so many writes is an update; 0 for none.
     update_odds: u64,
-    planted: Option<PlantedUpdateBug>,
+    planted_update: Option<PlantedUpdateBug>,
+    /// Ranges are deleted too.
+    tombstones: bool,
+    planted: Option<TombstoneBug>,
 }
 
 fn plan(seed: u64) -> Plan {
@@ -111,6 +122,8 @@ fn plan(seed: u64) -> Plan {
         largest_value: 60,
         cache_bytes: 20_000,
         update_odds: 0,
+        planted_update: None,
+        tombstones: seed % 3 == 0,
         planted: None,
     }
 }
@@ -124,6 +137,8 @@ struct World {
     model: Versions,
     /// Every commit, to be replayed; of an update, its argument.
     log: Vec<(u64, Vec<u8>, Option<Vec<u8>>)>,
+    /// Every delete of a range.
+    tombstones: Vec<Tombstone>,
     now: u64,
     snapshots: Vec<u64>,
     /// What the last checkpoint stored.
@@ -139,12 +154,14 @@ fn open_file(os: &os::Os) -> (BlockFile, Option<Vec<u8>>) {
 }
 
 fn rules(plan: &Plan) -> Append {
-    Append { most: plan.largest_value.max(60) as usize, planted: plan.planted }
+    Append { most: plan.largest_value.max(60) as usize, planted: plan.planted_update }
 }
 
 fn context(file: &BlockFile, plan: &Plan) -> Arc<Context> {
     let cache = Arc::new(CacheTable::new(plan.cache_bytes));
-    Context::with_updates(file.clone(), cache, Arc::new(rules(plan)))
+    let parts = (record_part as ftree::RecordPart, plan.planted);
+    let (readers, hasher) = (ReadPool::none(), KeyHasher::fixed());
+    Context::with_readers(file.clone(), cache, readers, hasher, Some(Arc::new(rules(plan))), parts)
 }
 
 impl World {
@@ -160,6 +177,7 @@ impl World {
             tree,
             model: Versions::new(),
             log: Vec::new(),
+            tombstones: Vec::new(),
             now: 1,
             snapshots: Vec::new(),
             root: None,
@@ -209,10 +227,47 @@ impl World {
         self.model.insert((key, Reverse(self.now)), value);
     }
 
+    fn delete_range(&mut self) {
+        self.now += 1;
+        let (mut low, mut high) = (self.key(), self.key());
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let byte = |random: &mut Random| vec![random.below(256) as u8];
+        let (part, low, high): (&[u8], _, _) = match self.random.below(6) {
+            0 => (b"key", byte(&mut self.random), byte(&mut self.random)),
+            // What an update makes of an entry is not told by its value before.
+            1 if self.plan.update_odds == 0 => {
+                (b"value", byte(&mut self.random), byte(&mut self.random))
+            }
+            _ => (b"", low, high),
+        };
+        let mut range = KeyRange { lower: Bound::Included(low), upper: Bound::Excluded(high) };
+        if self.random.one_in(20) {
+            range = KeyRange::all();
+        }
+        self.bury(&range, part);
+    }
+
+    fn bury(&mut self, range: &KeyRange, part: &[u8]) {
+        if self.tree.has_tombstone_room() {
+            let tombstone = Tombstone::new(self.now, range, part);
+            self.tree.add_tombstone(tombstone.clone());
+            self.tombstones.push(tombstone);
+        }
+    }
+
+    /// The newest tombstone at or before `ts` over a version of `key`.
+    fn buried(&self, key: &[u8], version: u64, value: Option<&[u8]>, ts: u64) -> Option<u64> {
+        let newer = self.tombstones.iter().filter(|one| version < one.ts && one.ts <= ts);
+        newer.filter(|one| one.covers(key, value, record_part)).map(|one| one.ts).max()
+    }
+
     fn visible(&self, key: &[u8], ts: u64) -> Option<&Vec<u8>> {
         let versions = self.model.range((key.to_vec(), Reverse(ts))..);
-        let newest = versions.take_while(|((k, _), _)| k == key).next()?;
-        newest.1.as_ref()
+        let ((_, version), value) = versions.take_while(|((k, _), _)| k == key).next()?;
+        let value = value.as_ref()?;
+        self.buried(key, version.0, Some(value), ts).is_none().then_some(value)
     }
 
     fn a_snapshot(&mut self) -> u64 {
@@ -230,9 +285,26 @@ impl World {
         let expected = versions.next().filter(|((k, _), _)| *k == key);
         match (newest, expected) {
             (Some(newest), Some(((_, ts), value))) => {
-                assert_eq!(newest, (ts.0, value.is_none()), "newest of {key:?}");
+                let oldest = self.snapshots.iter().copied().min().unwrap_or(self.now);
+                let is_seen = self.buried(&key, ts.0, value.as_deref(), oldest).is_none();
+                let expected = match self.buried(&key, ts.0, value.as_deref(), u64::MAX) {
+                    // What nobody sees is gone, or a tombstone that covers it: another one, or an
+                    // older delete, is what is found then.
+                    Some(buried) if !is_seen && newest.0 < buried => (newest.0, true),
+                    Some(buried) => (buried, true),
+                    None if value.is_none() && ts.0 <= oldest && newest.0 < ts.0 => {
+                        (newest.0, true)
+                    }
+                    None => (ts.0, value.is_none()),
+                };
+                assert_eq!(newest, expected, "newest of {key:?}");
             }
             (None, None | Some((_, None))) => {}
+            (None, Some(((_, ts), value))) => {
+                let buried = self.buried(&key, ts.0, value.as_deref(), u64::MAX);
+                assert!(buried.is_some(), "newest of {key:?} is gone");
+            }
+            (Some((ts, true)), None) => assert!(self.buried(&key, 0, None, ts).is_some()),
             (newest, expected) => panic!("newest of {key:?}: {newest:?}, not {expected:?}"),
         }
     }
@@ -326,6 +398,9 @@ impl World {
             let message = argument.as_deref().map_or(written, Message::Update);
             self.tree.insert(key, *ts, message);
         }
+        for tombstone in self.tombstones.iter().filter(|one| one.ts > flushed) {
+            self.tree.add_tombstone(tombstone.clone());
+        }
     }
 
     fn add_stats(&mut self) {
@@ -343,11 +418,13 @@ impl World {
         total.dropped_versions += stats.dropped_versions;
         total.dropped_deletes += stats.dropped_deletes;
         total.filter_refusals += stats.filter_refusals;
+        total.leaves_swept += stats.leaves_swept;
         total.height = total.height.max(stats.height);
     }
 
     fn step(&mut self) {
         match self.random.below(100) {
+            0 if self.plan.tombstones && self.random.one_in(2) => self.delete_range(),
             0..70 => self.write(),
             70..80 => self.check_get(),
             80 => self.check_scan(),
@@ -424,7 +501,12 @@ fn run(plan: Plan) -> Stats {
     // Everything deleted, nobody watching: the tree shrinks to nothing.
     world.snapshots.clear();
     let keys: BTreeSet<Vec<u8>> = world.model.keys().map(|(key, _)| key.clone()).collect();
-    for key in keys {
+    let at_once = plan.tombstones && world.random.one_in(2);
+    if at_once {
+        world.now += 1;
+        world.bury(&KeyRange::all(), b"");
+    }
+    for key in keys.into_iter().filter(|_| !(at_once && world.tree.has_tombstone_room())) {
         world.now += 1;
         world.tree.insert(&key, world.now, Message::Delete);
         world.log.push((world.now, key.clone(), None));
@@ -438,6 +520,7 @@ fn run(plan: Plan) -> Stats {
     }
     world.tree.verify().unwrap();
     world.check_scan();
+    assert_eq!(world.tree.tombstones(), 0, "nothing is left of what they cover");
     let stats = world.tree.stats();
     assert_eq!((stats.disk_entries, stats.buffered_bytes, stats.height), (0, 0, 1), "{stats:?}");
     world.checkpoint();
@@ -452,6 +535,7 @@ fn run(plan: Plan) -> Stats {
 #[test]
 fn tree_agrees_with_a_sorted_map_whatever_happens() {
     let mut total = Stats::default();
+    let mut swept = 0;
     for seed in 0..6 {
         let stats = run(plan(seed));
         total.leaf_splits += stats.leaf_splits;
@@ -467,7 +551,9 @@ fn tree_agrees_with_a_sorted_map_whatever_happens() {
         total.dropped_deletes += stats.dropped_deletes;
         total.filter_refusals += stats.filter_refusals;
         total.height = total.height.max(stats.height);
+        swept += stats.leaves_swept;
     }
+    assert!(swept > 10, "only {swept} leaves were let go of unread");
     for (name, count) in [
         ("drains", total.drains),
         ("flushes", total.flushes),
@@ -535,11 +621,20 @@ fn updates_agree_too() {
     run(Plan { operations: 1500, keys: 60, update_odds: 2, largest_value: 3000, ..large });
 }
 
+#[test]
+fn updates_of_what_was_deleted_by_ranges_agree_too() {
+    for seed in 0..4 {
+        let plan = Plan { operations: 4000, update_odds: 2, tombstones: true, ..plan(1100 + seed) };
+        run(Plan { keys: 200, ..plan });
+        run(Plan { keys: 20, delete_odds: 3, ..plan });
+    }
+}
+
 /// Whether a run with a bug in it fails; it says so on a thread whose output is kept.
 fn is_found(planted: PlantedUpdateBug) -> bool {
     (0..10).any(|seed| {
         let plan = Plan { operations: 3000, keys: 60, update_odds: 2, ..plan(2000 + seed) };
-        let plan = Plan { planted: Some(planted), ..plan };
+        let plan = Plan { planted_update: Some(planted), ..plan };
         std::thread::spawn(move || run(plan)).join().is_err()
     })
 }
@@ -552,5 +647,18 @@ fn planted_bugs_of_updates_are_found() {
         PlantedUpdateBug::AppliesReplayAgain,
     ] {
         assert!(is_found(planted), "{planted:?} is not found");
+    }
+}
+
+#[test]
+fn planted_bugs_of_tombstones_are_found() {
+    let bugs =
+        [TombstoneBug::BackwardIgnores, TombstoneBug::ConflictIgnores, TombstoneBug::FreesSeen];
+    for planted in bugs {
+        let fails = |seed| {
+            let plan = Plan { operations: 3000, planted: Some(planted), ..any_plan(seed) };
+            std::panic::catch_unwind(|| run(plan)).is_err()
+        };
+        assert!((0..60).step_by(3).any(fails), "nobody finds {planted:?}");
     }
 }

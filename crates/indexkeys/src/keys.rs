@@ -60,8 +60,8 @@ pub struct DocumentKeys {
 pub struct KeyMaker {
     paths: Vec<Vec<String>>,
     directions: Vec<Direction>,
-    unique: bool,
-    clustering: bool,
+    pub(crate) unique: bool,
+    pub(crate) clustering: bool,
     sparse: bool,
     partial: Option<Box<Filter>>,
     /// The part that is hashed.
@@ -182,7 +182,7 @@ impl KeyMaker {
     }
 
     /// The direction of each value of a record key.
-    fn record_directions(&self) -> &[Direction] {
+    pub(crate) fn record_directions(&self) -> &[Direction] {
         self.primary_key.as_ref().map_or(&[Direction::Ascending], |key| key.directions())
     }
 

@@ -7,6 +7,7 @@
 
 mod keys;
 mod record_key;
+mod record_part;
 mod shape;
 mod spec;
 mod text;
@@ -17,6 +18,7 @@ pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash, hexadecimal};
 pub use record_key::{
     LeadingValues, PrimaryKey, RecordKey, bad_key, id_key, is_suffix, shared_id_key,
 };
+pub use record_part::record_part;
 pub use shape::{
     Compression, STORAGE_OPTIONS, StorageOptions, compression_name, reshaped, substitution,
 };

@@ -28,6 +28,7 @@ pub(crate) use arrival::ArrivalStage;
 pub(crate) use budget::Budget;
 pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
+pub(crate) use ranges::one_range;
 pub(crate) use scan::EmptyStage;
 pub(crate) use sort::{MEMORY_LIMIT_BYTES, SortStage};
 pub(crate) use spill::{TempFiles, temporary_file};

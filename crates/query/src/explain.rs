@@ -12,6 +12,7 @@ use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
     Verbosity,
 };
+use crate::write::deletes_range;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use catalog::Namespace;
@@ -108,9 +109,11 @@ pub fn explain_delete(
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
     let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
+    let range = deletes_range(ctx, collection.as_ref(), statement, &filter)?;
     let mut query = Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(statement.only_one);
-    explain_write(ctx, ns, &query, verbosity, "DELETE")
+    let stage = if range.is_some() { "DELETE_RANGE" } else { "DELETE" };
+    explain_write(ctx, ns, &query, verbosity, stage)
 }
 
 /// Explains a findAndModify; nothing is changed.
@@ -159,7 +162,7 @@ fn explain_write(
             let counters = Counters { works: found, finished: true, ..Counters::default() };
             let report = Report::new(stage, counters);
             let report = match stage {
-                "DELETE" => report.counting("nWouldDelete", found),
+                "DELETE" | "DELETE_RANGE" => report.counting("nWouldDelete", found),
                 _ => report
                     .counting("nMatched", found)
                     .counting("nWouldModify", found)

@@ -23,6 +23,7 @@ mod geo;
 mod model;
 mod partitions;
 mod primary_key;
+mod range_deletes;
 mod text;
 mod trials;
 
@@ -38,9 +39,21 @@ pub(crate) fn raw(document: &Document) -> RawDocumentBuf {
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 impl Room {
     pub(crate) fn new() -> Self {
+        Self::over(Engine::temporary())
+    }
+
+    /// As a server has it: ranges of record keys can be deleted from indexes.
+    pub(crate) fn with_ranges() -> Self {
+        Self::over(Engine::temporary_with(|options| {
+            options.record_part = Some(catalog::record_part);
+            options.cleaner_period = std::time::Duration::from_millis(1);
+        }))
+    }
+
+    fn over(engine: Engine) -> Self {
         let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
         Self {
-            catalog: Catalog::open(Engine::temporary(), options).unwrap(),
+            catalog: Catalog::open(engine, options).unwrap(),
             ns: Namespace::parse("db.c").unwrap(),
         }
     }

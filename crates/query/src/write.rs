@@ -10,6 +10,7 @@ mod find_and_modify;
 mod insert;
 mod object_id;
 mod point;
+mod range;
 mod targets;
 mod time_series;
 mod update;
@@ -21,6 +22,7 @@ pub use object_id::new_object_id;
 pub use update::update;
 
 pub(crate) use insert::{as_stored, fit};
+pub(crate) use range::deletes_range;
 pub(crate) use targets::{Targets, lock};
 
 use crate::context::{Atomicity, OpContext, StatementOutcome};

@@ -542,6 +542,7 @@ fn engine_options(settings: &Settings) -> Options {
         fs_redzone_percent: settings.fs_redzone,
         directio: settings.direct_io,
         locktree_max_memory: settings.locktree_max_memory,
+        record_part: Some(catalog::record_part),
         ..Options::new(&settings.dbpath)
     }
 }

@@ -28,6 +28,12 @@ enum Lock {
     Conflict,
 }
 
+impl Client {
+    pub(crate) fn has_savepoints(&self) -> bool {
+        !self.savepoints.is_empty()
+    }
+}
+
 impl World {
     pub(crate) fn begin(&mut self) -> Result<()> {
         let on_conflict = if self.random.one_in(2) { OnConflict::Fail } else { OnConflict::Latest };
@@ -76,6 +82,9 @@ impl World {
         let created = self.features.has(Feature::Dictionaries) && self.random.one_in(60);
         if created && self.model.dictionaries(self.model.newest).len() < 6 {
             return self.create_dictionary(who);
+        }
+        if self.deletes_ranges() && self.random.one_in(25) {
+            return self.delete_range(who);
         }
         let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
         let outcome = self.lock_outcome(who, &key);

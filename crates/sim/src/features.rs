@@ -41,10 +41,12 @@ pub enum Feature {
     Loads,
     /// Writes that say how a value changes, and do not read it.
     FastUpdates,
+    /// Ranges are deleted at once.
+    Tombstones,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 17] = [
+pub(crate) const ALL: [Feature; 18] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -62,6 +64,7 @@ pub(crate) const ALL: [Feature; 17] = [
     Feature::Encryption,
     Feature::Loads,
     Feature::FastUpdates,
+    Feature::Tombstones,
 ];
 
 /// A set of features.
@@ -75,9 +78,11 @@ impl Features {
         for feature in ALL {
             let on = match feature {
                 Feature::Damage => random.one_in(4),
-                Feature::IoErrors | Feature::FullDisk | Feature::History | Feature::Encryption => {
-                    random.one_in(3)
-                }
+                Feature::IoErrors
+                | Feature::FullDisk
+                | Feature::History
+                | Feature::Encryption
+                | Feature::Tombstones => random.one_in(3),
                 // Each ends the process.
                 Feature::CommitPanics => random.one_in(6),
                 Feature::Crashes => !random.one_in(4),
@@ -108,6 +113,18 @@ impl Features {
         also.into_iter().fold(Self(1 << Feature::FastUpdates as u8), |features, feature| {
             Self(features.0 | 1 << feature as u8)
         })
+    }
+
+    /// Deletes of ranges beside snapshots, checkpoints and crashes.
+    pub fn only_tombstones() -> Self {
+        let all = [
+            Feature::Tombstones,
+            Feature::Dictionaries,
+            Feature::Snapshots,
+            Feature::Checkpoints,
+            Feature::Crashes,
+        ];
+        Self(all.into_iter().fold(0, |bits, feature| bits | 1 << feature as u8))
     }
 
     /// Nothing.

@@ -35,11 +35,12 @@ mod model;
 mod reads;
 mod run;
 mod setup;
+mod tombstones;
 mod trace;
 mod updates;
 mod world;
 
-pub use engine::{PlantedBug, PlantedUpdateBug};
+pub use engine::{PlantedBug, PlantedUpdateBug, TombstoneBug};
 pub use features::{Feature, Features};
 pub use run::{Failure, Plan, Summary, run, shrink};
 pub use world::Tally;

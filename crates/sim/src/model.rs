@@ -31,6 +31,8 @@ pub(crate) struct Changes {
     pub(crate) dropped: Vec<u64>,
     /// Keys whose locks it held.
     pub(crate) locks: BTreeSet<Key>,
+    /// Keys that it deleted with their range.
+    pub(crate) buried: BTreeSet<Key>,
     /// All of it but the writes.
     pub(crate) told: NotedCommit,
 }
@@ -40,6 +42,7 @@ impl Changes {
         self.writes.is_empty()
             && self.created.is_empty()
             && self.dropped.is_empty()
+            && self.buried.is_empty()
             && self.told.notes.is_empty()
     }
 }
@@ -124,7 +127,7 @@ impl Model {
 
     pub(crate) fn commit(&mut self, ts: u64, changes: Changes) {
         self.newest = ts;
-        for key in changes.locks {
+        for key in changes.locks.into_iter().chain(changes.buried) {
             self.touched.insert(key, ts);
         }
         for id in changes.created {

@@ -27,6 +27,7 @@ impl Setup {
         let mut options = Options::new("/data");
         options.cache_size = 8 << 20;
         options.background = Background::Manual;
+        options.record_part = Some(crate::tombstones::record_part);
         let red_zone = features.has(Feature::FullDisk) && random.one_in(3);
         options.fs_redzone_percent = if red_zone { 5 } else { 0 };
         options.sizes.tiny_trees = !random.one_in(4);
@@ -74,6 +75,7 @@ impl Setup {
             tiny_trees: options.sizes.tiny_trees,
             planted: options.sizes.planted,
             before_publishing: Some(crate::client::before_publishing),
+            planted: options.sizes.planted,
             ..Sizes::default()
         };
     }

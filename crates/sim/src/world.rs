@@ -34,6 +34,7 @@ pub struct Tally {
     pub steps: u64,
     pub commits: u64,
     pub conflicts: u64,
+    pub ranges_deleted: u64,
     pub comparisons: u64,
     pub histories: u64,
     pub crashes: u64,
@@ -65,6 +66,7 @@ impl Tally {
             steps,
             commits,
             conflicts,
+            ranges_deleted,
             comparisons,
             histories,
             crashes,
@@ -90,6 +92,7 @@ impl Tally {
         *steps += other.steps;
         *commits += other.commits;
         *conflicts += other.conflicts;
+        *ranges_deleted += other.ranges_deleted;
         *comparisons += other.comparisons;
         *histories += other.histories;
         *crashes += other.crashes;

@@ -1,7 +1,7 @@
 //! The simulator against itself: it repeats itself, and it finds what was planted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::{Features, Plan, PlantedBug, PlantedUpdateBug, run, shrink};
+use sim::{Features, Plan, PlantedBug, PlantedUpdateBug, TombstoneBug, run, shrink};
 
 #[test]
 fn same_seed_is_the_same_run() {
@@ -79,4 +79,19 @@ fn history_on_a_disk_that_lies_about_syncs_is_found_out() {
     let honest = Plan { lying_syncs_ppm: 0, ..plan };
     let read = (0..20).map(|seed| run(seed, &honest).unwrap().tally.histories);
     assert!(read.filter(|histories| *histories > 0).count() > 10, "most seeds read the history");
+}
+
+/// Planted: each bug of deletes of ranges.
+#[test]
+fn bugs_of_deleted_ranges_are_found_out() {
+    let features = Some(Features::only_tombstones());
+    let honest = Plan { features, ..Plan::default() };
+    let deleted: u64 = (0..12).map(|seed| run(seed, &honest).unwrap().tally.ranges_deleted).sum();
+    assert!(deleted > 200, "only {deleted} ranges are deleted");
+    for planted in
+        [TombstoneBug::BackwardIgnores, TombstoneBug::ConflictIgnores, TombstoneBug::FreesSeen]
+    {
+        let plan = Plan { planted: Some(PlantedBug::Tombstones(planted)), ..honest };
+        assert!((0..60).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
+    }
 }

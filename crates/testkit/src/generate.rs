@@ -46,7 +46,11 @@ impl Gen {
     /// A key from a space of `space` keys: long shared prefixes, varying lengths, sometimes one the
     /// prefix of another.
     pub fn key(&mut self, space: u64) -> Vec<u8> {
-        let n = self.skewed(space);
+        Self::key_of(self.skewed(space))
+    }
+
+    /// The key of a number: those below `space` are all that [`Gen::key`] makes of it.
+    pub fn key_of(n: u64) -> Vec<u8> {
         let mut key = format!("k/{}/", n % 7).into_bytes();
         key.extend_from_slice(n.to_string().as_bytes());
         key.resize(key.len() + (n % 5) as usize * (n % 3) as usize, b'.');

@@ -3,6 +3,7 @@
 //! Always true: a copy of it is all that a savepoint needs to go back to the names of then.
 
 use crate::data::metadata_lock::{ClientInside, MetadataGuard};
+use crate::ddl::build::BuildTurn;
 use crate::metadata::collection::Collection;
 use crate::metadata::namespace::Namespace;
 use engine::DictionaryId;
@@ -76,5 +77,8 @@ impl Names {
 pub(crate) struct Taken {
     pub(crate) number: u64,
     pub(crate) _guard: MetadataGuard,
-    pub(crate) _client: ClientInside,
+    /// Of a client's transaction.
+    pub(crate) _client: Option<ClientInside>,
+    /// Keeps index builds away where the guard alone would not.
+    pub(crate) _turn: Option<BuildTurn>,
 }

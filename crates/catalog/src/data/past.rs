@@ -133,22 +133,33 @@ impl Txn {
         }
     }
 
-    /// What is read of a fixed state is found in the collection that had the name then, and in the partitions of
-    /// then, and would be written to those of now: that they are others is a conflict.
+    /// What is read of a fixed state is found in the collection that had the name then, and in its dictionaries and
+    /// partitions of then, and would be written to those of now: that they are others is a conflict.
     pub(crate) fn check_still_the_same(&self, collection: &Collection) -> Result<()> {
         let namespace = &collection.namespace;
         if !self.reads_a_fixed_state() || self.names.find(namespace).is_some() {
             return Ok(());
         }
         let state = self.engine.snapshot();
-        let what = if collection.is_renamed_after(&state) {
-            format!("{namespace} was renamed after this transaction began")
-        } else if collection.is_partitioned() && !state.has_dictionary(collection.primary) {
-            format!("partitions of {namespace} came or went after this transaction began")
-        } else {
-            return Ok(());
+        let changed = |what: &str| {
+            let text = format!("{namespace} was {what} after this transaction began");
+            Err(Error::new(Code::WRITE_CONFLICT, text))
         };
-        Err(Error::new(Code::WRITE_CONFLICT, what))
+        if collection.is_renamed_after(&state) {
+            return changed("renamed");
+        }
+        if collection.is_view() || state.has_dictionary(collection.primary) {
+            return Ok(());
+        }
+        if collection.is_partitioned() {
+            return changed("divided in other partitions");
+        }
+        // A delete of everything has put other dictionaries in the place of those of then.
+        let past = self.catalog.collection_in(namespace, &state)?;
+        let is_other = |past: Arc<Collection>| {
+            past.number == collection.number && past.primary != collection.primary
+        };
+        if past.is_some_and(is_other) { changed("emptied") } else { Ok(()) }
     }
 
     /// A connection's transaction does not write to what was made after its state: it is told what its reads are told.

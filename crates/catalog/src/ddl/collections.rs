@@ -528,9 +528,14 @@ pub(crate) fn check_rename(
     }
 }
 
+/// Whether it is not one of the server's own collections, whose layout is one for all.
+pub(crate) fn has_own_layout(namespace: &Namespace) -> bool {
+    !matches!(namespace.database(), "admin" | "config" | "local") && !namespace.is_system()
+}
+
 /// Refuses a layout of the client's where the server looks for documents by `_id` alone.
 fn check_own_layout(namespace: &Namespace, what: &str) -> Result<()> {
-    if matches!(namespace.database(), "admin" | "config" | "local") || namespace.is_system() {
+    if !has_own_layout(namespace) {
         return Err(Error::new(
             Code::INVALID_OPTIONS,
             format!("the collections of the server have no other {what}: {namespace}"),

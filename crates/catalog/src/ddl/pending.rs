@@ -401,8 +401,8 @@ impl Txn {
                         }
                         return Err(error);
                     }
-                    let client = ClientInside::new(&current);
-                    self.taken.push(Taken { number, _guard: guard, _client: client });
+                    let _client = Some(ClientInside::new(&current));
+                    self.taken.push(Taken { number, _guard: guard, _client, _turn: None });
                     Ok(current)
                 }
                 Some(_) => {

@@ -27,6 +27,7 @@ use indexkeys::{IndexSpec, KeyMaker};
 use keystring::SORT_KEY_VERSION;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Where the format's version stands.
 pub(crate) const VERSION_KEY: &[u8] = b"v";
@@ -343,6 +344,21 @@ fn drop_index_records(txn: &mut engine::EngineTxn, dictionary: DictionaryId) -> 
     txn.drop_dictionary(dictionary)?;
     // Written only inside the collection, which nobody is now.
     txn.write_covered(DictionaryId::ROOT, &multikey_key(dictionary), None)
+}
+
+/// The mask of an index that moves to another dictionary stands under the number of that one.
+pub(crate) fn move_multikey(
+    txn: &mut engine::EngineTxn,
+    index: &Index,
+    to: DictionaryId,
+) -> engine::Result<()> {
+    let mask = index.state.persisted.load(Ordering::Acquire);
+    // Written only inside the collection, which nobody else is now.
+    txn.write_covered(DictionaryId::ROOT, &multikey_key(index.dictionary), None)?;
+    if mask == 0 {
+        return Ok(());
+    }
+    txn.write_covered(DictionaryId::ROOT, &multikey_key(to), Some(&mask.to_le_bytes()))
 }
 
 /// The dictionaries of builds that have not ended, in a state.

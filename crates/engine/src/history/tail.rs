@@ -228,7 +228,8 @@ impl HistoryOperations<'_> {
                     Operation::Create { .. }
                     | Operation::Drop { .. }
                     | Operation::Reshape { .. }
-                    | Operation::Adopt { .. },
+                    | Operation::Adopt { .. }
+                    | Operation::Tombstone { .. },
                 ) => {}
                 // Read again, because what it borrows was borrowed in a turn of the loop.
                 Some(_) => return self.told(from),

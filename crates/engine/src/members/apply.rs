@@ -273,6 +273,9 @@ impl Environment {
                         found.drop_at(timestamp);
                     }
                 }
+                Operation::Tombstone { dictionary, part, lower, upper } => {
+                    self.bury(dictionary, records::tombstone(timestamp, part, lower, upper))?;
+                }
                 _ => {}
             }
         }

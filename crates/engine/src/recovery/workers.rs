@@ -194,7 +194,8 @@ pub(crate) fn each_needed(
                 | Operation::Drop { .. }
                 | Operation::Reshape { .. }
                 | Operation::Adopt { .. }
-                | Operation::Note { .. },
+                | Operation::Note { .. }
+                | Operation::Tombstone { .. },
             ) => continue,
             Err(e) => return Err(Error::in_record(piece.position, e)),
         };

@@ -65,10 +65,12 @@ impl EngineTxn {
             let handle = self.pinned.handle();
             readers.lock_key(handle, dictionary, key, mode)?;
             let found = handle.directory.newest(dictionary)?;
-            return Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from));
+            let value = found.tree.get(key, u64::MAX - 1)?.map(Value::from);
+            return Ok(self.unless_buried(dictionary, key, value));
         }
         let found = self.find_visible(dictionary)?;
-        Ok(found.tree.get(key, self.pinned.timestamp)?.map(Value::from))
+        let value = found.tree.get(key, self.pinned.timestamp)?.map(Value::from);
+        Ok(self.unless_buried(dictionary, key, value))
     }
 
     /// Locks `key` exclusively (may wait), then returns its newest value. Under
@@ -97,7 +99,8 @@ impl EngineTxn {
         key: &[u8],
     ) -> Result<Option<Value>> {
         let found = self.find_newest(dictionary)?;
-        Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from))
+        let value = found.tree.get(key, u64::MAX - 1)?.map(Value::from);
+        Ok(self.unless_buried(dictionary, key, value))
     }
 
     /// A cursor over the snapshot and this transaction's writes as of now. A serializable
@@ -130,11 +133,11 @@ impl EngineTxn {
     ) -> Result<Cursor> {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
-        let own = self.writes.of(dictionary.0, &range, direction);
+        let own = (self.writes.of(dictionary.0, &range, direction), self.buried(dictionary));
         if self.is_created(dictionary) {
             return Ok(match self.own_tree(dictionary) {
-                Some(tree) => Cursor::over_loaded(tree, range, direction, &self.pinned, own),
-                None => Cursor::over_writes(own, range, direction, &self.pinned),
+                Some(tree) => Cursor::over_loaded(tree, range, direction, &self.pinned, own.0),
+                None => Cursor::over_writes(own.0, range, direction, &self.pinned),
             });
         }
         if let Some(readers) = self.holder.readers() {
@@ -162,6 +165,7 @@ impl EngineTxn {
             created: self.created.iter().map(|(id, _)| *id).collect(),
             dropped: self.dropped.clone(),
             loaded: self.own_trees(),
+            tombstones: self.tombstones.clone(),
         };
         Snapshot::of(&self.pinned, Some(own), self.holder.readers().cloned())
     }

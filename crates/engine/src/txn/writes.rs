@@ -61,14 +61,22 @@ impl EngineTxn {
                 own_value(self.own_tree(dictionary), key)?.is_some()
             }
             None => {
-                let newest = self.find_newest(dictionary)?.tree.newest(key)?;
-                newest.is_some_and(|(_, is_delete)| !is_delete)
+                let found = self.find_newest(dictionary)?;
+                let is_there = found.tree.newest(key)?.is_some_and(|(_, is_delete)| !is_delete);
+                is_there && (self.tombstones.is_empty() || self.has_newest(dictionary, key)?)
             }
         };
         if !present {
             self.write(dictionary, key, Message::Put(value))?;
         }
         Ok(!present)
+    }
+
+    /// Whether there is a value that this transaction has not deleted by a range. Under the key's lock.
+    #[cold]
+    fn has_newest(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<bool> {
+        let value = self.find_newest(dictionary)?.tree.get(key, u64::MAX - 1)?;
+        Ok(self.unless_buried(dictionary, key, value.map(crate::Value::from)).is_some())
     }
 
     /// Deletes `key`, present or not. Locks it first.
@@ -102,16 +110,10 @@ impl EngineTxn {
 
     /// See [`serializable`].
     pub(super) fn lock_for_ranges(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
-        let environment = self.pinned.handle();
-        if !environment.serializable.any() {
-            if self.live.writes_unlocked.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            self.live.writes_unlocked.store(true, Ordering::SeqCst);
-            if !environment.serializable.any() {
-                return Ok(());
-            }
+        if !self.locks_for_ranges() {
+            return Ok(());
         }
+        let environment = self.pinned.handle();
         self.holder.lock(&environment.locks, dictionary, key, self.lock_timeout)?;
         Ok(())
     }

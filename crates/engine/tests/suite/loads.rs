@@ -209,7 +209,7 @@ fn a_backup_that_lacks_it_keeps_it_from_being_adopted() {
     txn.adopt(before).unwrap();
     txn.commit(Durability::Synced).unwrap().durable().unwrap();
     let target = SimOs::new(9);
-    backup.write_to(&target.os(), std::path::Path::new("/data"), &mut |_| Ok(())).unwrap();
+    backup.write_to(&target.os(), std::path::Path::new("/data"), None, &mut |_| Ok(())).unwrap();
     let copy = open(&target.os(), tiny()).unwrap();
     assert!(contents(&copy.snapshot(), id).unwrap() == rows(1));
 }

@@ -25,6 +25,7 @@ mod serializable;
 mod sorter;
 mod space;
 mod threads;
+mod tombstones;
 mod updates;
 
 use engine::{Background, Engine, Options};

@@ -233,8 +233,10 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
+            let is_hidden = open.hides(entry, self.ts);
             match entry.message {
                 Message::Delete => open.skipped += 1,
+                _ if is_hidden => open.skipped += 1,
                 Message::Update(_) => {
                     if self.fold_forward()? {
                         return Ok(true);

@@ -23,7 +23,9 @@ impl Tree {
     pub(super) fn get_folded(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
         let state = self.pin();
         let mut pending = PendingUpdates::default();
-        let base = match self.gather(&state, key, ts, &mut pending)? {
+        let tombstones = state.tombstones.as_deref();
+        let floor = tombstones.map_or(0, |tombstones| tombstones.newest_of_key(key, ts));
+        let base = match self.gather(&state, key, (ts, floor), &mut pending)? {
             Base::Here(base) => base,
             Base::Below => None,
         };
@@ -41,11 +43,12 @@ impl Tree {
         versions.take(most).take_while(|(_, message)| message.is_update()).count()
     }
 
+    /// What is older than `floor` was deleted by a tombstone.
     fn gather(
         &self,
         state: &State,
         key: &[u8],
-        ts: u64,
+        (ts, floor): (u64, u64),
         pending: &mut PendingUpdates,
     ) -> Result<Base> {
         let in_memory = self.context.hasher.hash(key);
@@ -57,7 +60,8 @@ impl Tree {
         for layer in tables.chain(layers) {
             match layer {
                 Ok(table) => {
-                    let mut versions = table.versions(key, in_memory, ts).peekable();
+                    let versions = table.versions(key, in_memory, ts);
+                    let mut versions = versions.take_while(|(ts, _)| *ts >= floor).peekable();
                     if let Some((newest, _)) = versions.peek() {
                         self.enter_level(pending, *newest);
                     }
@@ -73,7 +77,8 @@ impl Tree {
                     }
                 }
                 Err(overlay) => {
-                    let Some((at, written)) = overlay.get(key, ts)? else { continue };
+                    let found = overlay.get(key, ts)?.filter(|(at, _)| *at >= floor);
+                    let Some((at, written)) = found else { continue };
                     self.enter_level(pending, at);
                     match written {
                         Written::Value(value) => return Ok(Base::Here(Some(value))),
@@ -89,7 +94,7 @@ impl Tree {
             let child = node.child_of(key);
             for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
                 let before = pending.count();
-                let base = self.gather_in(&attached.run, (key, on_disk), ts, pending)?;
+                let base = self.gather_in(&attached.run, (key, on_disk), (ts, floor), pending)?;
                 self.note_updates(node, pending.count().saturating_sub(before));
                 if let Base::Here(_) = base {
                     return Ok(base);
@@ -97,7 +102,9 @@ impl Tree {
             }
             match &node.children[child] {
                 Child::Node(below) => node = below,
-                Child::Leaf(leaf) => return self.gather_in(leaf, (key, on_disk), ts, pending),
+                Child::Leaf(leaf) => {
+                    return self.gather_in(leaf, (key, on_disk), (ts, floor), pending);
+                }
                 Child::Empty => return Ok(Base::Below),
             }
         }
@@ -107,11 +114,11 @@ impl Tree {
         &self,
         segment: &Segment,
         (key, hash): (&[u8], u64),
-        ts: u64,
+        (ts, floor): (u64, u64),
         pending: &mut PendingUpdates,
     ) -> Result<Base> {
         let (mut at, mut is_first) = (ts, true);
-        while let Some(found) = segment.get(key, hash, at)? {
+        while let Some(found) = segment.get(key, hash, at)?.filter(|found| found.ts >= floor) {
             if std::mem::take(&mut is_first) {
                 self.enter_level(pending, found.ts);
             }

@@ -46,12 +46,15 @@ impl Tree {
         } else {
             Arc::clone(&state.active)
         };
+        let tombstones = state.tombstone_list().iter().filter(|one| one.ts <= ts);
+        let tombstones = tombstones.cloned().collect();
         let next = State {
             active,
             sealed,
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: self.context.tombstones(tombstones).map(Arc::new),
             installed: AtomicBool::new(false),
         };
         self.pins.publish(&Arc::new(next));

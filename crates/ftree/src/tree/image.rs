@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! 0   u32  magic "FTRE"
-//! 4   u16  version, 1
+//! 4   u16  version: 2 where there are tombstones, else 1
 //! 6   u16  reserved, 0
 //! 8   u64  sequence: the greatest age of a run
 //! 16  u64  flushed timestamp: every commit up to it is in the image
-//! 24  …    the root node
+//! 24  …    version 2: u32 how many bytes, then tombstones up to the flushed timestamp
+//! …        the root node
 //! end u32  crc32c of everything before
 //! ```
 //!
@@ -19,13 +20,17 @@ use crate::error::{Error, Result};
 use crate::memtable::MemTable;
 use crate::node::{Child, Loader, Node, StoredNode, encode};
 use crate::options::TreeOptions;
+use crate::tombstones::{self, Tombstone};
 use crate::tree_shared::{TreeShared, count};
 use os::sync::atomic::AtomicBool;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FTRE");
+/// Without tombstones.
 const VERSION: u16 = 1;
+/// With tombstones.
+const TOMBSTONES_VERSION: u16 = 2;
 const HEADER_BYTES: usize = 24;
 /// The kind nodes have in the block file; runs are 1, leaves 2.
 const NODE_KIND: u8 = 3;
@@ -109,12 +114,22 @@ impl Tree {
                 self.store(node, &mut written)?;
             }
         }
+        let has_flushed = |one: &Tombstone| one.ts <= state.flushed_ts;
+        let tombstones = state.tombstones.as_ref();
+        let tombstones = tombstones.filter(|all| all.list().iter().any(has_flushed));
+        let version = if tombstones.is_some() { TOMBSTONES_VERSION } else { VERSION };
         let mut bytes = Vec::with_capacity(256);
         put_u32(&mut bytes, MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
         put_u64(&mut bytes, state.sequence);
         put_u64(&mut bytes, state.flushed_ts);
+        if let Some(tombstones) = tombstones {
+            let mut encoded = Vec::new();
+            tombstones.encode(state.flushed_ts, &mut encoded);
+            put_u32(&mut bytes, encoded.len() as u32);
+            bytes.extend_from_slice(&encoded);
+        }
         encode(&state.root, &mut bytes);
         let sum = crc32c::crc32c(&bytes);
         put_u32(&mut bytes, sum);
@@ -164,6 +179,7 @@ impl Tree {
             root,
             flushed_ts: header.flushed_ts,
             sequence: header.sequence,
+            tombstones: context.tombstones(header.tombstones).map(Arc::new),
             installed: AtomicBool::new(false),
         };
         Ok(Self::with_state(context, shared, options, state))
@@ -174,6 +190,7 @@ impl Tree {
 pub(crate) struct Header<'a> {
     pub(crate) sequence: u64,
     pub(crate) flushed_ts: u64,
+    pub(crate) tombstones: Vec<Tombstone>,
     pub(crate) root: &'a [u8],
 }
 
@@ -183,7 +200,8 @@ pub(crate) fn parse_header(image: &[u8]) -> Result<Header<'_>, &'static str> {
     if u32_at(image, 0) != Some(MAGIC) {
         return Err("not a tree image");
     }
-    if u16_at(image, 4) != Some(VERSION) || u16_at(image, 6) != Some(0) {
+    let version = u16_at(image, 4).ok_or(SHORT)?;
+    if ![VERSION, TOMBSTONES_VERSION].contains(&version) || u16_at(image, 6) != Some(0) {
         return Err("tree image of an unknown version");
     }
     if u32_at(image, end) != Some(crc32c::crc32c(&image[..end])) {
@@ -191,5 +209,13 @@ pub(crate) fn parse_header(image: &[u8]) -> Result<Header<'_>, &'static str> {
     }
     let sequence = u64_at(image, 8).ok_or(SHORT)?;
     let flushed_ts = u64_at(image, 16).ok_or(SHORT)?;
-    Ok(Header { sequence, flushed_ts, root: &image[HEADER_BYTES..end] })
+    let (mut tombstones, mut root) = (Vec::new(), &image[HEADER_BYTES..end]);
+    if version == TOMBSTONES_VERSION {
+        let (len, rest) = root.split_first_chunk::<4>().ok_or(SHORT)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let (encoded, rest) = rest.split_at_checked(len).ok_or(SHORT)?;
+        tombstones = tombstones::decode(encoded).ok_or("tombstones do not parse")?;
+        root = rest;
+    }
+    Ok(Header { sequence, flushed_ts, tombstones, root })
 }

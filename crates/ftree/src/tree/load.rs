@@ -98,6 +98,7 @@ impl TreeLoader {
             root,
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            tombstones: state.tombstones.clone(),
             // The active memtable stays.
             installed: AtomicBool::new(true),
         };

@@ -87,7 +87,8 @@ impl Tree {
             let active = Arc::clone(&old.active);
             // The active memtable stays, so inserts need not wait for the slots.
             let installed = AtomicBool::new(true);
-            let state = State { active, sealed, root, flushed_ts, sequence, installed };
+            let tombstones = old.tombstones.clone();
+            let state = State { active, sealed, root, flushed_ts, sequence, tombstones, installed };
             self.pins.publish(&Arc::new(state));
             old
         };

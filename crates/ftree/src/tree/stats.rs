@@ -23,6 +23,8 @@ pub struct Debt {
     pub excess_bytes: u64,
     /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
     pub garbage_entries: u64,
+    /// Ranges that were deleted and not swept yet: idle work does that once no snapshot is older.
+    pub tombstones: usize,
     /// Bytes of lightly compressed leaves; [`Effort::IdleWithoutWrites`](super::Effort::IdleWithoutWrites) work
     /// rewrites them.
     pub lightly_compressed_bytes: u64,
@@ -94,6 +96,8 @@ pub struct Stats {
     pub root_shrinks: u64,
     /// Units that only took on changed options, or were asked for by a rewrite.
     pub rewrites: u64,
+    /// Leaves that were let go of unread, as tombstones cover them.
+    pub leaves_swept: u64,
     /// Bytes of entries read by drains, flushes and merges.
     pub merged_bytes: u64,
     /// Bytes of segments written.
@@ -132,6 +136,7 @@ impl Tree {
             buffered_bytes: state.root.buffered_below,
             excess_bytes: state.root.excess_below,
             garbage_entries: state.root.garbage_below,
+            tombstones: state.tombstone_list().len(),
             lightly_compressed_bytes: state.root.lightly_compressed_below,
             wanted: self.shared.has_read_flush.load(Ordering::Relaxed),
             urgency: state.root.score_below.0,
@@ -161,6 +166,7 @@ impl Tree {
             root_grows: read(&counters.root_grows),
             root_shrinks: read(&counters.root_shrinks),
             rewrites: read(&counters.rewrites),
+            leaves_swept: read(&counters.leaves_swept),
             merged_bytes: read(&counters.merged_bytes),
             written_bytes: read(&counters.written_bytes),
             large_values: read(&counters.large_values),
@@ -243,6 +249,7 @@ impl Stats {
         self.root_grows += other.root_grows;
         self.root_shrinks += other.root_shrinks;
         self.rewrites += other.rewrites;
+        self.leaves_swept += other.leaves_swept;
         self.merged_bytes += other.merged_bytes;
         self.written_bytes += other.written_bytes;
         self.dropped_versions += other.dropped_versions;

@@ -17,10 +17,12 @@ mod plan;
 mod policy;
 mod rewrite;
 mod runs;
+mod sweep;
 
 pub(super) use claims::{Area, Claims};
 pub(super) use leaves::{NewLeaves, separator};
 pub use rewrite::{Step, Walk};
+pub(super) use sweep::Sweep;
 
 use super::Tree;
 use super::layer::Layer;
@@ -28,6 +30,7 @@ use super::publish::Edit;
 use crate::error::{Error, Result};
 use crate::message::Visibility;
 use crate::segment::Segment;
+use crate::tombstones::Tombstones;
 use crate::tree_shared::count;
 use claims::Claim;
 use plan::{Chosen, Plan};
@@ -84,6 +87,12 @@ impl Tree {
     /// from one thread. After an error nothing is lost, and the same work is tried again by the
     /// next call.
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
+        // First: what it lets go of unread need not be moved any more.
+        if policy::work_limits(effort).sweeps
+            && let Some(done @ Progress::Done(_)) = self.sweep(visibility)?
+        {
+            return Ok(done);
+        }
         let (plan, claim) = match self.choose(visibility, effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
             Chosen::None(progress) => return Ok(progress),
@@ -154,6 +163,10 @@ struct Unit<'a> {
     rest: Option<Layer>,
     /// Leaves are rewritten also where they could stay.
     large_rewrite: Option<LargeRewrite>,
+    /// What tombstones cover is got rid of: no leaf stays as it is.
+    sweeps: bool,
+    /// As they were when it began.
+    tombstones: Option<Arc<Tombstones>>,
     /// Leaves that were rewritten since the last publish.
     replaced: Vec<Arc<Segment>>,
     claim: Claim<'a>,
@@ -168,6 +181,8 @@ impl<'a> Unit<'a> {
             failed: None,
             rest: None,
             large_rewrite: None,
+            sweeps: false,
+            tombstones: tree.pin().tombstones.clone(),
             replaced: Vec::new(),
             claim,
         }
@@ -203,6 +218,15 @@ impl<'a> Unit<'a> {
             Plan::ApplyOptions { area } => {
                 // Whatever is edited is closed again.
                 self.edits.push(Edit::Flushed { area: area.clone(), runs: Vec::new() });
+                Ok(Work::Rewrite)
+            }
+            Plan::Free { node, children, runs } => {
+                self.free_leaves(node, children.clone(), runs);
+                Ok(Work::Rewrite)
+            }
+            Plan::Forget { node, child, runs } => {
+                let (area, runs) = (Area::of_child(node, *child), runs.clone());
+                self.edits.push(Edit::Flushed { area, runs });
                 Ok(Work::Rewrite)
             }
             Plan::Fuse { area } => {

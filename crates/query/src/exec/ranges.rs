@@ -42,6 +42,18 @@ pub(crate) struct Ranges {
     next: Option<Vec<usize>>,
 }
 
+/// The one range of keys whose parts all lie in their bounds; `None` where there are several, or where keys of it
+/// have to be checked.
+pub(crate) fn one_range(
+    bounds: &[Intervals],
+    directions: &[Direction],
+    collation: Option<&Collation>,
+) -> Result<Option<KeyRange>> {
+    let mut ranges = Ranges::new(bounds, directions, false, (None, None), collation)?;
+    let Some(first) = ranges.next().filter(|_| ranges.checked == 0) else { return Ok(None) };
+    Ok(if ranges.next().is_none() { Some(first) } else { None })
+}
+
 /// What a check of an entry says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Check {

@@ -2,7 +2,9 @@
 
 use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
-use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
+use super::{
+    UntilFull, as_a_whole, check_target, deletes_range, note, remembered, statement as in_statement,
+};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::permit::Opening;
@@ -69,10 +71,23 @@ fn run(
     if statement.only_one {
         return delete_matching(ctx, ns, index, statement, &search, n);
     }
+    let range = match &search {
+        Search::Filter(filter) => deletes_range(ctx, collection.as_ref(), statement, filter)?,
+        Search::Id(_) => None,
+    };
     let parts = ctx.atomicity == Atomicity::Part;
     let done = as_a_whole(ctx, |ctx| {
         // Of a whole only the last attempt counts.
         let mut deleted = 0;
+        if let (Some(range), Some(collection), Some(txn)) =
+            (&range, &collection, ctx.txn.as_deref_mut())
+        {
+            let done = txn.delete_range(collection, range)?;
+            deleted = done.documents;
+            if done.is_complete {
+                return Ok(deleted);
+            }
+        }
         let counter = if parts { &mut *n } else { &mut deleted };
         delete_matching(ctx, ns, index, statement, &search, counter).map(|()| deleted)
     });

@@ -23,7 +23,8 @@ impl Cursor {
         self.value.clear();
         let (mut deepest, mut has_base) = (0, false);
         while let Some((entry, source)) = open.merge.top_from() {
-            if entry.key != self.key || !open.bounds.reaches(entry.key) {
+            let reaches = entry.key == self.key && open.bounds.reaches(entry.key);
+            if !reaches || open.hides(entry, self.ts) {
                 break;
             }
             if source >= deepest || again {
@@ -71,7 +72,13 @@ impl Cursor {
                 break;
             }
             if entry.ts <= self.ts {
+                let is_hidden = open.hides(entry, self.ts);
                 match entry.message {
+                    _ if is_hidden => {
+                        // So is what is older.
+                        pending.clear();
+                        put = false;
+                    }
                     Message::Update(argument) => {
                         pending.retain(|(above, ..)| *above >= source);
                         put &= base_source >= source;

@@ -10,10 +10,11 @@ use super::super::layer::memory;
 use super::super::{State, Tree};
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
-use crate::message::{Direction, Place};
+use crate::message::{Direction, Entry, Place};
 use crate::node::{Child, Node, reads};
 use crate::readers::{Pending, ReadPool};
 use crate::segment::{Ahead, Bounds, Pace, Reading, Segment, SegmentIter};
+use crate::tombstones::TombstoneBug;
 use cachetable::Access;
 use std::sync::Arc;
 
@@ -78,6 +79,17 @@ impl Open {
         let pace = self.pace();
         self.over_child(tree, Some(place), pace)?;
         Ok(self)
+    }
+
+    /// Whether a tombstone covers a version that a reader at `at` would see.
+    pub(super) fn hides(&self, entry: Entry<'_>, at: u64) -> bool {
+        match &self.state.tombstones {
+            None => false,
+            Some(tombstones) if tombstones.planted == Some(TombstoneBug::BackwardIgnores) => {
+                self.direction == Direction::Forward && tombstones.hides_entry(entry, at)
+            }
+            Some(tombstones) => tombstones.hides_entry(entry, at),
+        }
     }
 
     /// Where the next child begins; `None` at the tree's end.

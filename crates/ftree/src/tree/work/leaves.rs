@@ -49,8 +49,8 @@ impl Unit<'_> {
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, options, incoming);
         leaves.large_rewrite = self.large_rewrite.take();
-        let mut retain = Retain::new(self.visibility, true);
-        let may_keep = children.len() == 1 && self.large_rewrite.is_none();
+        let mut retain = Retain::new(self.visibility, true).under(self.tombstones.as_deref());
+        let may_keep = children.len() == 1 && self.large_rewrite.is_none() && !self.sweeps;
         let bounds = span_bounds(node, &children);
         let (mut runs, mut replaced) = (Vec::new(), Vec::new());
         for child in children {

@@ -26,6 +26,10 @@ pub(super) enum Plan {
     Flush { node: Arc<Node>, child: usize, below: Arc<Node> },
     /// New leaves from what waits for these and what they hold.
     Rewrite { node: Arc<Node>, children: Range<usize> },
+    /// Let go of leaves, unread, and of what these runs have for each.
+    Free { node: Arc<Node>, children: Range<usize>, runs: Vec<Vec<u64>> },
+    /// Let go of what these runs have for a child.
+    Forget { node: Arc<Node>, child: usize, runs: Vec<u64> },
     /// Make two small child nodes one.
     Fuse { area: Area },
     /// Write the node again with the tree's present options; its score was that of the old ones.
@@ -39,12 +43,18 @@ impl Plan {
         match self {
             Plan::Drain { .. } => None,
             Plan::Merge { node, .. } => area(node, node.bounds.clone()),
-            Plan::Flush { node, child, .. } => Some(Area::of_child(node, *child)),
+            Plan::Flush { node, child, .. } | Plan::Forget { node, child, .. } => {
+                Some(Area::of_child(node, *child))
+            }
             // The node with two leaves may not be cut between them meanwhile.
-            Plan::Rewrite { node, children } if children.len() > 1 => {
+            Plan::Rewrite { node, children } | Plan::Free { node, children, .. }
+                if children.len() > 1 =>
+            {
                 area(node, node.bounds.clone())
             }
-            Plan::Rewrite { node, children } => Some(Area::of_child(node, children.start)),
+            Plan::Rewrite { node, children } | Plan::Free { node, children, .. } => {
+                Some(Area::of_child(node, children.start))
+            }
             Plan::Fuse { area } | Plan::ApplyOptions { area } => Some(area.clone()),
         }
     }

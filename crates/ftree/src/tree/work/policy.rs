@@ -57,6 +57,8 @@ pub(super) struct WorkLimits {
     pub(super) rewrites_garbage: bool,
     /// Lightly compressed leaves are rewritten.
     pub(super) rewrites_lightly_compressed: bool,
+    /// What tombstones cover is swept.
+    pub(super) sweeps: bool,
 }
 
 /// How far a call goes that is willing to do so much.
@@ -67,6 +69,7 @@ pub(super) fn work_limits(effort: Effort) -> WorkLimits {
         limits_merges: effort == Effort::Paced,
         rewrites_garbage: matches!(effort, Effort::Idle | Effort::IdleWithoutWrites),
         rewrites_lightly_compressed: effort == Effort::IdleWithoutWrites,
+        sweeps: matches!(effort, Effort::Idle | Effort::IdleWithoutWrites),
     }
 }
 

@@ -50,7 +50,7 @@ impl Unit<'_> {
         inputs: impl Iterator<Item = Result<(Vec<MergeSource>, Bounds)>>,
     ) -> Result<()> {
         let tree = self.tree;
-        let mut retain = Retain::new(self.visibility, false);
+        let mut retain = Retain::new(self.visibility, false).under(self.tombstones.as_deref());
         let mut builder: Option<SegmentBuilder> = None;
         let mut bytes = vec![0; target.children.len()];
         let mut child = 0;
@@ -93,6 +93,7 @@ impl Unit<'_> {
             updates: &*self.tree.context.updates,
             tree: self.tree.id(),
             visibility: self.visibility,
+            tombstones: self.tombstones.as_deref(),
             below,
         };
         let mut gathered = KeyUpdates::default();

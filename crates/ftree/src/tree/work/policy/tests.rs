@@ -22,6 +22,7 @@ fn efforts_reach_differently_far() {
         limits_merges,
         rewrites_garbage: garbage,
         rewrites_lightly_compressed: light,
+        sweeps: garbage,
     };
     check(
         &[

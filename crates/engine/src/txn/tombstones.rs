@@ -1,0 +1,124 @@
+//! Deletes of ranges: one entry of the log whatever the number of keys.
+//!
+//! Always true: what a transaction deletes so it has not written before, so that its own writes are newer than
+//! the tombstone, and stay; it goes with its savepoints as writes do.
+
+use super::EngineTxn;
+use crate::{DictionaryId, KeyRange, OnConflict, Result};
+use ftree::{RecordPart, Tombstone};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A delete of a range that is not committed yet.
+#[derive(Clone)]
+pub(crate) struct OwnTombstone {
+    pub(crate) dictionary: u64,
+    /// Its timestamp is the commit's, which nobody knows yet.
+    pub(crate) tombstone: Tombstone,
+}
+
+/// What a transaction has deleted of one dictionary, over what others have committed there.
+#[derive(Clone)]
+pub(crate) struct Buried {
+    tombstones: Arc<[Tombstone]>,
+    record_part: RecordPart,
+}
+
+impl Buried {
+    pub(crate) fn has(&self, key: &[u8], value: &[u8]) -> bool {
+        self.tombstones.iter().any(|one| one.covers(key, Some(value), self.record_part))
+    }
+
+    /// `None` where nothing was deleted so.
+    pub(crate) fn of(
+        all: &[OwnTombstone],
+        dictionary: DictionaryId,
+        record_part: Option<RecordPart>,
+    ) -> Option<Self> {
+        let of = all.iter().filter(|own| own.dictionary == dictionary.0);
+        let tombstones: Arc<[_]> = of.map(|own| own.tombstone.clone()).collect();
+        (!tombstones.is_empty())
+            .then(|| Self { tombstones, record_part: record_part.unwrap_or(ftree::no_parts) })
+    }
+}
+
+impl EngineTxn {
+    /// Deletes everything in a range of a dictionary as part of this transaction, whatever it is then; says
+    /// whether it did, else the caller deletes key by key: where this transaction has written there, where
+    /// somebody else has since its snapshot and that is a conflict, and where the dictionary has too many such
+    /// ranges already. `part` says what is compared with the range ([`crate::Options::record_part`]); empty,
+    /// it is the key.
+    ///
+    /// A range of keys is locked exclusively (may wait). A range of parts must be *covered*, as in
+    /// [`EngineTxn::write_covered`]: every writer of such an entry holds the lock of a key that this transaction
+    /// has locked.
+    pub fn tombstone(
+        &mut self,
+        dictionary: DictionaryId,
+        range: &KeyRange,
+        part: &[u8],
+    ) -> Result<bool> {
+        self.check_alive()?;
+        self.check_not_dropped(dictionary)?;
+        let is_known = part.is_empty() || self.environment().options.record_part.is_some();
+        if !is_known || self.is_created(dictionary) || self.writes.has_any(dictionary.0)? {
+            return Ok(false);
+        }
+        self.find_newest(dictionary)?;
+        let handle = Arc::clone(self.pinned.handle());
+        if part.is_empty() {
+            self.holder.lock_range(&handle.locks, dictionary, range, self.lock_timeout)?;
+        } else if self.locks_for_ranges() {
+            self.holder.lock_all(&handle.locks, dictionary, self.lock_timeout)?;
+        }
+        // Somebody may have dropped it while this one waited.
+        let (snapshot, fails) =
+            (self.pinned.timestamp, self.options.on_conflict == OnConflict::Fail);
+        let found = self.find_newest(dictionary)?;
+        let conflicts = fails && (found.created > snapshot || found.newest_write() > snapshot);
+        if conflicts || !found.tree.has_tombstone_room() {
+            return Ok(false);
+        }
+        let tombstone = Tombstone::new(u64::MAX, range, part);
+        self.tombstones.push(OwnTombstone { dictionary: dictionary.0, tombstone });
+        Ok(true)
+    }
+
+    /// The ranges deleted of dictionaries that still exist at commit.
+    pub(crate) fn buries(&self) -> impl Iterator<Item = &OwnTombstone> {
+        self.tombstones.iter().filter(|own| !self.dropped.contains(&own.dictionary))
+    }
+
+    /// Whether somebody locks ranges that he has read, so that a writer that is covered has to lock too.
+    pub(super) fn locks_for_ranges(&self) -> bool {
+        let environment = self.pinned.handle();
+        if environment.serializable.any() {
+            return true;
+        }
+        if self.live.writes_unlocked.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.live.writes_unlocked.store(true, Ordering::SeqCst);
+        environment.serializable.any()
+    }
+
+    pub(crate) fn buried(&self, dictionary: DictionaryId) -> Option<Buried> {
+        if self.tombstones.is_empty() {
+            return None;
+        }
+        Buried::of(&self.tombstones, dictionary, self.environment().options.record_part)
+    }
+
+    /// A value that others have committed, unless this transaction has deleted it by a range.
+    pub(super) fn unless_buried(
+        &self,
+        dictionary: DictionaryId,
+        key: &[u8],
+        value: Option<crate::Value>,
+    ) -> Option<crate::Value> {
+        match self.buried(dictionary) {
+            None => value,
+            Some(buried) => value.filter(|value| !buried.has(key, value)),
+        }
+    }
+}
