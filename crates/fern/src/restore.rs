@@ -191,13 +191,12 @@ impl Copy<'_> {
         let target = self.os.vfs.open(to, OpenOptions::create()).with_context(writing)?;
         let mut sources: BTreeMap<&Path, Arc<dyn File>> = BTreeMap::new();
         for DataPiece { file, from, to: at, bytes } in pieces {
-            let source = match sources.get(&**file) {
-                Some(source) => source,
-                None => {
-                    let reading = || format!("read {}", file.display());
-                    let opened = self.os.vfs.open(file, OpenOptions::read_only());
-                    sources.entry(file).or_insert(opened.with_context(reading)?)
-                }
+            let source = if let Some(source) = sources.get(&**file) {
+                source
+            } else {
+                let reading = || format!("read {}", file.display());
+                let opened = self.os.vfs.open(file, OpenOptions::read_only());
+                sources.entry(file).or_insert(opened.with_context(reading)?)
             };
             self.part((&**source, file, *from), (&*target, to, *at), *bytes)?;
         }

@@ -68,11 +68,12 @@ impl BackupManifest {
         if let Some(Since { id, superblocks, directory }) = since {
             let directory = directory.to_str().filter(|path| !path.contains(char::is_control));
             let directory = directory.unwrap_or_default();
-            text += &format!(
+            text.extend([format!(
                 "since {id:032x}\nsince superblocks {superblocks:032x}\nsince directory {directory}\n"
-            );
+            )]);
         }
-        text += &format!("end {:016x}\n", xxh3_64(text.as_bytes()));
+        let sum = xxh3_64(text.as_bytes());
+        text.extend([format!("end {sum:016x}\n")]);
         text.into_bytes()
     }
 
