@@ -184,7 +184,7 @@ def a_set_writes_what_is_loaded_through_its_log():
             commit_load(db, 500)
             db.command("commitTransaction")
         for member in members.secondaries():
-            with member.client(readPreference="secondaryPreferred", directConnection=True) as own:
+            with member.client(readPreference="secondaryPreferred") as own:
                 count = lambda own=own: own.shop.c.count_documents({})
                 wait_until(lambda count=count: count() == 500, "a member lacks what was loaded")
                 validate(own.shop.c)
