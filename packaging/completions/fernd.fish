@@ -92,8 +92,8 @@ complete -c fernd -l fsRedzone -d 'percent of the disk to keep free; below it wr
 complete -c fernd -l logDir -d 'directory of the redo log (default: journal in dbpath)' -r
 complete -c fernd -l logArchiveDir -d 'the redo log is archived into this directory, outside of dbpath, for fern restore; without it, nowhere' -r
 complete -c fernd -l tmpDir -d 'directory for spilled data (default: tmp in dbpath)' -r
-complete -c fernd -l loaderCompressTmp -d 'the parameter of this name, which nothing goes by yet (default: on)' -r
-complete -c fernd -l loaderMaxMemory -d 'the parameter of this name, which nothing goes by yet' -r
+complete -c fernd -l loaderCompressTmp -d 'what bulk loads and index builds cannot sort in memory is compressed on its way (default: on)' -r
+complete -c fernd -l loaderMaxMemory -d 'memory in which bulk loads and index builds sort, 32M at least, a quarter of cacheSize at most (default: 100M)' -r
 complete -c fernd -l txnMemLimit -d 'the parameter of this name, which nothing goes by: transactions have no such limit' -r
 complete -c fernd -l wiredTigerCacheSizeGB -d 'cacheSize in gigabytes, for a mongod configuration' -r
 complete -c fernd -s v -d 'log more; -vv still more'

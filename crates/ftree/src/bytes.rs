@@ -46,6 +46,11 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }

@@ -8,6 +8,7 @@
 //! Always true: rows of a space come back ascending by key, each as often as it was put in. Which of
 //! several rows with one key comes first is not said: who cannot have two of them meets both.
 
+use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Entry, Message, head};
@@ -26,16 +27,19 @@ use std::sync::Arc;
 const LEAST_PIECE: u64 = 4 << 10;
 /// …and no more, unless one row is longer.
 const MOST_PIECE: u64 = 1 << 20;
-/// Before its key and value a row has the length of each.
-const LENGTHS: usize = 8;
+/// Before its key and value a row has the length of each, in so many bytes at most.
+const MOST_LENGTHS: usize = 10;
+/// A row's place has so many bits for where it begins in its piece, which is below [`MOST_PIECE`]…
+const PLACE_BITS: u32 = 20;
+/// …and the rest for the piece: there are no more of them.
+const MOST_PIECES: usize = 1 << (32 - PLACE_BITS);
 
 /// Where a row lies, and as much of its key as mostly tells it from others.
 #[derive(Clone, Copy)]
 struct Row {
     head: u64,
     space: u32,
-    piece: u32,
-    at: u32,
+    place: u32,
 }
 
 /// Rows in memory.
@@ -49,7 +53,7 @@ struct Rows {
 impl Rows {
     /// Adds a row; says whether more memory was taken for it.
     fn push(&mut self, space: u32, (key, value): (&[u8], &[u8]), piece_bytes: u64) -> bool {
-        let len = LENGTHS + key.len() + value.len();
+        let len = MOST_LENGTHS + key.len() + value.len();
         let has_room = |piece: &Vec<u8>| piece.capacity() - piece.len() >= len;
         let grows =
             self.rows.len() == self.rows.capacity() || !self.pieces.last().is_some_and(has_room);
@@ -60,12 +64,13 @@ impl Rows {
         }
         let piece = self.pieces.len() - 1;
         if let Some(bytes) = self.pieces.last_mut() {
-            let at = bytes.len() as u32;
-            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            assert!(bytes.len() < 1 << PLACE_BITS, "a row begins where its place can say");
+            let place = (piece as u32) << PLACE_BITS | bytes.len() as u32;
+            put_varint(bytes, key.len() as u64);
+            put_varint(bytes, value.len() as u64);
             bytes.extend_from_slice(key);
             bytes.extend_from_slice(value);
-            self.rows.push(Row { head: head(key), space, piece: piece as u32, at });
+            self.rows.push(Row { head: head(key), space, place });
         }
         grows
     }
@@ -76,13 +81,17 @@ impl Rows {
     }
 
     fn row(&self, row: &Row) -> (&[u8], &[u8]) {
-        let bytes = &self.pieces[row.piece as usize][row.at as usize..];
-        let number = |at: usize| {
-            let bytes: [u8; 4] = bytes[at..at + 4].try_into().expect("four bytes are four bytes");
-            u32::from_le_bytes(bytes) as usize
-        };
-        let (key, value) = (number(0), number(4));
-        (&bytes[LENGTHS..LENGTHS + key], &bytes[LENGTHS + key..LENGTHS + key + value])
+        let (piece, at) = (row.place >> PLACE_BITS, row.place & ((1 << PLACE_BITS) - 1));
+        let mut reader = Reader::new(&self.pieces[piece as usize][at as usize..]);
+        let mut length = || reader.varint().expect("a row begins with its lengths") as usize;
+        let (key, value) = (length(), length());
+        let bytes = reader.rest();
+        (&bytes[..key], &bytes[key..key + value])
+    }
+
+    /// There is no place for another piece.
+    fn is_full(&self) -> bool {
+        self.pieces.len() >= MOST_PIECES
     }
 
     fn order(&self, left: &Row, right: &Row) -> Ordering {
@@ -147,7 +156,7 @@ impl RowSorter {
         let piece_bytes = (self.budget / 8).clamp(LEAST_PIECE, MOST_PIECE);
         if self.rows.push(space, (key, value), piece_bytes) {
             self.shared.cache.resize(&mut self.memory, self.rows.memory() as u64);
-            if self.rows.memory() as u64 > self.budget {
+            if self.rows.memory() as u64 > self.budget || self.rows.is_full() {
                 return self.write_runs();
             }
         }

@@ -255,7 +255,10 @@ impl Txn {
         check: Check<'_>,
     ) -> Result<CreatedIndexes> {
         let created_collection = self.collection(namespace).is_none();
-        let mut collection = self.ensure_collection(namespace)?;
+        let mut collection = match self.collection(namespace) {
+            Some(found) => found,
+            None => self.ensure_collection(namespace)?,
+        };
         if collection.is_view() {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

@@ -25,7 +25,7 @@ fn by_a(unique: bool) -> Document {
 
 #[test]
 fn a_load_stands_in_its_collection_once_it_is_committed() {
-    for (count, primary_key) in [(3, false), (300, false), (3, true), (300, true)] {
+    for (count, primary_key) in [(3_i32, false), (300, false), (3, true), (300, true)] {
         let engine = Engine::temporary();
         let catalog = open(&engine);
         let options = match primary_key {
@@ -41,7 +41,7 @@ fn a_load_stands_in_its_collection_once_it_is_committed() {
             let id = if i % 3 == 0 { count - i } else { count + i };
             put(&mut txn, &doc! { "_id": id, "a": i % 7, "t": [i, i + 1] }).unwrap();
         }
-        assert_eq!(txn.commit_load(&never).unwrap(), count as u64);
+        assert_eq!(txn.commit_load(&never).unwrap(), u64::from(count.unsigned_abs()));
         assert!(txn.loads_into().is_none());
         assert!(catalog.collection(&ns("db.c")).is_none(), "others do not see it yet");
         put(&mut txn, &doc! { "_id": -1, "a": 3 }).unwrap();
@@ -50,13 +50,13 @@ fn a_load_stands_in_its_collection_once_it_is_committed() {
             Code::DUPLICATE_KEY
         );
         txn.commit().unwrap();
-        let count = count as u64 + 1;
-        assert_eq!(catalog.collection(&ns("db.c")).unwrap().count(), count as i64);
+        let count = u64::from(count.unsigned_abs()) + 1;
+        assert_eq!(catalog.collection(&ns("db.c")).unwrap().count(), count);
         assert_eq!(check_valid(&catalog, "db.c").records, count);
         drop(catalog);
         let catalog = open(&engine);
         let collection = catalog.collection(&ns("db.c")).unwrap();
-        assert_eq!(collection.count(), count as i64);
+        assert_eq!(collection.count(), count);
         assert!(collection.index("t").unwrap().multikey_parts() != 0);
         assert_eq!(check_valid(&catalog, "db.c").records, count);
     }

@@ -580,7 +580,7 @@ options! {
     ];
     [
         opt("loaderCompressTmp", "storage.fern.loaderCompressTmp", Switch, "what bulk loads and index builds cannot sort in memory is compressed on its way (default: on)"),
-        opt("loaderMaxMemory", "storage.fern.loaderMaxMemory", Size, "memory in which a bulk load or an index build sorts, and a quarter of cacheSize at most (default: 100 MB, at least 32 MB)"),
+        opt("loaderMaxMemory", "storage.fern.loaderMaxMemory", Size, "memory in which bulk loads and index builds sort, 32M at least, a quarter of cacheSize at most (default: 100M)"),
         opt("txnMemLimit", "storage.fern.txnMemLimit", Size, "the parameter of this name, which nothing goes by: transactions have no such limit"),
     ];
     [
