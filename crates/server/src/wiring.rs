@@ -542,6 +542,7 @@ fn engine_options(settings: &Settings) -> Options {
         fs_redzone_percent: settings.fs_redzone,
         directio: settings.direct_io,
         locktree_max_memory: settings.locktree_max_memory,
+        updates: Some(Arc::clone(serverstate::fast_update_rules()) as Arc<dyn engine::Updates>),
         ..Options::new(&settings.dbpath)
     }
 }

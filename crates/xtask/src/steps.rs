@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     ("tokumx-shell", || with_npm("tokumx_shell_test.py", drivers::MONGOSH, &[])),
     ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
+    ("fast-updates", || drivers::script(Build::WithTests, "fast_updates_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
