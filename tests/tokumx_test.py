@@ -1025,7 +1025,16 @@ def every_other_parameter_is_read_and_set():
             assert client.admin.command("setParameter", 1, **{name: value})["was"] == before, name
             assert parameter(name) == value, name
         # Until they are built they can only be what they are.
-        for name, own in (("fastUpdates", False), ("fastUpdatesIgnoreErrors", False), ("pkUniqueChecks", True)):
+        for name in ("fastUpdates", "fastUpdatesIgnoreErrors"):
+            for value in (True, False):
+                assert client.admin.command("setParameter", 1, **{name: value})["was"] is not value, name
+                assert parameter(name) is value, name
+        fast = client.admin.command("serverStatus")["metrics"]["fastUpdates"]
+        assert fast == {
+            "errors": 0, "eligible": {"primaryKey": 0, "secondaryKey": 0},
+            "performed": {"primaryKey": 0, "secondaryKey": 0, "slowOnSecondary": 0},
+        }, fast
+        for name, own in (("pkUniqueChecks", True),):
             assert client.admin.command("setParameter", 1, **{name: own})["was"] is own, name
             assert name in str(fails(238, lambda name=name, own=own: client.admin.command("setParameter", 1, **{name: not own})))
             assert parameter(name) is own, name

@@ -3,6 +3,7 @@
 //! Always true: a document and its index entries change in one engine transaction.
 
 pub(crate) mod documents;
+pub(crate) mod fast;
 pub(crate) mod index_cursor;
 pub(crate) mod load;
 pub(crate) mod locks;

@@ -214,6 +214,7 @@ impl<'a> Context<'a> {
             self.connection.operation.set_txn(txn.id());
         }
         op.permit = self.permit.as_ref().map(|permit| permit as &dyn Permit);
+        op.fast_updates = Some(&self.service.fast_updates);
         op.statements = self.retryable.as_deref_mut().map(|write| write as &mut dyn StatementLog);
         op
     }

@@ -6,6 +6,7 @@ use ftree::format::{
     BlockFacts, PageEntry, PageValue, SegmentFacts, block_facts, filter_passes, footer_facts,
     large_facts, read_page,
 };
+use std::collections::BTreeSet;
 
 use crate::datafile::DataFile;
 use crate::findings::Findings;
@@ -47,6 +48,7 @@ pub(crate) fn check(
         filter: None,
         last: None,
         sums: [0; 8],
+        large: BTreeSet::new(),
         whole: true,
     };
     let Some(entry) = data.table.get(&facts.segment) else {
@@ -76,6 +78,8 @@ struct Check<'a> {
     last: Option<(Vec<u8>, u64)>,
     /// Entries, keys, deletes, key bytes, value bytes, raw bytes, large values and their bytes.
     sums: [u64; 8],
+    /// Segments of large values: several versions may refer to one.
+    large: BTreeSet<u64>,
     /// No page was damaged, so counts must agree.
     whole: bool,
 }
@@ -260,7 +264,9 @@ impl Check<'_> {
             self.sums[0] += 1;
             self.sums[3] += key.len() as u64;
             match value {
-                PageValue::Put(value) => self.sums[4] += value.len() as u64,
+                PageValue::Put(value) | PageValue::Update(value) => {
+                    self.sums[4] += value.len() as u64;
+                }
                 PageValue::Delete => self.sums[2] += 1,
                 PageValue::Large(reference) => self.large(reference),
             }
@@ -283,7 +289,7 @@ impl Check<'_> {
             Err(what) => return self.damage(0, None, what),
         };
         self.sums[4] += u64::from(at.block.raw_len);
-        self.sums[6] += 1;
+        self.sums[6] += u64::from(self.large.insert(at.segment));
         self.sums[7] += u64::from(at.block.page.len);
         if self.facts.large.binary_search(&at.segment).is_err() {
             let what = format!("it refers to large value {} and does not name it", at.segment);

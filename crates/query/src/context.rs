@@ -1,5 +1,6 @@
 //! What every operation is given beside its arguments.
 
+use crate::fast_updates::FastUpdates;
 use crate::permit::{Opening, Permit};
 use crate::request::FindAndModifyResult;
 use bson::raw::{RawArrayBuf, RawBson};
@@ -91,6 +92,8 @@ pub struct OpContext<'a> {
     pub atomicity: Atomicity,
     /// What it may open; the server's own work has none.
     pub permit: Option<&'a dyn Permit>,
+    /// Whether updates may be fast ones; the server's own work makes none.
+    pub fast_updates: Option<&'a FastUpdates>,
 }
 
 /// What a write outside a transaction does as a whole or not at all.
@@ -123,6 +126,7 @@ impl<'a> OpContext<'a> {
             user_roles: None,
             atomicity: Atomicity::default(),
             permit: None,
+            fast_updates: None,
         }
     }
 

@@ -49,6 +49,9 @@ pub(crate) fn kept(
     collection: Option<&Arc<Collection>>,
 ) -> Result<Option<u64>> {
     let Some(collection) = collection else { return Ok(Some(0)) };
+    if collection.counts_are_unknown() {
+        return Ok(None);
+    }
     match (&ctx.txn, &ctx.snapshot) {
         (Some(txn), _) => txn.count_in(collection),
         (None, Some(state)) => ctx.catalog.count_in(collection, state),

@@ -12,6 +12,7 @@ mod distinct;
 mod examined;
 mod exec;
 mod explain;
+mod fast_updates;
 mod find;
 mod index_filter;
 mod past;
@@ -40,6 +41,7 @@ pub use explain::{
     explain_count, explain_delete, explain_distinct, explain_find, explain_find_and_modify,
     explain_update,
 };
+pub use fast_updates::{FailedUpdate, FastUpdateRules, FastUpdates, fast_update_rules};
 pub use find::find;
 pub use permit::{KeptPermit, Opening, Permit};
 pub use plan_cache::{

@@ -6,6 +6,7 @@
 
 mod apply;
 mod delete;
+mod fast;
 mod find_and_modify;
 mod insert;
 mod object_id;

@@ -543,6 +543,7 @@ fn engine_options(settings: &Settings) -> Options {
         directio: settings.direct_io,
         locktree_max_memory: settings.locktree_max_memory,
         record_part: Some(catalog::record_part),
+        updates: Some(Arc::clone(serverstate::fast_update_rules()) as Arc<dyn engine::Updates>),
         ..Options::new(&settings.dbpath)
     }
 }

@@ -22,6 +22,7 @@ impl ServerState {
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
         self.copies.forget_idle(now);
+        self.log_failed_update(now);
         self.look_for_emptied_members();
         self.give_votes();
         self.prefer_higher_priority(now);

@@ -11,7 +11,7 @@
 //! | `replication`, `cluster_parameters`, `feature_version` | the member of a replica set |
 //! | `security`, `logins`, `failed_logins`, `shared_secret`, `known_secret` | users, who is logged in, what the set keeps secret |
 //! | `set_member` | how a server becomes a member of a set of several, leads, and follows again |
-//! | `profiler`, `metrics`, `index_advice`, `log_levels`, `lock_log`, `current_ops` | what is told |
+//! | `failed_updates`, `profiler`, `metrics`, `index_advice`, `log_levels`, `lock_log`, `current_ops` | what is told |
 //!
 //! What is always true:
 //! 1. Nothing here knows a command: no handler, no list of commands. Handlers stand above, in
@@ -29,6 +29,7 @@ pub mod current_ops;
 mod emptied_members;
 pub mod fail_point;
 mod failed_logins;
+mod failed_updates;
 pub mod feature_version;
 mod host;
 mod housekeeping;
@@ -67,6 +68,7 @@ pub use link_acceptance::LinkAcceptance;
 pub use log_levels::LogSettings;
 pub use members_by_tls::check_members_by_tls;
 pub use parked::{Documents, Parked};
+pub use query::fast_update_rules;
 pub use retryable_write::RetryableWrite;
 pub use session_records::SessionRecords;
 pub use session_state::{Checked, Open, Phase, SessionState};

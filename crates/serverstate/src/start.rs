@@ -27,7 +27,7 @@ use errors::{Code, Error, Result};
 use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
-use query::{Expiry, TtlMonitor};
+use query::{Expiry, FastUpdates, TtlMonitor};
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -122,6 +122,8 @@ impl ServerState {
             transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
             lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
             next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
+            next_failed_update: AtomicU64::new(0),
+            fast_updates: FastUpdates::default(),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),

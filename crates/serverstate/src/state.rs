@@ -32,7 +32,7 @@ use limits::Part;
 use links::Dialer;
 use os::Os;
 use os::sync::{Condvar, Mutex};
-use query::{Expiry, TtlMonitor};
+use query::{Expiry, FastUpdates, TtlMonitor};
 use session::{Checkouts, Cursors, Operations, Sessions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -145,6 +145,8 @@ pub struct ServerState {
     pub lock_timeout_ms: AtomicU64,
     /// Server time, in seconds, at which old records of sessions are next looked for.
     pub(crate) next_forgetting: AtomicU64,
+    /// Server time, in seconds, before which no failed update is logged.
+    pub(crate) next_failed_update: AtomicU64,
     /// `cursorTimeoutMillis`.
     pub cursor_timeout_ms: AtomicU64,
     /// Which finished operations are told of.
@@ -192,6 +194,8 @@ pub struct ServerState {
     pub ttl_sleep_secs: AtomicU64,
     /// Whether documents expire, and how many have.
     pub expiry: Arc<Expiry>,
+    /// Whether updates may be written without reading the document.
+    pub fast_updates: FastUpdates,
     /// Whether a row of figures is kept each second.
     pub keeps_history: AtomicBool,
     /// Deletes what has expired; `None` once the server ends.

@@ -55,6 +55,7 @@ const STEPS: &[Step] = &[
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
     ("loader", || drivers::script(Build::WithTests, "loader_test.py", &[])),
     ("range-deletes", || drivers::script(Build::WithTests, "range_deletes_test.py", &[])),
+    ("fast-updates", || drivers::script(Build::WithTests, "fast_updates_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),

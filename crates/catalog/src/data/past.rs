@@ -89,9 +89,13 @@ fn in_past_partitions(past: Collection, current: &Collection) -> Arc<Collection>
 
 impl Catalog {
     /// How many documents a collection has in a state: the sum of its stripes there, a handful of records. `None` where
-    /// the state has no such collection, or locks what it reads, for that takes a walk over them. May read the disk.
+    /// the state has no such collection, locks what it reads, or documents were made uncounted, for that takes a walk
+    /// over them. May read the disk.
     pub fn count_in(&self, collection: &Arc<Collection>, state: &Snapshot) -> Result<Option<u64>> {
-        if state.locks() || !state.has_dictionary(collection.primary) {
+        if state.locks()
+            || !state.has_dictionary(collection.primary)
+            || collection.counts_are_unknown()
+        {
             return Ok(None);
         }
         let mut documents = 0_i64;

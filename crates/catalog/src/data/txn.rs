@@ -105,6 +105,8 @@ struct Touched {
     is_dropped: bool,
     documents: i64,
     bytes: i64,
+    /// It has written the mark that documents are not counted.
+    marks: bool,
 }
 
 /// A place to roll back to.
@@ -336,6 +338,7 @@ impl Txn {
                     is_dropped: false,
                     documents: 0,
                     bytes: 0,
+                    marks: false,
                 });
                 return Ok(Some(collection));
             }
@@ -475,6 +478,8 @@ impl Txn {
             self.touched.iter_mut().zip(savepoint.counts.into_iter().chain(zero))
         {
             (touched.documents, touched.bytes) = before;
+            // Whether the mark was written before: the next one who needs it writes it.
+            touched.marks = false;
         }
     }
 
@@ -650,6 +655,21 @@ impl Txn {
         self.touched.iter().filter(of_store).map(|touched| touched.documents).sum()
     }
 
+    /// A document of a collection that [`Txn::open_for_write`] returned may be made without being counted.
+    pub(crate) fn note_uncounted(&mut self, collection: &Arc<Collection>) -> Result<()> {
+        if !collection.shared.counts.note_uncounted() {
+            return Ok(());
+        }
+        let key = Stripe::mark_key(collection.number);
+        let mark = Some(&Stripe::value(0, 0)[..]);
+        let written = self.engine.write_covered(counts::DICTIONARY, &key, mark);
+        written.map_err(|error| self.failed(error))?;
+        if let Some(touched) = self.find_touched(collection.number) {
+            touched.marks = true;
+        }
+        Ok(())
+    }
+
     /// Adds to the counts of a store of a collection that [`Txn::open_for_write`] returned.
     pub(crate) fn count(&mut self, store: &Arc<Collection>, documents: i64, bytes: i64) {
         let known =
@@ -667,6 +687,7 @@ impl Txn {
                 is_dropped: false,
                 documents,
                 bytes,
+                marks: false,
             }),
             None => {}
         }
@@ -715,6 +736,9 @@ fn changes_accounts(touched: &[Touched]) -> bool {
 }
 
 fn publish_counts(touched: &[Touched], lent: &[(usize, Lent)]) {
+    for touched in touched.iter().filter(|touched| touched.marks && !touched.is_dropped) {
+        touched.collection.shared.counts.mark();
+    }
     for (at, lent) in lent {
         let Touched { collection, documents, bytes, .. } = &touched[*at];
         collection.shared.counts.publish(*lent, *documents, *bytes);

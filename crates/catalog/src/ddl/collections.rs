@@ -604,6 +604,9 @@ pub(crate) fn drop_counts(
     number: u64,
     shared: &Shared,
 ) -> engine::Result<()> {
+    if shared.counts.is_unknown() {
+        txn.write_covered(counts::DICTIONARY, &Stripe::mark_key(number), None)?;
+    }
     let mut stripes = shared.counts.stripe_numbers();
     stripes.try_for_each(|stripe| {
         txn.write_covered(counts::DICTIONARY, &Stripe::key(number, stripe), None)

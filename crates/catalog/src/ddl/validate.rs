@@ -10,6 +10,7 @@
 use crate::catalog::Catalog;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
+use crate::metadata::counts::{self, Stripe};
 use crate::metadata::namespace::Namespace;
 use bson::raw::RawDocument;
 use engine::{Direction, KeyRange, Snapshot};
@@ -97,15 +98,61 @@ impl Catalog {
         let collection = self.require(namespace)?;
         let snapshot = self.snapshot();
         let counts: Vec<u64> = collection.stores().iter().map(|store| store.count()).collect();
+        let uncounted = collection
+            .counts_are_unknown()
+            .then(|| (counts.iter().sum::<u64>(), collection.shared.counts.uncounted()));
         drop(guard);
         let mut report = ValidateReport::default();
         for (place, count) in counts.into_iter().enumerate() {
             self.validate_store(&snapshot, &collection, (place, count), &mut report, check)?;
         }
+        if let Some((count, made)) = uncounted {
+            self.correct_count(namespace, &collection, (count, report.records), made, check)?;
+        }
         for wrong in crate::ddl::capped::check_order(&snapshot, &collection)? {
             report.say(wrong);
         }
         Ok(report)
+    }
+
+    /// So many documents are there where the count says so many: the count is right from now on, unless documents
+    /// were made meanwhile without being counted. Not where others tell this server what to write.
+    fn correct_count(
+        &self,
+        namespace: &Namespace,
+        walked: &Arc<Collection>,
+        (count, records): (u64, u64),
+        made: u64,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        if !self.may_update_fast() {
+            return Ok(());
+        }
+        let _guard = self.lock_metadata(walked, check)?;
+        let counts = &walked.shared.counts;
+        let is_same = self.collection(namespace).is_some_and(|now| now.number == walked.number);
+        if !is_same || counts.uncounted() != made {
+            return Ok(());
+        }
+        let more = i64::try_from(records).unwrap_or(0) - i64::try_from(count).unwrap_or(0);
+        let lent = counts.borrow();
+        let written = || {
+            let mut txn = self.engine().begin(engine::TxnOptions::default());
+            let stripe = lent.stripe;
+            let key = Stripe::key(walked.number, stripe.number);
+            let value = Stripe::value(stripe.documents + more, stripe.bytes);
+            txn.write_covered(counts::DICTIONARY, &key, Some(&value))?;
+            txn.write_covered(counts::DICTIONARY, &Stripe::mark_key(walked.number), None)?;
+            txn.commit(engine::Durability::Buffered).map(drop)
+        };
+        // Nobody who asked for a walk waits for the disk.
+        if let Err(error) = engine::outside_request(written) {
+            counts.give_back(lent);
+            return Err(from_engine(error));
+        }
+        counts.publish(lent, more, 0);
+        counts.unmark();
+        Ok(())
     }
 
     /// The same of what holds documents: the collection itself, or its partition at a place.
@@ -122,7 +169,7 @@ impl Catalog {
         let before = report.records;
         walk_documents(snapshot, whole, place, &mut expected, report, check)?;
         let records = report.records - before;
-        if count != records {
+        if count != records && !whole.counts_are_unknown() {
             report.say(format!("the count says {count} documents, the collection holds {records}"));
         }
         report.count_keys(store.primary_name(), records);

@@ -318,7 +318,13 @@ impl Collection {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
-    /// How many documents are committed now. Exact, and takes no look at the data.
+    /// Whether documents may be there that were not counted: only a walk over them tells how many there are.
+    pub fn counts_are_unknown(&self) -> bool {
+        self.shared.counts.is_unknown()
+    }
+
+    /// How many documents are committed now. Exact, unless [`Collection::counts_are_unknown`], and takes no look
+    /// at the data.
     pub fn count(&self) -> u64 {
         if !self.is_partitioned() {
             return self.shared.counts.documents();

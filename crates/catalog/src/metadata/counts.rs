@@ -9,14 +9,21 @@
 //! 1. A stripe is owned by at most one committing transaction; the free ones equal `ROOT`.
 //! 2. `documents` and `bytes` are the sums over all stripes, as of the last published commit.
 //! 3. A stripe that was lent before all were forgotten does not come back: it was read anew.
+//!
+//! Where documents were made without being read (fast upserts), how many there are is not known: a *mark* says
+//! so, the record of a stripe that there is not, written with the first of them. Whoever wants to know counts them
+//! then; `validate` does, corrects the stripes and takes the mark away, unless documents were made that way
+//! meanwhile.
 
 use engine::{DictionaryId, KeyRange};
 use parking_lot::Mutex;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Key prefix of the stripes in `ROOT`.
 pub(crate) const PREFIX: u8 = b'c';
+/// The number of the mark, which no stripe gets.
+const MARK: u32 = u32::MAX;
 
 /// One stripe's committed value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,6 +39,12 @@ pub(crate) struct Counts {
     free: Mutex<Free>,
     documents: AtomicI64,
     bytes: AtomicI64,
+    /// Documents may have been made without being counted.
+    is_unknown: AtomicBool,
+    /// `ROOT` says so.
+    is_marked: AtomicBool,
+    /// How often one may have been, since the start.
+    uncounted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +73,9 @@ impl Counts {
 
     /// Takes in a stripe read from `ROOT` when the catalog opens.
     pub(crate) fn load(&self, stripe: Stripe) {
+        if stripe.is_mark() {
+            return self.mark();
+        }
         self.documents.fetch_add(stripe.documents, Ordering::AcqRel);
         self.bytes.fetch_add(stripe.bytes, Ordering::AcqRel);
         let mut free = self.free.lock();
@@ -69,6 +85,9 @@ impl Counts {
 
     /// Takes in a stripe as another member's commit left it.
     pub(crate) fn replace(&self, stripe: Stripe) {
+        if stripe.is_mark() {
+            return self.mark();
+        }
         let mut free = self.free.lock();
         let known = free.stripes.iter_mut().find(|known| known.number == stripe.number);
         let before = if let Some(known) = known {
@@ -91,6 +110,36 @@ impl Counts {
         *free = Free { forgotten: free.forgotten.wrapping_add(1), ..Free::default() };
         self.documents.store(0, Ordering::Release);
         self.bytes.store(0, Ordering::Release);
+        self.unmark();
+    }
+
+    /// Whether documents may be there that were not counted.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown.load(Ordering::Acquire)
+    }
+
+    /// A transaction may be about to make a document that is not counted. Says whether it has to write the mark.
+    pub(crate) fn note_uncounted(&self) -> bool {
+        self.uncounted.fetch_add(1, Ordering::AcqRel);
+        self.is_unknown.store(true, Ordering::Release);
+        !self.is_marked.load(Ordering::Acquire)
+    }
+
+    /// How often that was said.
+    pub(crate) fn uncounted(&self) -> u64 {
+        self.uncounted.load(Ordering::Acquire)
+    }
+
+    /// The mark is in `ROOT`.
+    pub(crate) fn mark(&self) {
+        self.is_unknown.store(true, Ordering::Release);
+        self.is_marked.store(true, Ordering::Release);
+    }
+
+    /// The mark is gone from `ROOT`.
+    pub(crate) fn unmark(&self) {
+        self.is_marked.store(false, Ordering::Release);
+        self.is_unknown.store(false, Ordering::Release);
     }
 
     /// Lends a stripe to a commit; a new one where all are lent.
@@ -132,6 +181,15 @@ impl Counts {
 }
 
 impl Stripe {
+    pub(crate) fn is_mark(&self) -> bool {
+        self.number == MARK
+    }
+
+    /// The key of the mark.
+    pub(crate) fn mark_key(collection: u64) -> Vec<u8> {
+        Self::key(collection, MARK)
+    }
+
     /// `'c'`, collection number, stripe number; big-endian so that a collection's stripes adjoin.
     pub(crate) fn key(collection: u64, number: u32) -> Vec<u8> {
         let mut key = Vec::with_capacity(13);
@@ -195,6 +253,21 @@ mod tests {
         counts.give_back(failed);
         assert_eq!((counts.documents(), counts.bytes()), (7, 70));
         assert_eq!((counts.borrow().stripe.documents, counts.borrow().stripe.number), (7, 1));
+    }
+
+    #[test]
+    fn mark_makes_the_count_unknown_until_it_is_taken_away() {
+        let counts = Counts::default();
+        assert!(!counts.is_unknown());
+        assert!(counts.note_uncounted(), "it has to be written");
+        counts.mark();
+        assert!(!counts.note_uncounted());
+        assert!(counts.is_unknown());
+        counts.unmark();
+        assert_eq!((counts.is_unknown(), counts.uncounted()), (false, 2));
+        let (_, mark) = Stripe::read(&Stripe::mark_key(7), &Stripe::value(0, 0)).unwrap();
+        counts.load(mark);
+        assert!(counts.is_unknown() && counts.stripe_numbers().is_empty());
     }
 
     #[test]

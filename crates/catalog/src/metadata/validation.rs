@@ -52,6 +52,11 @@ impl PartialEq for Validation {
 }
 
 impl Validation {
+    /// Whether documents are looked at at all.
+    pub(crate) fn has_rule(&self) -> bool {
+        self.rule.is_some()
+    }
+
     /// Whether `name` is one of the three options.
     pub fn is_option(name: &str) -> bool {
         matches!(name, "validator" | "validationLevel" | "validationAction")

@@ -331,8 +331,8 @@ static PARAMETERS: &[Parameter] = &[
     fixed("locktreeMaxMemory", |service| {
         bytes(service.catalog.engine().options().locktree_max_memory.unwrap_or(0))
     }),
-    only("fastUpdates", false),
-    only("fastUpdatesIgnoreErrors", false),
+    flag("fastUpdates", |service| &service.fast_updates.enabled),
+    flag("fastUpdatesIgnoreErrors", |_| &serverstate::fast_update_rules().ignores_errors),
     only("pkUniqueChecks", true),
     unused("electionBackoffMillis", Shape::Whole(0, INT_MAX), || Bson::Int32(1000)),
     unused("forceWriteLocks", Shape::Switch, || Bson::Boolean(false)),

@@ -371,6 +371,19 @@ fn metrics(service: &ServerState, writer: &mut Writer) {
     writer.long("returned", read(&metrics.documents_returned));
     writer.long("updated", read(&metrics.documents_updated));
     writer.end(document);
+    let fast = writer.begin_document("fastUpdates");
+    writer.long("errors", serverstate::fast_update_rules().errors());
+    let figures = &service.fast_updates;
+    for (name, count) in [("eligible", &figures.eligible), ("performed", &figures.performed)] {
+        let open = writer.begin_document(name);
+        writer.long("primaryKey", read(count));
+        writer.long("secondaryKey", 0);
+        if name == "performed" {
+            writer.long("slowOnSecondary", 0);
+        }
+        writer.end(open);
+    }
+    writer.end(fast);
     let executor = writer.begin_document("queryExecutor");
     writer.long("scanned", read(&metrics.keys_examined));
     writer.long("scannedObjects", read(&metrics.documents_examined));

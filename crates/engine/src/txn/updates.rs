@@ -8,7 +8,7 @@ use super::writes::check_size;
 use super::{EngineTxn, MAX_UPDATE_BYTES};
 use crate::error::Oversized;
 use crate::writeset::Written;
-use crate::{DictionaryId, Result, Value};
+use crate::{DictionaryId, Error, Result, Value};
 use ftree::{Applied, Message, UpdatePlace, Updates};
 use std::sync::Arc;
 
@@ -71,7 +71,12 @@ impl Written {
             Self::Value(value) => Ok(Some(value)),
             Self::Deleted => Ok(None),
             Self::Update(argument) => {
-                let (below, place) = (below()?, UpdatePlace { tree: dictionary.0, key, ts: 0 });
+                let below = match below() {
+                    // It is younger than the state that is read.
+                    Err(Error::NoSuchDictionary(_)) => None,
+                    below => below?,
+                };
+                let place = UpdatePlace { tree: dictionary.0, key, ts: 0 };
                 Ok(match updates.apply(place, below.as_deref(), &argument) {
                     Applied::Unchanged => below,
                     Applied::Value(value) => Some(Value::shared(&value.into())),

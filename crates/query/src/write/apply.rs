@@ -49,6 +49,11 @@ impl Change {
         Self { update, context, catalog: Arc::clone(ctx.catalog) }
     }
 
+    /// When it runs.
+    pub(crate) fn time(&self) -> (DateTime, Timestamp) {
+        (self.context.now, self.context.timestamp)
+    }
+
     /// Whether it is a whole document, which must not be applied to many.
     pub(crate) fn is_replacement(&self) -> bool {
         self.update.is_replacement()

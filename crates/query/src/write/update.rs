@@ -88,6 +88,12 @@ fn run(
     if change.is_positional() && filter.is_none() {
         filter = Some(parse_filter()?);
     }
+    if let (Some(id), None) = (id, &filter)
+        && let_variables.is_none()
+        && super::fast::update(ctx, ns, index, statement, id, &change)?
+    {
+        return Ok(Done { matched: 1, modified: 1, upserted: None });
+    }
     if let Some(filter) = &filter {
         check_update(collection.as_deref(), statement, filter, &change)?;
     }

@@ -1,0 +1,75 @@
+//! Updates that are written as one message, without reading the document.
+//!
+//! Always true: nothing beside the document depends on what such an update makes of it: no index, no rule of the
+//! collection, and nobody who is told of changes.
+
+use crate::catalog::Catalog;
+use crate::data::txn::Txn;
+use crate::metadata::collection::Collection;
+use bson::raw::RawBsonRef;
+use bsonval::Path;
+use engine::DictionaryId;
+use errors::Result;
+use std::sync::Arc;
+
+impl Collection {
+    /// Whether what stands beside its documents is the same whatever an update does to these paths.
+    pub fn takes_fast_updates(&self, touched: &[Path]) -> bool {
+        let options = &self.options;
+        self.primary_index.is_none()
+            && self.order.is_none()
+            && self.collation().is_none()
+            && !self.is_partitioned()
+            && options.capped.is_none()
+            && options.time_series.is_none()
+            && !options.images
+            && !options.validation.has_rule()
+            && !self.namespace.is_system()
+            && !matches!(self.namespace.database(), "admin" | "config" | "local")
+            && touched.iter().all(|path| path.first() != "_id")
+            && !self.indexes.iter().any(|index| index.keys.depends_on(touched))
+    }
+}
+
+impl Catalog {
+    /// Whether updates may be fast ones at all: not where commits tell what they did.
+    pub fn may_update_fast(&self) -> bool {
+        !self.tells() && self.engine().options().updates.is_some()
+    }
+
+    /// The name of the collection whose documents stand in a dictionary. Looks at all collections.
+    pub fn name_of(&self, dictionary: DictionaryId) -> Option<String> {
+        let namespaces = self.namespaces.read();
+        let found = namespaces.values().find(|collection| collection.primary == dictionary);
+        found.map(|collection| collection.namespace.as_str().to_owned())
+    }
+}
+
+impl Txn {
+    /// Has the document of an `_id` changed as the engine's rules say of `argument`, if there is one, or, where it
+    /// `upserts`, made, without reading it. False, and nothing was done, where that is not possible.
+    pub fn update_fast(
+        &mut self,
+        collection: &Arc<Collection>,
+        id: RawBsonRef<'_>,
+        touched: &[Path],
+        (argument, upserts): (&[u8], bool),
+    ) -> Result<bool> {
+        let may = self.catalog.may_update_fast()
+            && self.notes.is_none()
+            && collection.shared.changes().is_none()
+            && collection.takes_fast_updates(touched)
+            && argument.len() <= engine::MAX_UPDATE_BYTES
+            && (!upserts || collection.indexes.is_empty());
+        if !may {
+            return Ok(false);
+        }
+        let key = collection.id_key(id)?;
+        if upserts {
+            self.note_uncounted(collection)?;
+        }
+        let updated = self.engine.update(collection.primary, &key, argument);
+        updated.map_err(|error| self.failed(error))?;
+        Ok(true)
+    }
+}
