@@ -37,7 +37,8 @@ impl World {
         let has = |key: &[u8]| {
             let bytes =
                 if of_parts { record_part(PART, key, None).unwrap_or_default() } else { key };
-            std::ops::RangeBounds::contains(&(range.lower.as_ref(), range.upper.as_ref()), bytes)
+            let bounds = (range.lower.as_ref(), range.upper.as_ref());
+            std::ops::RangeBounds::contains(&bounds, &bytes.to_vec())
         };
         let all = (0..self.setup.keys).map(Gen::key_of);
         let keys: Vec<Key> = all.filter(|key| has(key)).map(|key| (dictionary, key)).collect();

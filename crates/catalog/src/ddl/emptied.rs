@@ -134,7 +134,7 @@ fn lies_within(dictionary: DictionaryId, range: &KeyRange, state: &Snapshot) -> 
 impl Txn {
     /// Deletes the documents of a range of record keys, as far as that can be done without looking at each of
     /// them: stores that have no others are emptied, in the others the range is deleted from the documents
-    /// and from every index. Part of a statement's transaction that has not written yet. May wait for
+    /// and from every index. Part of a statement's transaction that has not written yet. May wait a moment for
     /// whoever has written in the range, and reads the documents in it once, to count them.
     pub fn delete_range(&mut self, of: &Collection, range: &KeyRange) -> Result<RangeDeleted> {
         let emptied = self.empty_stores(of, range)?;
@@ -172,8 +172,7 @@ impl Txn {
         let parts = store.indexes.iter().map(|index| index.keys.record_part());
         let Some(parts) = parts.collect::<Option<Vec<_>>>() else { return Ok(None) };
         let savepoint = self.savepoint();
-        let deleted = self.engine.tombstone(store.primary, range, &[]);
-        if !deleted.map_err(|error| self.failed(error))? {
+        if !self.bury(store.primary, range, &[])? {
             return Ok(None);
         }
         let (documents, bytes) = self.count_range(store, range)?;
@@ -182,8 +181,7 @@ impl Txn {
             documents >= LEAST_DOCUMENTS && documents.saturating_mul(share) >= store.count();
         for (index, part) in store.indexes.iter().zip(&parts) {
             if is_worth {
-                let deleted = self.engine.tombstone(index.dictionary, range, part);
-                is_worth = deleted.map_err(|error| self.failed(error))?;
+                is_worth = self.bury(index.dictionary, range, part)?;
             }
         }
         if !is_worth {
@@ -193,6 +191,19 @@ impl Txn {
         self.count(store, -(documents as i64), -(bytes as i64));
         store.shared.used.wrote(0, documents as usize);
         Ok(Some(documents))
+    }
+
+    /// Deletes a range of a dictionary; says whether it did. Who has written there and has not committed is
+    /// waited for no longer than a moment: one by one, only what he has changed is.
+    fn bury(&mut self, dictionary: DictionaryId, range: &KeyRange, part: &[u8]) -> Result<bool> {
+        let lock_timeout = self.lock_timeout();
+        self.engine.set_lock_timeout(lock_timeout.min(METADATA_SLICE));
+        let deleted = self.engine.tombstone(dictionary, range, part);
+        self.engine.set_lock_timeout(lock_timeout);
+        match deleted {
+            Err(engine::Error::LockTimeout { .. }) => Ok(false),
+            deleted => deleted.map_err(|error| self.failed(error)),
+        }
     }
 
     /// The documents in a range of a store, and their bytes, as they are now that nobody else writes there.
