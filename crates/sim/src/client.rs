@@ -82,7 +82,7 @@ impl World {
         if created && self.model.dictionaries(self.model.newest).len() < 6 {
             return self.create_dictionary(who);
         }
-        if self.deletes_ranges() && self.random.one_in(25) {
+        if self.deletes_ranges() && self.random.one_in(15) {
             return self.delete_range(who);
         }
         let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
@@ -122,6 +122,7 @@ impl World {
                     changes.locks.insert(key.clone());
                 }
                 if let Some(write) = write {
+                    changes.buried.remove(&key);
                     changes.writes.insert(key, write);
                 }
                 self.note_something(who)
@@ -200,7 +201,7 @@ impl World {
         let (dictionary, at) = (key.0, own.snapshot);
         let visible = self.model.exists(dictionary, at)
             || own.changes.created.contains(&dictionary)
-            || own.changes.writes.contains_key(&key);
+            || own.changes.writes.contains_key(&key) && !own.changes.buried.contains(&key);
         let expected = self.model.seen(&own.changes.writes, &key, at);
         match own.txn.get(DictionaryId(dictionary), &key.1) {
             Ok(seen) => {

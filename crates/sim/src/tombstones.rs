@@ -27,8 +27,11 @@ impl World {
     pub(crate) fn delete_range(&mut self, who: usize) -> Result<()> {
         let dictionaries = self.model.dictionaries(self.model.newest);
         let Some(dictionary) = self.random.pick(&dictionaries).copied() else { return Ok(()) };
-        // A range that is taken back leaves its lock, which is more than the locks of its keys.
-        if self.clients[who].has_savepoints() {
+        let own = &self.clients[who];
+        let has_written = own.changes.writes.keys().any(|key| key.0 == dictionary);
+        // Who has written there deletes one by one. A range that is taken back leaves its lock, which is more
+        // than the locks of its keys.
+        if has_written || own.has_savepoints() {
             return Ok(());
         }
         let of_parts = self.random.one_in(4);
@@ -47,11 +50,10 @@ impl World {
         let (id, done) = (txn.id(), txn.tombstone(DictionaryId(dictionary), &range, part));
         self.note(format!("{id}: delete {shown} of {dictionary}, {} keys: {done:?}", keys.len()));
         match done {
-            // It has written there, or somebody else has since; or there are too many.
+            // Somebody else has written there since, or there are too many. Whether it has the lock is not
+            // known: it gives up.
             Ok(false) => {
-                let changes = &mut self.clients[who].changes;
-                let locked = if of_parts { Vec::new() } else { keys };
-                changes.locks.extend(locked);
+                drop(self.clients.swap_remove(who));
                 Ok(())
             }
             Ok(true) => {
