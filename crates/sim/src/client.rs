@@ -17,6 +17,8 @@ pub(crate) struct Client {
     on_conflict: OnConflict,
     pub(crate) changes: Changes,
     savepoints: Vec<(Savepoint, Overlay, usize, usize)>,
+    /// It has deleted ranges of keys, whose gaps are locked, too.
+    pub(crate) locks_ranges: bool,
 }
 
 /// What a request for a key's lock must answer.
@@ -41,7 +43,8 @@ impl World {
         ensure!(snapshot == self.model.newest, "a snapshot of now is at {snapshot}");
         self.note(format!("begin {} at {snapshot}, {on_conflict:?}", txn.id()));
         let (changes, savepoints) = (Changes::default(), Vec::new());
-        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints });
+        let locks_ranges = false;
+        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints, locks_ranges });
         Ok(())
     }
 

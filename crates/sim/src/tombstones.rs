@@ -46,6 +46,8 @@ impl World {
         let all = (0..self.setup.keys).map(Gen::key_of);
         let keys: Vec<Key> = all.filter(|key| has(key)).map(|key| (dictionary, key)).collect();
         let is_taken = !of_parts && self.is_locked(who, dictionary, &range);
+        let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
+        let meets = others.map(|(_, other)| other).any(|other| other.locks_ranges);
         let txn = &mut self.clients[who].txn;
         let (id, done) = (txn.id(), txn.tombstone(DictionaryId(dictionary), &range, part));
         self.note(format!("{id}: delete {shown} of {dictionary}, {} keys: {done:?}", keys.len()));
@@ -59,6 +61,7 @@ impl World {
             Ok(true) => {
                 ensure!(!is_taken, "a range was deleted under somebody's locks");
                 self.tally.ranges_deleted += 1;
+                self.clients[who].locks_ranges |= !of_parts;
                 let changes = &mut self.clients[who].changes;
                 if !of_parts {
                     changes.locks.extend(keys.iter().cloned());
@@ -67,7 +70,8 @@ impl World {
                 changes.buried.extend(keys);
                 Ok(())
             }
-            Err(Error::LockTimeout { .. }) if is_taken => {
+            // Two ranges may meet where no key is.
+            Err(Error::LockTimeout { .. }) if is_taken || meets => {
                 self.tally.conflicts += 1;
                 Ok(())
             }

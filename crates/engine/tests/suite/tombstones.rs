@@ -161,6 +161,9 @@ fn a_transaction_that_has_written_there_is_told_to_go_one_by_one() {
     assert!(txn.tombstone(other, &range(0, 5), &[]).unwrap());
     let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     assert!(!txn.tombstone(made, &range(0, 5), &[]).unwrap());
+    let long = KeyRange { lower: Bound::Included(vec![1; 5000]), upper: Bound::Unbounded };
+    let third = filled(&engine, 1);
+    assert!(!txn.tombstone(third, &long, &[]).unwrap());
     txn.drop_dictionary(other).unwrap();
     txn.commit(Durability::Synced).unwrap();
     check(&engine.snapshot(), id, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 99], 100);
