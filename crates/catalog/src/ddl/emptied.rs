@@ -87,24 +87,23 @@ impl Catalog {
         }
         Ok(false)
     }
+}
 
-    /// The places among [`Collection::stores`] of those that hold documents in a range of record keys, enough of
-    /// them, and none outside of it. May read the disk.
-    fn stores_within(
-        &self,
-        collection: &Arc<Collection>,
-        range: &KeyRange,
-        state: &Snapshot,
-    ) -> Result<Vec<usize>> {
-        let mut within = Vec::new();
-        for place in collection.stores_in(range) {
-            let store = &collection.stores()[place];
-            if store.count() >= LEAST_DOCUMENTS && lies_within(store.primary, range, state)? {
-                within.push(place);
-            }
+/// The places among [`Collection::stores`] of those that hold documents in a range of record keys, enough of
+/// them, and none outside of it. May read the disk.
+fn stores_within(
+    collection: &Arc<Collection>,
+    range: &KeyRange,
+    state: &Snapshot,
+) -> Result<Vec<usize>> {
+    let mut within = Vec::new();
+    for place in collection.stores_in(range) {
+        let store = &collection.stores()[place];
+        if store.count() >= LEAST_DOCUMENTS && lies_within(store.primary, range, state)? {
+            within.push(place);
         }
-        Ok(within)
     }
+    Ok(within)
 }
 
 /// Whether a dictionary has no key outside a range.
@@ -233,7 +232,7 @@ impl Txn {
         }
         let Some(taken) = self.take_at_once(of)? else { return Ok(0) };
         let state = self.catalog.snapshot();
-        let places = self.catalog.stores_within(&taken, range, &state)?;
+        let places = stores_within(&taken, range, &state)?;
         drop(state);
         let stores: Vec<_> = places.iter().map(|place| &taken.stores()[*place]).collect();
         let documents: u64 = stores.iter().map(|store| store.count()).sum();
