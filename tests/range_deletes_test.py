@@ -141,7 +141,7 @@ def who_reads_an_older_state_sees_it():
         coll.insert_many([document(i) for i in range(10)])
         # A transaction that is inside is waited for, and its document stays.
         with client.start_session() as session, session.start_transaction():
-            coll.insert_one({"_id": 100000, "s": "x"}, session=session)
+            coll.insert_one(document(100000), session=session)
             assert coll.delete_many({"_id": {"$lt": 7000}}).deleted_count == 6000
         agrees(coll, [100000])
 

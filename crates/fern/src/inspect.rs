@@ -419,7 +419,7 @@ fn show_log(log: &Log, view: &mut View) {
     };
     text.extend([format!(
         "  behind the checkpoint {}..{}: {} records, {}; {} commits{commits}, {} chunks, {} \
-         aborts, {} entries, {} cuts; {} puts, {} deletes, {} creates, {} drops, {} reshapes\n",
+         aborts, {} entries, {} cuts; {} puts, {} deletes, {} creates, {} drops, {} reshapes, {} ranges deleted\n",
         log.from,
         log.end,
         log.records,
@@ -433,7 +433,8 @@ fn show_log(log: &Log, view: &mut View) {
         log.deletes,
         log.creates,
         log.drops,
-        log.reshapes
+        log.reshapes,
+        log.tombstones
     )]);
     let value = json!({
         "files": values,
@@ -443,6 +444,7 @@ fn show_log(log: &Log, view: &mut View) {
         "chunks": log.chunks, "aborts": log.aborts,
         "entries": log.entries, "cuts": log.cuts, "puts": log.puts, "deletes": log.deletes,
         "creates": log.creates, "drops": log.drops, "reshapes": log.reshapes,
+        "tombstones": log.tombstones,
     });
     view.add("log", "Log", &text, value);
 }

@@ -40,6 +40,7 @@ pub(crate) struct Log {
     pub(crate) creates: u64,
     pub(crate) drops: u64,
     pub(crate) reshapes: u64,
+    pub(crate) tombstones: u64,
     pub(crate) first_commit: Option<u64>,
     pub(crate) last_commit: Option<u64>,
     /// Everything between was read.
@@ -194,6 +195,7 @@ impl Reader<'_> {
         self.log.creates += facts.creates;
         self.log.drops += facts.drops;
         self.log.reshapes += facts.reshapes;
+        self.log.tombstones += facts.tombstones;
         match facts.kind {
             RecordKind::Abort => self.log.aborts += 1,
             RecordKind::Chunk { .. } => self.log.chunks += 1,

@@ -100,9 +100,10 @@ impl Tombstone {
 
     /// Whether it may cover some of the keys within bounds.
     pub(crate) fn meets(&self, bounds: &Bounds) -> bool {
-        let ends_before = bounds.lower.as_ref().is_some_and(|lower| {
-            self.upper.as_ref().is_some_and(|upper| !(&lower[..] < &upper[..]))
-        });
+        let ends_before = bounds
+            .lower
+            .as_ref()
+            .is_some_and(|lower| self.upper.as_ref().is_some_and(|upper| lower[..] >= upper[..]));
         let begins_behind = bounds.upper.as_ref().is_some_and(|upper| upper[..] < self.lower[..]);
         !self.is_of_keys() || !(ends_before || begins_behind)
     }
@@ -110,8 +111,8 @@ impl Tombstone {
     /// Whether a segment may hold something within bounds that it covers and that is older.
     pub(crate) fn is_of(&self, content: &Content, bounds: &Bounds) -> bool {
         let keys = !self.is_of_keys()
-            || (&content.max_key[..] >= &self.lower[..]
-                && self.upper.as_ref().is_none_or(|upper| &content.min_key[..] < &upper[..]));
+            || (content.max_key[..] >= self.lower[..]
+                && self.upper.as_ref().is_none_or(|upper| content.min_key[..] < upper[..]));
         content.min_ts < self.ts && keys && self.meets(bounds)
     }
 

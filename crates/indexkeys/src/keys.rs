@@ -713,6 +713,11 @@ mod tests {
                     maker.record_key_of(&entry.key, &entry.value).unwrap(),
                     id_key(RawBsonRef::Int32(7), None).unwrap()
                 );
+                let part = maker.record_part().unwrap();
+                assert_eq!(
+                    crate::record_part(&part, &entry.key, Some(&entry.value)),
+                    maker.record_key_of(&entry.key, &entry.value).ok()
+                );
                 let mut values = maker.values(&entry.key, &entry.value).unwrap();
                 assert_eq!(values.pop(), Some(Bson::Int32(7)));
                 values
@@ -793,6 +798,13 @@ mod tests {
             for (entry, values) in keys.entries.iter().zip(values) {
                 let IndexKey { key, value } = entry;
                 assert_eq!(maker.record_key_of(key, value).unwrap(), record);
+                let part = maker.record_part().unwrap();
+                assert_eq!(crate::record_part(&part, key, Some(value)), Some(&record[..]));
+                assert_eq!(
+                    crate::record_part(&part, key, None),
+                    (!unique).then_some(&record[..]),
+                    "where it is in the key the value is not needed"
+                );
                 assert_eq!(maker.values(key, value).unwrap(), values);
                 assert_eq!(maker.parts_of(key, value).len(), 1);
             }

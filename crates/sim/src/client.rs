@@ -18,6 +18,8 @@ pub(crate) struct Client {
     on_conflict: OnConflict,
     pub(crate) changes: Changes,
     savepoints: Vec<(Savepoint, Overlay, usize, usize)>,
+    /// It has deleted ranges of keys, whose gaps are locked, too.
+    pub(crate) locks_ranges: bool,
 }
 
 /// What a request for a key's lock must answer.
@@ -42,7 +44,8 @@ impl World {
         ensure!(snapshot == self.model.newest, "a snapshot of now is at {snapshot}");
         self.note(format!("begin {} at {snapshot}, {on_conflict:?}", txn.id()));
         let (changes, savepoints) = (Changes::default(), Vec::new());
-        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints });
+        let locks_ranges = false;
+        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints, locks_ranges });
         Ok(())
     }
 
@@ -83,7 +86,7 @@ impl World {
         if created && self.model.dictionaries(self.model.newest).len() < 6 {
             return self.create_dictionary(who);
         }
-        if self.deletes_ranges() && self.random.one_in(25) {
+        if self.deletes_ranges() && self.random.one_in(15) {
             return self.delete_range(who);
         }
         let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
@@ -132,6 +135,7 @@ impl World {
                     changes.locks.insert(key.clone());
                 }
                 if let Some(write) = write {
+                    changes.buried.remove(&key);
                     changes.writes.insert(key, write);
                 }
                 self.note_something(who)
@@ -210,7 +214,7 @@ impl World {
         let (dictionary, at) = (key.0, own.snapshot);
         let visible = self.model.exists(dictionary, at)
             || own.changes.created.contains(&dictionary)
-            || own.changes.writes.contains_key(&key);
+            || own.changes.writes.contains_key(&key) && !own.changes.buried.contains(&key);
         let expected = self.model.seen(&own.changes.writes, &key, at);
         match own.txn.get(DictionaryId(dictionary), &key.1) {
             Ok(seen) => {

@@ -27,8 +27,11 @@ impl World {
     pub(crate) fn delete_range(&mut self, who: usize) -> Result<()> {
         let dictionaries = self.model.dictionaries(self.model.newest);
         let Some(dictionary) = self.random.pick(&dictionaries).copied() else { return Ok(()) };
-        // A range that is taken back leaves its lock, which is more than the locks of its keys.
-        if self.clients[who].has_savepoints() {
+        let own = &self.clients[who];
+        let has_written = own.changes.writes.keys().any(|key| key.0 == dictionary);
+        // Who has written there deletes one by one. A range that is taken back leaves its lock, which is more
+        // than the locks of its keys.
+        if has_written || own.has_savepoints() {
             return Ok(());
         }
         let of_parts = self.random.one_in(4);
@@ -37,25 +40,28 @@ impl World {
         let has = |key: &[u8]| {
             let bytes =
                 if of_parts { record_part(PART, key, None).unwrap_or_default() } else { key };
-            std::ops::RangeBounds::contains(&(range.lower.as_ref(), range.upper.as_ref()), bytes)
+            let bounds = (range.lower.as_ref(), range.upper.as_ref());
+            std::ops::RangeBounds::contains(&bounds, &bytes.to_vec())
         };
         let all = (0..self.setup.keys).map(Gen::key_of);
         let keys: Vec<Key> = all.filter(|key| has(key)).map(|key| (dictionary, key)).collect();
         let is_taken = !of_parts && self.is_locked(who, dictionary, &range);
+        let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
+        let meets = others.map(|(_, other)| other).any(|other| other.locks_ranges);
         let txn = &mut self.clients[who].txn;
         let (id, done) = (txn.id(), txn.tombstone(DictionaryId(dictionary), &range, part));
         self.note(format!("{id}: delete {shown} of {dictionary}, {} keys: {done:?}", keys.len()));
         match done {
-            // It has written there, or somebody else has since; or there are too many.
+            // Somebody else has written there since, or there are too many. Whether it has the lock is not
+            // known: it gives up.
             Ok(false) => {
-                let changes = &mut self.clients[who].changes;
-                let locked = if of_parts { Vec::new() } else { keys };
-                changes.locks.extend(locked);
+                drop(self.clients.swap_remove(who));
                 Ok(())
             }
             Ok(true) => {
                 ensure!(!is_taken, "a range was deleted under somebody's locks");
                 self.tally.ranges_deleted += 1;
+                self.clients[who].locks_ranges |= !of_parts;
                 let changes = &mut self.clients[who].changes;
                 if !of_parts {
                     changes.locks.extend(keys.iter().cloned());
@@ -64,7 +70,8 @@ impl World {
                 changes.buried.extend(keys);
                 Ok(())
             }
-            Err(Error::LockTimeout { .. }) if is_taken => {
+            // Two ranges may meet where no key is.
+            Err(Error::LockTimeout { .. }) if is_taken || meets => {
                 self.tally.conflicts += 1;
                 Ok(())
             }

@@ -87,24 +87,23 @@ impl Catalog {
         }
         Ok(false)
     }
+}
 
-    /// The places among [`Collection::stores`] of those that hold documents in a range of record keys, enough of
-    /// them, and none outside of it. May read the disk.
-    fn stores_within(
-        &self,
-        collection: &Arc<Collection>,
-        range: &KeyRange,
-        state: &Snapshot,
-    ) -> Result<Vec<usize>> {
-        let mut within = Vec::new();
-        for place in collection.stores_in(range) {
-            let store = &collection.stores()[place];
-            if store.count() >= LEAST_DOCUMENTS && lies_within(store.primary, range, state)? {
-                within.push(place);
-            }
+/// The places among [`Collection::stores`] of those that hold documents in a range of record keys, enough of
+/// them, and none outside of it. May read the disk.
+fn stores_within(
+    collection: &Arc<Collection>,
+    range: &KeyRange,
+    state: &Snapshot,
+) -> Result<Vec<usize>> {
+    let mut within = Vec::new();
+    for place in collection.stores_in(range) {
+        let store = &collection.stores()[place];
+        if store.count() >= LEAST_DOCUMENTS && lies_within(store.primary, range, state)? {
+            within.push(place);
         }
-        Ok(within)
     }
+    Ok(within)
 }
 
 /// Whether a dictionary has no key outside a range.
@@ -134,7 +133,7 @@ fn lies_within(dictionary: DictionaryId, range: &KeyRange, state: &Snapshot) -> 
 impl Txn {
     /// Deletes the documents of a range of record keys, as far as that can be done without looking at each of
     /// them: stores that have no others are emptied, in the others the range is deleted from the documents
-    /// and from every index. Part of a statement's transaction that has not written yet. May wait for
+    /// and from every index. Part of a statement's transaction that has not written yet. May wait a moment for
     /// whoever has written in the range, and reads the documents in it once, to count them.
     pub fn delete_range(&mut self, of: &Collection, range: &KeyRange) -> Result<RangeDeleted> {
         let emptied = self.empty_stores(of, range)?;
@@ -172,8 +171,7 @@ impl Txn {
         let parts = store.indexes.iter().map(|index| index.keys.record_part());
         let Some(parts) = parts.collect::<Option<Vec<_>>>() else { return Ok(None) };
         let savepoint = self.savepoint();
-        let deleted = self.engine.tombstone(store.primary, range, &[]);
-        if !deleted.map_err(|error| self.failed(error))? {
+        if !self.bury(store.primary, range, &[])? {
             return Ok(None);
         }
         let (documents, bytes) = self.count_range(store, range)?;
@@ -182,8 +180,7 @@ impl Txn {
             documents >= LEAST_DOCUMENTS && documents.saturating_mul(share) >= store.count();
         for (index, part) in store.indexes.iter().zip(&parts) {
             if is_worth {
-                let deleted = self.engine.tombstone(index.dictionary, range, part);
-                is_worth = deleted.map_err(|error| self.failed(error))?;
+                is_worth = self.bury(index.dictionary, range, part)?;
             }
         }
         if !is_worth {
@@ -193,6 +190,19 @@ impl Txn {
         self.count(store, -(documents as i64), -(bytes as i64));
         store.shared.used.wrote(0, documents as usize);
         Ok(Some(documents))
+    }
+
+    /// Deletes a range of a dictionary; says whether it did. Who has written there and has not committed is
+    /// waited for no longer than a moment: one by one, only what he has changed is.
+    fn bury(&mut self, dictionary: DictionaryId, range: &KeyRange, part: &[u8]) -> Result<bool> {
+        let lock_timeout = self.lock_timeout();
+        self.engine.set_lock_timeout(lock_timeout.min(METADATA_SLICE));
+        let deleted = self.engine.tombstone(dictionary, range, part);
+        self.engine.set_lock_timeout(lock_timeout);
+        match deleted {
+            Err(engine::Error::LockTimeout { .. }) => Ok(false),
+            deleted => deleted.map_err(|error| self.failed(error)),
+        }
     }
 
     /// The documents in a range of a store, and their bytes, as they are now that nobody else writes there.
@@ -222,7 +232,7 @@ impl Txn {
         }
         let Some(taken) = self.take_at_once(of)? else { return Ok(0) };
         let state = self.catalog.snapshot();
-        let places = self.catalog.stores_within(&taken, range, &state)?;
+        let places = stores_within(&taken, range, &state)?;
         drop(state);
         let stores: Vec<_> = places.iter().map(|place| &taken.stores()[*place]).collect();
         let documents: u64 = stores.iter().map(|store| store.count()).sum();

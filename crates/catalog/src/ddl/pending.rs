@@ -404,8 +404,8 @@ impl Txn {
                         }
                         return Err(error);
                     }
-                    let _client = Some(ClientInside::new(&current));
-                    self.taken.push(Taken { number, _guard: guard, _client, _turn: None });
+                    let client = Some(ClientInside::new(&current));
+                    self.taken.push(Taken { number, _guard: guard, _client: client, _turn: None });
                     Ok(current)
                 }
                 Some(_) => {

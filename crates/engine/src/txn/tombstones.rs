@@ -9,6 +9,10 @@ use ftree::{RecordPart, Tombstone};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// The longest ends that a range may have, both together: they are kept in memory until the range is swept, and
+/// written with every checkpoint.
+const MAX_ENDS_BYTES: usize = 4 << 10;
+
 /// A delete of a range that is not committed yet.
 #[derive(Clone)]
 pub(crate) struct OwnTombstone {
@@ -45,8 +49,8 @@ impl Buried {
 impl EngineTxn {
     /// Deletes everything in a range of a dictionary as part of this transaction, whatever it is then; says
     /// whether it did, else the caller deletes key by key: where this transaction has written there, where
-    /// somebody else has since its snapshot and that is a conflict, and where the dictionary has too many such
-    /// ranges already. `part` says what is compared with the range ([`crate::Options::record_part`]); empty,
+    /// somebody else has since its snapshot and that is a conflict, where the dictionary has too many such
+    /// ranges already, and where the ends of this one are very long. `part` says what is compared with the range ([`crate::Options::record_part`]); empty,
     /// it is the key.
     ///
     /// A range of keys is locked exclusively (may wait). A range of parts must be *covered*, as in
@@ -64,6 +68,11 @@ impl EngineTxn {
         if !is_known || self.is_created(dictionary) || self.writes.has_any(dictionary.0)? {
             return Ok(false);
         }
+        let tombstone = Tombstone::new(u64::MAX, range, part);
+        let upper = tombstone.upper.as_ref().map_or(0, Vec::len);
+        if tombstone.lower.len() + upper > MAX_ENDS_BYTES {
+            return Ok(false);
+        }
         self.find_newest(dictionary)?;
         let handle = Arc::clone(self.pinned.handle());
         if part.is_empty() {
@@ -79,7 +88,6 @@ impl EngineTxn {
         if conflicts || !found.tree.has_tombstone_room() {
             return Ok(false);
         }
-        let tombstone = Tombstone::new(u64::MAX, range, part);
         self.tombstones.push(OwnTombstone { dictionary: dictionary.0, tombstone });
         Ok(true)
     }

@@ -39,7 +39,7 @@ fn filled(engine: &Engine, count: u32) -> DictionaryId {
     for number in 0..count {
         txn.put(id, &key(number), &[7; 40]).unwrap();
     }
-    txn.commit(Durability::Synced).unwrap().visible();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     id
 }
 
@@ -89,7 +89,7 @@ fn a_range_is_gone_for_who_comes_after_and_there_for_who_came_before() {
     let left: Vec<u32> = (0..10).chain([15, 16]).chain(20..30).collect();
     check(&txn.view(), id, &left, 30);
     check(&engine.snapshot(), id, &(0..30).collect::<Vec<_>>(), 30);
-    txn.commit(Durability::Synced).unwrap().visible();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     check(&engine.snapshot(), id, &left, 30);
     check(&before, id, &(0..30).collect::<Vec<_>>(), 30);
     settle(&engine, &sim);
@@ -138,9 +138,9 @@ fn writers_in_the_range_wait_and_those_from_before_conflict() {
         assert!(matches!(taken, Err(Error::LockTimeout { .. })), "{taken:?}");
     }
     waits.put(id, &key(20), b"x").unwrap();
-    txn.commit(Durability::Buffered).unwrap().visible();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     waits.put(id, &key(19), b"x").unwrap();
-    waits.commit(Durability::Buffered).unwrap().visible();
+    waits.commit(Durability::Buffered).unwrap().durable().unwrap();
     // Also where there was nothing.
     for number in [10, 15] {
         let refused = old.put(id, &key(number), b"x");
@@ -161,8 +161,11 @@ fn a_transaction_that_has_written_there_is_told_to_go_one_by_one() {
     assert!(txn.tombstone(other, &range(0, 5), &[]).unwrap());
     let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     assert!(!txn.tombstone(made, &range(0, 5), &[]).unwrap());
+    let long = KeyRange { lower: Bound::Included(vec![1; 5000]), upper: Bound::Unbounded };
+    let third = filled(&engine, 1);
+    assert!(!txn.tombstone(third, &long, &[]).unwrap());
     txn.drop_dictionary(other).unwrap();
-    txn.commit(Durability::Synced).unwrap().visible();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     check(&engine.snapshot(), id, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 99], 100);
 }
 
@@ -174,7 +177,7 @@ fn parts_of_keys_are_compared_and_the_next_start_knows() {
     let mut txn = begin(&engine, OnConflict::Latest);
     let even = KeyRange { lower: Bound::Included(vec![4]), upper: Bound::Included(vec![6]) };
     assert!(txn.tombstone(id, &even, b"last").unwrap());
-    txn.commit(Durability::Synced).unwrap().visible();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     let left: Vec<u32> = (0..600).filter(|number| !(4..=6).contains(&(number % 256))).collect();
     check(&engine.snapshot(), id, &left, 600);
     drop(engine);
@@ -210,7 +213,7 @@ fn a_dictionary_takes_only_so_many_until_they_are_swept() {
         if txn.tombstone(id, &range(at * 4, at * 4 + 2), &[]).unwrap() {
             taken += 1;
         }
-        txn.commit(Durability::Buffered).unwrap().visible();
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     }
     assert_eq!(taken, 64);
     let left: Vec<u32> = (0..400).filter(|n| n / 4 >= 64 || n % 4 >= 2).collect();
@@ -221,7 +224,7 @@ fn a_dictionary_takes_only_so_many_until_they_are_swept() {
     settle(&engine, &sim);
     let mut txn = begin(&engine, OnConflict::Latest);
     assert!(txn.tombstone(id, &KeyRange::all(), &[]).unwrap(), "there is room again");
-    txn.commit(Durability::Buffered).unwrap().visible();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     settle(&engine, &sim);
     check(&engine.snapshot(), id, &[], 400);
 }
@@ -241,6 +244,6 @@ fn who_locks_ranges_that_he_reads_is_not_passed_over() {
     }
     assert!(txn.tombstone(id, &range(9, 20), &[]).unwrap());
     let left: Vec<u32> = (0..9).chain(20..30).collect();
-    txn.commit(Durability::Buffered).unwrap().visible();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     check(&engine.snapshot(), id, &left, 30);
 }

@@ -88,7 +88,7 @@ impl Tree {
     /// next call.
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
         // First: what it lets go of unread need not be moved any more.
-        if policy::work_limits(effort).sweeps
+        if policy::work_limits(effort).rewrites_garbage
             && let Some(done @ Progress::Done(_)) = self.sweep(visibility)?
         {
             return Ok(done);

@@ -53,12 +53,10 @@ pub(super) struct WorkLimits {
     pub(super) min_score: Score,
     /// Only as many merges run as the engine allows.
     pub(super) limits_merges: bool,
-    /// Leaves with versions that nobody sees are rewritten.
+    /// Leaves with versions that nobody sees are rewritten, and what tombstones cover is swept.
     pub(super) rewrites_garbage: bool,
     /// Lightly compressed leaves are rewritten.
     pub(super) rewrites_lightly_compressed: bool,
-    /// What tombstones cover is swept.
-    pub(super) sweeps: bool,
 }
 
 /// How far a call goes that is willing to do so much.
@@ -69,7 +67,6 @@ pub(super) fn work_limits(effort: Effort) -> WorkLimits {
         limits_merges: effort == Effort::Paced,
         rewrites_garbage: matches!(effort, Effort::Idle | Effort::IdleWithoutWrites),
         rewrites_lightly_compressed: effort == Effort::IdleWithoutWrites,
-        sweeps: matches!(effort, Effort::Idle | Effort::IdleWithoutWrites),
     }
 }
 

@@ -73,8 +73,24 @@ enum Next<'a> {
     Busy,
     /// Nothing, up to this key; `None` is the end.
     Pass(Option<Arc<[u8]>>),
-    /// Work on what is there; the walk stays, or it is behind this key then.
-    Unit(Plan, Claim<'a>, Option<Option<Arc<[u8]>>>),
+    /// Work on what is there.
+    Unit(Plan, Claim<'a>, After),
+}
+
+/// Where the walk is after a unit.
+enum After {
+    /// Where it was: there may be more to do.
+    Same,
+    /// Behind this key.
+    Behind(Arc<[u8]>),
+    /// At the end.
+    End,
+}
+
+impl After {
+    fn behind(upper: Option<Arc<[u8]>>) -> Self {
+        upper.map_or(Self::End, Self::Behind)
+    }
 }
 
 impl Tree {
@@ -91,7 +107,7 @@ impl Tree {
         }
         let Some(sweep) = slot.as_mut() else { return Ok(None) };
         for _ in 0..MOST_PASSED {
-            let (plan, claim, behind) = match self.next_to_sweep(sweep) {
+            let (plan, claim, after) = match self.next_to_sweep(sweep) {
                 Next::Busy => return Ok(Some(Progress::Busy)),
                 Next::Pass(Some(key)) => {
                     sweep.behind = Some(key);
@@ -102,20 +118,20 @@ impl Tree {
                     *slot = None;
                     return Ok(Some(Progress::Done(Work::Rewrite)));
                 }
-                Next::Unit(plan, claim, behind) => (plan, claim, behind),
+                Next::Unit(plan, claim, after) => (plan, claim, after),
             };
             let mut unit = Unit::new(self, visibility, claim);
             unit.sweeps = true;
             unit.carry_out(&plan)?;
             unit.publish(None);
             count(&self.shared.counters.rewrites, 1);
-            match behind {
-                Some(Some(key)) => sweep.behind = Some(key),
-                Some(None) => {
+            match after {
+                After::Same => {}
+                After::Behind(key) => sweep.behind = Some(key),
+                After::End => {
                     self.retire(&sweep.swept);
                     *slot = None;
                 }
-                None => {}
             }
             return Ok(Some(Progress::Done(Work::Rewrite)));
         }
@@ -162,7 +178,7 @@ impl Tree {
             } else {
                 Plan::Forget { node: Arc::clone(&node), child, runs: dead }
             };
-            return self.claim_to_sweep(&mut claims, plan, None);
+            return self.claim_to_sweep(&mut claims, plan, After::Same);
         }
     }
 
@@ -179,31 +195,26 @@ impl Tree {
         if sweep.is_dead(node, child) {
             let end = (child..node.children.len()).find(|at| !sweep.is_dead(node, *at));
             let children = child..end.unwrap_or(node.children.len());
-            return self.claim_to_sweep(claims, plan_free(sweep, node, children), None);
+            return self.claim_to_sweep(claims, plan_free(sweep, node, children), After::Same);
         }
         let is_of_leaf = matches!(&node.children[child], Child::Leaf(leaf)
             if sweep.is_of(leaf.content(), &bounds));
         if is_mixed || is_of_leaf {
             let plan = Plan::Rewrite { node: Arc::clone(node), children: child..child + 1 };
-            return self.claim_to_sweep(claims, plan, Some(bounds.upper));
+            return self.claim_to_sweep(claims, plan, After::behind(bounds.upper));
         }
         if dead.is_empty() {
             return Next::Pass(bounds.upper);
         }
         let plan = Plan::Forget { node: Arc::clone(node), child, runs: dead };
-        self.claim_to_sweep(claims, plan, None)
+        self.claim_to_sweep(claims, plan, After::Same)
     }
 
-    fn claim_to_sweep(
-        &self,
-        claims: &mut ClaimTable,
-        plan: Plan,
-        behind: Option<Option<Arc<[u8]>>>,
-    ) -> Next<'_> {
+    fn claim_to_sweep(&self, claims: &mut ClaimTable, plan: Plan, after: After) -> Next<'_> {
         let Some(area) = plan.area().filter(|area| claims.is_sound(area)) else {
             return Next::Busy;
         };
-        Next::Unit(plan, self.claims.claim(claims, area), behind)
+        Next::Unit(plan, self.claims.claim(claims, area), after)
     }
 }
 

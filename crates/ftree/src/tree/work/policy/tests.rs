@@ -22,7 +22,6 @@ fn efforts_reach_differently_far() {
         limits_merges,
         rewrites_garbage: garbage,
         rewrites_lightly_compressed: light,
-        sweeps: garbage,
     };
     check(
         &[
