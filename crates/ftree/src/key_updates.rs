@@ -122,9 +122,9 @@ impl KeyUpdates {
             let apart = newest_below.unwrap_or(0);
             // What is older than a tombstone is nothing to what is not. Nobody sees it either, unless a snapshot lies
             // between.
-            let floor = rules.tombstones.map_or(0, |tombstones| {
-                tombstones.newest_of_key(&self.key, versions[start].0)
-            });
+            let floor = rules
+                .tombstones
+                .map_or(0, |tombstones| tombstones.newest_of_key(&self.key, versions[start].0));
             let alive = versions[start..end].iter().take_while(|(ts, _)| *ts >= floor).count();
             if versions.get(start + alive).is_some_and(|(ts, _)| *ts < floor) {
                 below = Some(Content::Delete);
@@ -323,7 +323,11 @@ mod tests {
         let under = |versions, live, below| merged_under(versions, live, below, &[8]);
         assert_eq!(under("9+c 7+b 5=a", &[], Some(0)), "9=c");
         assert_eq!(under("9+c 8+b 5=a", &[], None), "9=bc");
-        assert_eq!(under("9+c", &[], Some(0)), "9+c", "what is below may be newer than the tombstone");
+        assert_eq!(
+            under("9+c", &[], Some(0)),
+            "9+c",
+            "what is below may be newer than the tombstone"
+        );
         assert_eq!(under("9+?c 7=b", &[], Some(0)), "9-");
         assert_eq!(under("9+c 7+b 5=a", &[7], Some(0)), "9=c 7=ab");
         assert_eq!(under("9+c 7+b 5=a", &[8], Some(0)), "9=c", "it is dead for that snapshot");

@@ -50,8 +50,14 @@ fn room(cache_bytes: u64, threads: usize, settled: bool) -> Room {
         threads => ReadPool::with_threads(Arc::new(RealSpawner), threads),
     };
     let cache = Arc::new(CacheTable::new(cache_bytes));
-    let context =
-        Context::with_readers(blocks, cache, Arc::clone(&readers), KeyHasher::fixed(), None, (ftree::no_parts, None));
+    let context = Context::with_readers(
+        blocks,
+        cache,
+        Arc::clone(&readers),
+        KeyHasher::fixed(),
+        None,
+        (ftree::no_parts, None),
+    );
     let tree = Tree::create(&context, 1, options());
     for number in 0..KEYS {
         let key = key(number * 7919 % KEYS);
