@@ -39,6 +39,9 @@ fn bugs_of_loads_are_found_out() {
     for planted in [PlantedBug::AdoptsBeforeDurable, PlantedBug::AdoptsForAll] {
         let plan = Plan { planted: Some(planted), ..honest };
         assert!((0..100).any(|seed| run(seed, &plan).is_err()), "{planted:?} is not found");
+    }
+}
+
 /// Planted: each bug in how trees handle updates.
 #[test]
 fn bugs_of_fast_updates_are_found_out() {
