@@ -55,13 +55,15 @@ impl Content {
     }
 }
 
+/// Says of a key a timestamp at or above all that lies below what a merge writes; `None` where nothing does.
+pub(crate) type NewestBelow<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
+
 /// What a merge knows besides the versions.
 pub(crate) struct MergeRules<'a> {
     pub(crate) updates: &'a dyn Updates,
     pub(crate) tree: u64,
     pub(crate) visibility: &'a Visibility,
-    /// For a key, a timestamp at or above all that lies below what is written; `None` where nothing does.
-    pub(crate) below: &'a dyn Fn(&[u8]) -> Option<u64>,
+    pub(crate) below: NewestBelow<'a>,
 }
 
 impl KeyUpdates {
