@@ -41,7 +41,7 @@ use crate::times::Place;
 use crate::txn::{EngineTxn, Notes};
 use crate::{
     Committed, Compression, DictionaryOptions, Durability, Error, Result, Seen, Timestamp,
-    unsettled,
+    txn::MAX_UPDATE_BYTES, unsettled,
 };
 use cachetable::{CacheTable, MemoryKind, Reservation};
 use ftree::{Context, Message, SpillTree};
@@ -368,7 +368,10 @@ impl Committer {
                         Operation::Put { dictionary, key, value }
                     }
                     Message::Delete => Operation::Delete { dictionary, key },
-                    Message::Update(argument) => Operation::Update { dictionary, key, argument },
+                    Message::Update(argument) => {
+                        assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
+                        Operation::Update { dictionary, key, argument }
+                    }
                 });
                 if encoder.bytes.len() >= self.sizes.chunk_bytes {
                     full(encoder)?;

@@ -226,6 +226,8 @@ impl Merged {
                 }
                 _ => message.value(),
             };
+            let means = self.updates.is_some() || !matches!(message, Message::Update(_));
+            assert!(means, "in a new dictionary updates are applied at once");
             let is_put = value.is_some();
             let (current_key, current_value) = &mut self.current;
             replace(current_key, key);

@@ -274,6 +274,7 @@ impl WriteSet {
         message: Message<'_>,
     ) -> Result<()> {
         let length = key.len() + payload_len(message);
+        assert!(!matches!(message, Message::Large(_)), "only trees place large values");
         self.longest = self.longest.max(length as u64);
         if let Some(spilled) = &mut self.spill {
             let noted = self.undoable.load(Ordering::Relaxed);

@@ -138,7 +138,8 @@ fn partitions(record: &RawDocument) -> impl Iterator<Item = &RawDocument> {
 fn value_of(data: &DataFile, tree: u64, value: PageValue) -> Option<Vec<u8>> {
     match value {
         PageValue::Put(value) => Some(value),
-        PageValue::Delete => None,
+        // The catalog's own records are written whole.
+        PageValue::Delete | PageValue::Update(_) => None,
         PageValue::Large(reference) => {
             let at = large_facts(&reference).ok()?;
             data.page(tree, at.segment, data.table.get(&at.segment)?, at.block.page).ok()

@@ -56,6 +56,9 @@ impl Content {
     }
 }
 
+/// Says of a key a timestamp at or above all that lies below what a merge writes; `None` where nothing does.
+pub(crate) type NewestBelow<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
+
 /// What a merge knows besides the versions.
 pub(crate) struct MergeRules<'a> {
     pub(crate) updates: &'a dyn Updates,
@@ -63,8 +66,7 @@ pub(crate) struct MergeRules<'a> {
     pub(crate) visibility: &'a Visibility,
     /// Where ranges were deleted.
     pub(crate) tombstones: Option<&'a Tombstones>,
-    /// For a key, a timestamp at or above all that lies below what is written; `None` where nothing does.
-    pub(crate) below: &'a dyn Fn(&[u8]) -> Option<u64>,
+    pub(crate) below: NewestBelow<'a>,
 }
 
 impl KeyUpdates {

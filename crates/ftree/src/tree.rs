@@ -271,11 +271,10 @@ impl Tree {
                 return self.get_folded(key, ts);
             }
             Some(Lookup::Spilled(_, Written::Value(value))) => Some(value),
-            Some(Lookup::Spilled(_, Written::Deleted)) => None,
             Some(Lookup::Disk(found)) if found.kind != Kind::Delete => {
                 Some(Value::in_frame(found.frame, found.payload))
             }
-            Some(Lookup::Disk(_)) | None => None,
+            Some(Lookup::Spilled(_, Written::Deleted) | Lookup::Disk(_)) | None => None,
         })
     }
 

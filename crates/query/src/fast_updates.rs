@@ -111,7 +111,7 @@ impl FastUpdateRules {
         {
             failed.known.remove(&oldest);
         }
-        let (id, error) = (show::id_of(document).to_string(), error.message().to_owned());
+        let (id, error) = (show::id_of(document), error.message().to_owned());
         failed.last = Some(FailedUpdate { dictionary: place.tree, id, error });
         drop(failed);
         self.errors.fetch_add(times, Ordering::Relaxed);
@@ -185,7 +185,9 @@ impl Updates for FastUpdateRules {
             }
         }
         let mut argument = argument::begin();
-        all.iter().for_each(|item| put_item(&mut argument, item));
+        for item in &all {
+            put_item(&mut argument, item);
+        }
         (all.len() <= MOST_ITEMS && argument.len() <= MOST_BYTES).then_some(argument)
     }
 }
@@ -214,13 +216,16 @@ fn context(item: &Item<'_>) -> UpdateContext {
     UpdateContext { details, now, timestamp, keep_empty_timestamps: false }
 }
 
+/// An update's bytes, and what they say.
+type Kept = (Box<[u8]>, Rc<Update>);
+
 /// Parsing takes longer than applying, and what comes next is mostly the same again.
 struct Parsed;
 
 impl Parsed {
     fn of(update: &RawDocument) -> Result<Rc<Update>> {
         thread_local! {
-            static LAST: RefCell<Option<(Box<[u8]>, Rc<Update>)>> = const { RefCell::new(None) };
+            static LAST: RefCell<Option<Kept>> = const { RefCell::new(None) };
         }
         let bytes = update.as_bytes();
         let last = LAST.with_borrow(|last| match last {

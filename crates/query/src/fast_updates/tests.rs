@@ -1,3 +1,5 @@
+//! Arguments: what they do, combined and one after the other, and their bytes.
+
 use super::*;
 use bson::{Bson, Document, doc};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use super::{Area, Edit, Unit};
 use crate::error::Result;
-use crate::key_updates::{KeyUpdates, MergeRules};
+use crate::key_updates::{KeyUpdates, MergeRules, NewestBelow};
 use crate::memtable::{MemIter, MemTable};
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Entry, Place};
@@ -84,7 +84,7 @@ impl Unit<'_> {
         &self,
         sources: Vec<MergeSource>,
         bounds: &Bounds,
-        (retain, below): (&mut Retain<'_>, &dyn Fn(&[u8]) -> Option<u64>),
+        (retain, below): (&mut Retain<'_>, NewestBelow<'_>),
         mut out: impl FnMut(Entry<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(sources, Direction::Forward);
