@@ -43,11 +43,9 @@ impl Engine {
     pub fn sorter(&self) -> Sorter {
         let handle = Arc::clone(self.handle());
         handle.sorters.0.fetch_add(1, Ordering::Relaxed);
-        let compression = match handle.adjustable.loader_compresses() {
-            // What is written twice is most of what is written: zstd at its fastest halves it.
-            true => Compression::Zstd(1),
-            false => Compression::None,
-        };
+        // What is written twice is most of what is written: lz4 would write a third more.
+        let compresses = handle.adjustable.loader_compresses();
+        let compression = if compresses { Compression::Zstd(1) } else { Compression::None };
         let shape =
             handle.directory.shape(&DictionaryOptions { compression, ..Default::default() });
         let id = 1 << 63 | handle.live.new_id();

@@ -45,7 +45,7 @@ struct Row {
 /// Rows in memory.
 #[derive(Default)]
 struct Rows {
-    rows: Vec<Row>,
+    places: Vec<Row>,
     pieces: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -55,8 +55,8 @@ impl Rows {
     fn push(&mut self, space: u32, (key, value): (&[u8], &[u8]), piece_bytes: u64) -> bool {
         let len = MOST_LENGTHS + key.len() + value.len();
         let has_room = |piece: &Vec<u8>| piece.capacity() - piece.len() >= len;
-        let grows =
-            self.rows.len() == self.rows.capacity() || !self.pieces.last().is_some_and(has_room);
+        let grows = self.places.len() == self.places.capacity()
+            || !self.pieces.last().is_some_and(has_room);
         if !self.pieces.last().is_some_and(has_room) {
             let piece: Vec<u8> = Vec::with_capacity(len.max(piece_bytes as usize));
             self.bytes += piece.capacity();
@@ -70,14 +70,14 @@ impl Rows {
             put_varint(bytes, value.len() as u64);
             bytes.extend_from_slice(key);
             bytes.extend_from_slice(value);
-            self.rows.push(Row { head: head(key), space, place });
+            self.places.push(Row { head: head(key), space, place });
         }
         grows
     }
 
     /// Memory taken.
     fn memory(&self) -> usize {
-        self.bytes + self.rows.capacity() * size_of::<Row>()
+        self.bytes + self.places.capacity() * size_of::<Row>()
     }
 
     fn row(&self, row: &Row) -> (&[u8], &[u8]) {
@@ -100,20 +100,20 @@ impl Rows {
     }
 
     fn sort(&mut self) {
-        let mut rows = std::mem::take(&mut self.rows);
+        let mut rows = std::mem::take(&mut self.places);
         rows.sort_unstable_by(|left, right| self.order(left, right));
-        self.rows = rows;
+        self.places = rows;
     }
 
     /// How many rows from this one on have its key, once they are sorted.
     fn same_keys(&self, from: usize) -> u64 {
-        let first = &self.rows[from];
-        let others = self.rows[from..].iter();
+        let first = &self.places[from];
+        let others = self.places[from..].iter();
         others.take_while(|row| self.order(first, row) == Ordering::Equal).count() as u64
     }
 
     fn clear(&mut self) {
-        self.rows.clear();
+        self.places.clear();
         // One piece is enough to go on with.
         self.pieces.truncate(1);
         self.pieces.iter_mut().for_each(Vec::clear);
@@ -193,7 +193,7 @@ impl RowSorter {
         self.rows.sort();
         let mut builder: Option<(u32, SegmentBuilder)> = None;
         let mut same = 0;
-        for (number, row) in self.rows.rows.iter().enumerate() {
+        for (number, row) in self.rows.places.iter().enumerate() {
             if builder.as_ref().is_some_and(|(space, _)| *space != row.space) {
                 finish_run(&mut builder, &mut self.runs)?;
             }
@@ -282,14 +282,14 @@ pub(crate) struct RowsIter {
 
 impl RowsIter {
     fn new(rows: &Arc<Rows>, space: u32) -> Self {
-        let at = rows.rows.partition_point(|row| row.space < space);
-        let end = rows.rows.partition_point(|row| row.space <= space);
+        let at = rows.places.partition_point(|row| row.space < space);
+        let end = rows.places.partition_point(|row| row.space <= space);
         let same = if at < end { rows.same_keys(at) } else { 0 };
         Self { rows: Arc::clone(rows), at, end, same }
     }
 
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
-        let row = self.rows.rows[..self.end].get(self.at)?;
+        let row = self.rows.places[..self.end].get(self.at)?;
         let (key, value) = self.rows.row(row);
         Some(Entry { key, ts: self.same, message: Message::Put(value) })
     }

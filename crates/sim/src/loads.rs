@@ -110,7 +110,7 @@ impl World {
         ];
         for cursor in cursors {
             let mut found = Contents::new();
-            let mut read = || {
+            let read = || {
                 let mut cursor = cursor?;
                 while let Some((key, value)) = cursor.next()? {
                     found.insert(key.to_vec(), value.to_vec());

@@ -28,9 +28,11 @@ fn a_load_stands_in_its_collection_once_it_is_committed() {
     for (count, primary_key) in [(3_i32, false), (300, false), (3, true), (300, true)] {
         let engine = Engine::temporary();
         let catalog = open(&engine);
-        let options = match primary_key {
-            true => doc! { "primaryKey": { "a": 1, "_id": 1 } },
-            false => doc! {},
+        let key = doc! { "primaryKey": { "a": 1, "_id": 1 } };
+        let options = if primary_key {
+            key
+        } else {
+            doc! {}
         };
         let mut txn = begin(&catalog);
         let many = doc! { "key": { "t": 1 }, "name": "t" };

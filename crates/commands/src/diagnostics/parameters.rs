@@ -348,7 +348,7 @@ static PARAMETERS: &[Parameter] = &[
         Shape::Whole(LEAST_LOADER, i64::MAX),
         Place::Engine(
             |engine| i64::try_from(engine.loader_max_memory()).unwrap_or(i64::MAX),
-            |engine, bytes| engine.set_loader_max_memory(bytes),
+            Adjustable::set_loader_max_memory,
         ),
     ),
     unused("migrateStartCloneLockTimeout", Shape::Whole(0, INT_MAX), || Bson::Int32(60_000)),

@@ -100,7 +100,9 @@ impl Staging {
     /// Nobody is left to adopt any of them: how many there were.
     pub(crate) fn discard_all(&self) -> usize {
         let all = std::mem::take(&mut self.0.lock().dictionaries);
-        all.values().for_each(|staged| staged.dictionary.tree.discard());
+        for staged in all.values() {
+            staged.dictionary.tree.discard();
+        }
         all.len()
     }
 }
