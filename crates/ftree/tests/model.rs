@@ -77,7 +77,7 @@ fn plan(seed: u64) -> Plan {
         delete_odds: 5,
         largest_value: 60,
         cache_bytes: 20_000,
-        tombstones: seed % 3 == 0,
+        tombstones: seed.is_multiple_of(3),
         planted: None,
     }
 }
