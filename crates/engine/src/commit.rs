@@ -551,6 +551,7 @@ impl Committer {
         for own in txn.buries() {
             if let Some(dictionary) = self.directory.find(own.dictionary) {
                 dictionary.written_at(timestamp);
+                debug_assert_eq!(own.tombstone.ts, u64::MAX, "a tombstone is committed once");
                 let tombstone = ftree::Tombstone { ts: timestamp, ..own.tombstone.clone() };
                 dictionary.tree.add_tombstone(tombstone);
             }

@@ -3,9 +3,9 @@
 //!
 //! Without own writes every call goes straight to the tree's cursor and copies nothing.
 
+use crate::buried::Buried;
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
-use crate::txn::Buried;
 use crate::writes::Writes;
 use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};

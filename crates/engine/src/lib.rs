@@ -15,6 +15,7 @@
 mod adjustable;
 mod archiver;
 mod backup;
+mod buried;
 mod checkpoint;
 mod commit;
 mod commit_order;

@@ -408,6 +408,7 @@ impl Environment {
             if !tombstone.part.is_empty() {
                 self.check_finds_parts()?;
             }
+            debug_assert!(tombstone.ts < u64::MAX, "a commit that is in the log has its timestamp");
             found.written_at(tombstone.ts);
             found.tree.add_tombstone(tombstone);
         }

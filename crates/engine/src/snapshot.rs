@@ -1,12 +1,13 @@
 //! A consistent read-only view: one timestamp, and over it, for a transaction's own reads, its
 //! writes as they were when the view was taken.
 
+use crate::buried::{Buried, OwnTombstone};
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::handle::EngineHandle;
 use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
-use crate::txn::{Buried, OwnTombstone, own_value};
+use crate::txn::own_value;
 use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use ftree::Tree;

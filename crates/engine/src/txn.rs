@@ -14,6 +14,7 @@ mod tombstones;
 mod updates;
 mod writes;
 
+use crate::buried::OwnTombstone;
 use crate::dictionary::Found;
 use crate::environment::Environment;
 use crate::handle::{EngineHandle, LockTableRef};
@@ -34,7 +35,6 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-pub(crate) use tombstones::{Buried, OwnTombstone};
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;

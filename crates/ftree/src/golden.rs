@@ -180,7 +180,9 @@ fn image(tombstones: &[Tombstone]) -> Vec<u8> {
     let shared = shared();
     let context = Context::new(shared.blocks.clone(), Arc::clone(&shared.cache));
     let tree = Tree::create(&context, 5, TreeOptions::default());
-    tombstones.iter().for_each(|one| tree.add_tombstone(one.clone()));
+    for one in tombstones {
+        tree.add_tombstone(one.clone());
+    }
     tree.seal(20);
     tree.image().unwrap().bytes().to_vec()
 }

@@ -123,7 +123,7 @@ fn plan(seed: u64) -> Plan {
         cache_bytes: 20_000,
         update_odds: 0,
         planted_update: None,
-        tombstones: seed % 3 == 0,
+        tombstones: seed.is_multiple_of(3),
         planted: None,
     }
 }

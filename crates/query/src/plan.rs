@@ -24,7 +24,7 @@ pub(crate) mod wildcard;
 pub(crate) use self::geo::ring_bounds;
 pub(crate) use candidates::PlannerInput;
 pub(crate) use choose::choose;
-pub(crate) use interval::record_interval;
+pub(crate) use interval::record_intervals;
 pub(crate) use near::{may_hint, near_scan};
 pub(crate) use route::Route;
 pub(crate) use shape::Shape;

@@ -23,6 +23,7 @@ mod geo;
 mod model;
 mod partitions;
 mod primary_key;
+#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod range_deletes;
 mod text;
 mod trials;

@@ -3,10 +3,10 @@
 //! Always true: a copy of it is all that a savepoint needs to go back to the names of then.
 
 use crate::data::metadata_lock::{ClientInside, MetadataGuard};
-use crate::ddl::build::BuildTurn;
 use crate::metadata::collection::Collection;
 use crate::metadata::namespace::Namespace;
 use engine::DictionaryId;
+use parking_lot::{ArcMutexGuard, RawMutex};
 use std::sync::Arc;
 
 /// What a transaction has made of the names.
@@ -80,5 +80,5 @@ pub(crate) struct Taken {
     /// Of a client's transaction.
     pub(crate) _client: Option<ClientInside>,
     /// Keeps index builds away where the guard alone would not.
-    pub(crate) _turn: Option<BuildTurn>,
+    pub(crate) _turn: Option<ArcMutexGuard<RawMutex, ()>>,
 }

@@ -4,47 +4,15 @@
 //! the tombstone, and stay; it goes with its savepoints as writes do.
 
 use super::EngineTxn;
+use crate::buried::{Buried, OwnTombstone};
 use crate::{DictionaryId, KeyRange, OnConflict, Result};
-use ftree::{RecordPart, Tombstone};
+use ftree::Tombstone;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The longest ends that a range may have, both together: they are kept in memory until the range is swept, and
 /// written with every checkpoint.
 const MAX_ENDS_BYTES: usize = 4 << 10;
-
-/// A delete of a range that is not committed yet.
-#[derive(Clone)]
-pub(crate) struct OwnTombstone {
-    pub(crate) dictionary: u64,
-    /// Its timestamp is the commit's, which nobody knows yet.
-    pub(crate) tombstone: Tombstone,
-}
-
-/// What a transaction has deleted of one dictionary, over what others have committed there.
-#[derive(Clone)]
-pub(crate) struct Buried {
-    tombstones: Arc<[Tombstone]>,
-    record_part: RecordPart,
-}
-
-impl Buried {
-    pub(crate) fn has(&self, key: &[u8], value: &[u8]) -> bool {
-        self.tombstones.iter().any(|one| one.covers(key, Some(value), self.record_part))
-    }
-
-    /// `None` where nothing was deleted so.
-    pub(crate) fn of(
-        all: &[OwnTombstone],
-        dictionary: DictionaryId,
-        record_part: Option<RecordPart>,
-    ) -> Option<Self> {
-        let of = all.iter().filter(|own| own.dictionary == dictionary.0);
-        let tombstones: Arc<[_]> = of.map(|own| own.tombstone.clone()).collect();
-        (!tombstones.is_empty())
-            .then(|| Self { tombstones, record_part: record_part.unwrap_or(ftree::no_parts) })
-    }
-}
 
 impl EngineTxn {
     /// Deletes everything in a range of a dictionary as part of this transaction, whatever it is then; says
@@ -69,6 +37,7 @@ impl EngineTxn {
             return Ok(false);
         }
         let tombstone = Tombstone::new(u64::MAX, range, part);
+        debug_assert_eq!(tombstone.part, part, "what is compared is said as it was asked for");
         let upper = tombstone.upper.as_ref().map_or(0, Vec::len);
         if tombstone.lower.len() + upper > MAX_ENDS_BYTES {
             return Ok(false);

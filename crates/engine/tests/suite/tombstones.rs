@@ -65,7 +65,7 @@ fn check(snapshot: &Snapshot, id: DictionaryId, expected: &[u32], most: u32) {
 }
 
 fn settle(engine: &Engine, sim: &SimOs) {
-    for _ in 0..20 {
+    for _ in 0..300 {
         while engine.step().unwrap() {}
         sim.advance(std::time::Duration::from_secs(5));
     }

@@ -1,11 +1,14 @@
 //! Deletes of whole ranges of record keys, which are told in one step instead of document by document.
 
 use crate::context::{Atomicity, OpContext};
-use crate::plan::record_interval;
+use crate::exec::one_range;
+use crate::plan::record_intervals;
 use crate::request::DeleteStatement;
+use bounds::Intervals;
 use catalog::Collection;
 use engine::KeyRange;
 use errors::Result;
+use keystring::Direction;
 use matcher::Filter;
 use std::sync::Arc;
 
@@ -26,9 +29,22 @@ pub(crate) fn deletes_range(
     if is_one_by_one {
         return Ok(None);
     }
-    let Some(range) = record_interval(collection, filter)? else { return Ok(None) };
+    let Some(range) = record_range(collection, filter)? else { return Ok(None) };
     let state = ctx.catalog.snapshot();
     let is_worth = collection.is_whole_in(&state)
         && ctx.catalog.has_range_to_delete(collection, &range, &state)?;
     Ok(is_worth.then_some(range))
+}
+
+/// The range of record keys whose documents are exactly those that the filter matches; `None` where the filter
+/// says anything else, or where they lie in several ranges.
+fn record_range(collection: &Collection, filter: &Filter) -> Result<Option<KeyRange>> {
+    let Some(intervals) = record_intervals(collection, filter) else { return Ok(None) };
+    if intervals.iter().all(Intervals::is_all) {
+        return Ok(Some(KeyRange::all()));
+    }
+    let ascending = [Direction::Ascending];
+    let primary = collection.primary_index();
+    let directions = primary.map_or(&ascending[..], |index| index.keys().directions());
+    one_range(&intervals, directions, collection.collation())
 }
