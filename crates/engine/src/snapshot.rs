@@ -7,7 +7,6 @@ use crate::dictionary::Found;
 use crate::handle::EngineHandle;
 use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
-use crate::txn::own_value;
 use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use ftree::Tree;
@@ -142,6 +141,12 @@ impl Snapshot {
         let dictionary = self.find(dictionary)?;
         Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, (writes, buried)))
     }
+}
+
+/// The value in a dictionary that nobody else knows of: its newest.
+pub(crate) fn own_value(tree: Option<&Arc<Tree>>, key: &[u8]) -> Result<Option<Value>> {
+    let Some(tree) = tree else { return Ok(None) };
+    Ok(tree.get(key, u64::MAX - 1)?.map(Value::from))
 }
 
 impl Own {

@@ -30,7 +30,6 @@ use crate::{
 use charge::Charge;
 use locktree::Owner;
 pub(crate) use notes::Notes;
-pub(crate) use reads::own_value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -261,7 +261,7 @@ impl Segment {
     }
 
     /// What keeps the large values that its entries refer to.
-    pub(crate) fn keeper(&self) -> Arc<TreeShared> {
+    pub(crate) fn of_tree(&self) -> Arc<TreeShared> {
         Arc::clone(&self.shared)
     }
 

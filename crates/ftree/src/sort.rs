@@ -259,7 +259,7 @@ impl SortedRows {
             sources.push(MergeSource::Segment(Box::new(iter)));
         }
         sources.push(MergeSource::Rows(RowsIter::new(&self.rows, space)));
-        let shared = self.runs.get(&space).and_then(|runs| runs.first()).map(|run| run.keeper());
+        let shared = self.runs.get(&space).and_then(|runs| runs.first()).map(|run| run.of_tree());
         let merge = Merge::new(sources, Direction::Forward);
         Ok(RowWalk { merge, shared, started: false, value: None })
     }

@@ -116,6 +116,7 @@ impl Directory {
 
     /// Makes a staged dictionary one of the commit `created`; false where it is not there.
     pub(crate) fn adopt(&self, id: u64, options: DictionaryOptions, created: u64) -> bool {
+        assert!(created < STAGED, "a commit adopts it");
         let mut state = self.staging.0.lock();
         let Some(staged) = state.dictionaries.remove(&id) else { return false };
         let tree = Arc::clone(&staged.dictionary.tree);

@@ -3,19 +3,11 @@
 
 use super::EngineTxn;
 use crate::cursor::Cursor;
-use crate::snapshot::Own;
+use crate::snapshot::{Own, own_value};
 use crate::snapshots::Pinned;
 use crate::writeset::Written;
 use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
-use ftree::Tree;
 use locktree::Mode;
-use std::sync::Arc;
-
-/// The value in a dictionary that nobody else knows of: its newest.
-pub(crate) fn own_value(tree: Option<&Arc<Tree>>, key: &[u8]) -> Result<Option<Value>> {
-    let Some(tree) = tree else { return Ok(None) };
-    Ok(tree.get(key, u64::MAX - 1)?.map(Value::from))
-}
 
 impl EngineTxn {
     /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock, unless

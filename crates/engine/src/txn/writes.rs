@@ -1,10 +1,10 @@
 //! What a transaction writes: each key is locked, or covered by the lock of another, before it goes
 //! into the private write set; a set that takes too much memory spills.
 
-use super::reads::own_value;
 use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::environment::Environment;
 use crate::error::Oversized;
+use crate::snapshot::own_value;
 use crate::tuning::Tuning;
 use crate::writeset::{Written, payload_len};
 use crate::{DictionaryId, Error, OnConflict, Result};
