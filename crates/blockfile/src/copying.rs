@@ -134,6 +134,7 @@ impl Inner {
         let end = ends.try_fold(RESERVED_UNITS, |last, end| end.map(|end| last.max(end)));
         let end =
             end.ok_or_else(|| self.corruption(table.unit, "an extent lies outside of any file"))?;
+        assert!(end >= RESERVED_UNITS, "the superblocks are part of every file");
         Ok(CheckpointParts { superblocks, superblock, segments, blobs, file_bytes: end * UNIT })
     }
 }

@@ -98,6 +98,7 @@ impl<'a> StoredPages<'a> {
             }
             at += length;
             self.checked += length as u64;
+            assert!(self.checked <= self.bytes, "no page goes beyond its segment");
             self.page += 1;
         }
         Ok(())

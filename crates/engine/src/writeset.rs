@@ -382,12 +382,12 @@ mod tests {
         fn put(&mut self, dictionary: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
             self.write(dictionary, key, value.map_or(Message::Delete, Message::Put))
         }
+    }
 
-        fn value(&self, dictionary: u64, key: &[u8]) -> Option<Option<Vec<u8>>> {
-            self.get(dictionary, key).unwrap().map(|written| match written {
-                Written::Value(value) | Written::Update(value) => Some(value.into_vec()),
-                Written::Deleted => None,
-            })
+    fn value_of(written: Written) -> Option<Vec<u8>> {
+        match written {
+            Written::Value(value) | Written::Update(value) => Some(value.into_vec()),
+            Written::Deleted => None,
         }
     }
 
@@ -426,7 +426,7 @@ mod tests {
         set.put(1, b"a", None).unwrap();
         set.put(2, b"b", Some(b"2")).unwrap();
         set.rollback_to(place).unwrap();
-        assert_eq!(set.value(1, b"a").flatten().as_deref(), Some(&b"1"[..]));
+        assert_eq!(set.get(1, b"a").unwrap().and_then(value_of).as_deref(), Some(&b"1"[..]));
         assert!(set.get(2, b"b").unwrap().is_none());
         assert_eq!(set.bytes(), bytes);
     }
@@ -470,7 +470,7 @@ mod tests {
                 prop_assert_eq!(&contents(&set), &model);
             }
             for key in 0..4_u8 {
-                let found = set.value(1, &[key]);
+                let found = set.get(1, &[key]).unwrap().map(value_of);
                 prop_assert_eq!(found.as_ref(), model.get(&vec![key]));
             }
         }

@@ -276,7 +276,7 @@ mod tests {
         for version in versions.split_whitespace() {
             let (version, source) = version.split_once('@').unwrap_or((version, "0"));
             let at = version.find(['=', '-', '+']).unwrap();
-            let payload = version[at + 1..].as_bytes();
+            let payload = &version.as_bytes()[at + 1..];
             let message = match version.as_bytes()[at] {
                 b'=' => Message::Put(payload),
                 b'-' => Message::Delete,

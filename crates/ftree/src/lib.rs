@@ -40,6 +40,7 @@ mod overlay;
 mod page;
 mod readers;
 mod retain;
+mod rows;
 mod segment;
 mod sort;
 mod spill;

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::memtable::MemIter;
 use crate::message::{Direction, Entry, head};
 use crate::overlay::OverlayIter;
+use crate::rows::RowsIter;
 use crate::segment::SegmentIter;
-use crate::sort::RowsIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.

@@ -8,118 +8,17 @@
 //! Always true: rows of a space come back ascending by key, each as often as it was put in. Which of
 //! several rows with one key comes first is not said: who cannot have two of them meets both.
 
-use crate::bytes::{Reader, put_varint};
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
-use crate::message::{Direction, Entry, Message, head};
+use crate::message::{Direction, Entry, Message};
 use crate::options::TreeOptions;
+use crate::rows::{LEAST_PIECE, MOST_PIECE, Rows, RowsIter};
 use crate::segment::{Bounds, Reading, Role, Segment, SegmentBuilder, SegmentIter};
 use crate::tree::Context;
 use crate::tree_shared::TreeShared;
 use cachetable::{Access, Frame, MemoryKind, Reservation};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::mem::size_of;
 use std::sync::Arc;
-
-/// Rows lie one behind the other in pieces of memory: of an eighth of the bound each, but no less than
-/// this…
-const LEAST_PIECE: u64 = 4 << 10;
-/// …and no more, unless one row is longer.
-const MOST_PIECE: u64 = 1 << 20;
-/// Before its key and value a row has the length of each, in so many bytes at most.
-const MOST_LENGTHS: usize = 10;
-/// A row's place has so many bits for where it begins in its piece, which is below [`MOST_PIECE`]…
-const PLACE_BITS: u32 = 20;
-/// …and the rest for the piece: there are no more of them.
-const MOST_PIECES: usize = 1 << (32 - PLACE_BITS);
-
-/// Where a row lies, and as much of its key as mostly tells it from others.
-#[derive(Clone, Copy)]
-struct Row {
-    head: u64,
-    space: u32,
-    place: u32,
-}
-
-/// Rows in memory.
-#[derive(Default)]
-struct Rows {
-    places: Vec<Row>,
-    pieces: Vec<Vec<u8>>,
-    bytes: usize,
-}
-
-impl Rows {
-    /// Adds a row; says whether more memory was taken for it.
-    fn push(&mut self, space: u32, (key, value): (&[u8], &[u8]), piece_bytes: u64) -> bool {
-        let len = MOST_LENGTHS + key.len() + value.len();
-        let has_room = |piece: &Vec<u8>| piece.capacity() - piece.len() >= len;
-        let grows = self.places.len() == self.places.capacity()
-            || !self.pieces.last().is_some_and(has_room);
-        if !self.pieces.last().is_some_and(has_room) {
-            let piece: Vec<u8> = Vec::with_capacity(len.max(piece_bytes as usize));
-            self.bytes += piece.capacity();
-            self.pieces.push(piece);
-        }
-        let piece = self.pieces.len() - 1;
-        if let Some(bytes) = self.pieces.last_mut() {
-            assert!(bytes.len() < 1 << PLACE_BITS, "a row begins where its place can say");
-            let place = (piece as u32) << PLACE_BITS | bytes.len() as u32;
-            put_varint(bytes, key.len() as u64);
-            put_varint(bytes, value.len() as u64);
-            bytes.extend_from_slice(key);
-            bytes.extend_from_slice(value);
-            self.places.push(Row { head: head(key), space, place });
-        }
-        grows
-    }
-
-    /// Memory taken.
-    fn memory(&self) -> usize {
-        self.bytes + self.places.capacity() * size_of::<Row>()
-    }
-
-    fn row(&self, row: &Row) -> (&[u8], &[u8]) {
-        let (piece, at) = (row.place >> PLACE_BITS, row.place & ((1 << PLACE_BITS) - 1));
-        let mut reader = Reader::new(&self.pieces[piece as usize][at as usize..]);
-        let mut length = || reader.varint().expect("a row begins with its lengths") as usize;
-        let (key, value) = (length(), length());
-        let bytes = reader.rest();
-        (&bytes[..key], &bytes[key..key + value])
-    }
-
-    /// There is no place for another piece.
-    fn is_full(&self) -> bool {
-        self.pieces.len() >= MOST_PIECES
-    }
-
-    fn order(&self, left: &Row, right: &Row) -> Ordering {
-        let by_head = left.space.cmp(&right.space).then(left.head.cmp(&right.head));
-        by_head.then_with(|| self.row(left).0.cmp(self.row(right).0))
-    }
-
-    fn sort(&mut self) {
-        let mut rows = std::mem::take(&mut self.places);
-        rows.sort_unstable_by(|left, right| self.order(left, right));
-        self.places = rows;
-    }
-
-    /// How many rows from this one on have its key, once they are sorted.
-    fn same_keys(&self, from: usize) -> u64 {
-        let first = &self.places[from];
-        let others = self.places[from..].iter();
-        others.take_while(|row| self.order(first, row) == Ordering::Equal).count() as u64
-    }
-
-    fn clear(&mut self) {
-        self.places.clear();
-        // One piece is enough to go on with.
-        self.pieces.truncate(1);
-        self.pieces.iter_mut().for_each(Vec::clear);
-        self.bytes = self.pieces.iter().map(Vec::capacity).sum();
-    }
-}
 
 /// Takes rows in any order. One thread puts them in.
 pub struct RowSorter {
@@ -268,38 +167,6 @@ impl SortedRows {
 impl std::fmt::Debug for SortedRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SortedRows({} bytes)", self.row_bytes)
-    }
-}
-
-/// Rows of one space in memory, ascending.
-pub(crate) struct RowsIter {
-    rows: Arc<Rows>,
-    at: usize,
-    end: usize,
-    /// Rows of the key under it that are still to come, with this one.
-    same: u64,
-}
-
-impl RowsIter {
-    fn new(rows: &Arc<Rows>, space: u32) -> Self {
-        let at = rows.places.partition_point(|row| row.space < space);
-        let end = rows.places.partition_point(|row| row.space <= space);
-        let same = if at < end { rows.same_keys(at) } else { 0 };
-        Self { rows: Arc::clone(rows), at, end, same }
-    }
-
-    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
-        let row = self.rows.places[..self.end].get(self.at)?;
-        let (key, value) = self.rows.row(row);
-        Some(Entry { key, ts: self.same, message: Message::Put(value) })
-    }
-
-    pub(crate) fn advance(&mut self) {
-        self.at += 1;
-        self.same -= 1;
-        if self.same == 0 && self.at < self.end {
-            self.same = self.rows.same_keys(self.at);
-        }
     }
 }
 

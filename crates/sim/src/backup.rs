@@ -1,9 +1,7 @@
 //! Hot backups: copied while the engine works, then opened elsewhere. Every other one is written by the engine
-//! (`chain.rs`).
+//! (`backup/written.rs`).
 
-mod chain;
-
-pub(crate) use chain::Chain;
+mod written;
 
 use crate::features::Feature;
 use crate::world::World;

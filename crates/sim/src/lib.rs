@@ -23,6 +23,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "every step of a run has the same shape")]
 
 mod backup;
+mod chain;
 mod client;
 mod crash;
 mod faults;
@@ -38,6 +39,7 @@ mod setup;
 mod tombstones;
 mod trace;
 mod updates;
+mod waiting;
 mod world;
 
 pub use engine::{PlantedBug, PlantedUpdateBug, TombstoneBug};

@@ -3,15 +3,10 @@
 use crate::features::Feature;
 use crate::model::Contents;
 use crate::setup;
+use crate::waiting::Waiting;
 use crate::world::World;
 use anyhow::{Result, ensure};
 use engine::{DictionaryId, Direction, Engine, KeyRange, Loaded};
-
-/// What is loaded and not adopted yet.
-pub(crate) struct Waiting {
-    loaded: Loaded,
-    rows: Contents,
-}
 
 impl World {
     /// Fills a dictionary that nobody knows of, or gives up on the way.

@@ -75,7 +75,6 @@ impl Setup {
             tiny_trees: options.sizes.tiny_trees,
             planted: options.sizes.planted,
             before_publishing: Some(crate::client::before_publishing),
-            planted: options.sizes.planted,
             ..Sizes::default()
         };
     }

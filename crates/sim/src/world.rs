@@ -10,16 +10,16 @@
 //! | hot backups | `backup.rs` |
 //! | the history and who follows it | `history.rs` |
 
-use crate::backup::Chain;
+use crate::chain::Chain;
 use crate::client::Client;
 use crate::features::{Feature, Features};
 use crate::follower::Follower;
-use crate::loads::Waiting;
 use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;
 use crate::trace::Trace;
 use crate::updates::Append;
+use crate::waiting::Waiting;
 use anyhow::{Context, Result};
 use engine::{Engine, PlantedBug, PlantedUpdateBug, Snapshot};
 use os::sim::{Injected, SimOs};

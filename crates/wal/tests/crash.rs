@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a long run tells how long it was")]
 
+#[path = "support/log_model.rs"]
 mod support;
 
 use std::path::Path;

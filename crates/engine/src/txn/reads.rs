@@ -8,6 +8,7 @@ use crate::snapshots::Pinned;
 use crate::writeset::Written;
 use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
 use locktree::Mode;
+use std::sync::Arc;
 
 impl EngineTxn {
     /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock, unless

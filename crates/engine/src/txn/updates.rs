@@ -3,10 +3,10 @@
 //! Always true: the write set has at most one write of a key, so an update of a key that the transaction has
 //! written becomes one with that. A key that has many updates waiting on top is read once, and gets a value.
 
-use super::reads::own_value;
 use super::writes::check_size;
 use super::{EngineTxn, MAX_UPDATE_BYTES};
 use crate::error::Oversized;
+use crate::snapshot::own_value;
 use crate::writeset::Written;
 use crate::{DictionaryId, Error, Result, Value};
 use ftree::{Applied, Message, UpdatePlace, Updates};

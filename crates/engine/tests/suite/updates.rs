@@ -136,7 +136,7 @@ fn large_transaction_has_updates_too() {
     assert!(engine.stats().spills > 0);
     txn.rollback_to(place.unwrap());
     let value = |number: u32| {
-        let base = if number % 3 == 0 { "a" } else { "" };
+        let base = if number.is_multiple_of(3) { "a" } else { "" };
         let again = if number < 200 { "dd" } else { "" };
         match number {
             0 => "ab?cdd".to_owned(),

@@ -1,6 +1,7 @@
 //! `$out`: a new collection is filled beside the old one, then takes its name.
 //!
-//! It is filled past the log in one transaction where that can be; else documents are inserted in batches.
+//! It is filled past the log in one transaction where that can be and is worth a checkpoint; else documents are
+//! inserted in batches.
 //!
 //! Always true: until `finish` the target is what it was. Dropped before, the new collection goes;
 //! a crash before leaves nothing, or leaves it under a name that the next start sweeps.
@@ -21,7 +22,7 @@ use std::sync::Arc;
 const BATCH_DOCUMENTS: usize = 1000;
 /// What an error says before what went wrong.
 const FAILED: &str = "insert for $out failed";
-/// Bytes gathered before they are inserted.
+/// Bytes gathered before they are inserted, or a load is begun.
 const BATCH_BYTES: usize = 4 << 20;
 
 pub(super) struct CollectionWriter {
@@ -36,6 +37,8 @@ pub(super) struct CollectionWriter {
 
 /// How documents come into the new collection.
 enum Filling {
+    /// Nothing is made yet: there are few documents so far.
+    Undecided(Box<CollectionOptions>, Vec<IndexSpec>),
     /// Past the log, in a transaction that makes it.
     Load(Box<Txn>, Arc<Collection>),
     Inserts,
@@ -66,7 +69,6 @@ impl CollectionWriter {
         let name = format!("{TEMPORARY_PREFIX}{:016x}", catalog.os().entropy.next_u64());
         let temporary = Namespace::new(target.database(), &name)?;
         let options = options_of(&target, existing.as_deref(), time_series)?;
-        let check = || env.check_interrupt();
         let specs: Vec<IndexSpec> = match (&existing, &options.time_series) {
             (Some(existing), _) => {
                 existing.indexes().iter().map(|index| index.spec().clone()).collect()
@@ -77,18 +79,43 @@ impl CollectionWriter {
             }
             (None, None) => Vec::new(),
         };
-        let load = begin_load(&env, &temporary, &options, &specs)?;
-        let filling = if let Some((txn, collection)) = load {
-            Filling::Load(Box::new(txn), collection)
-        } else {
-            catalog.create_collection(&temporary, &options, &check)?;
-            if !specs.is_empty() {
-                catalog.create_indexes(&temporary, &specs, &check)?;
-            }
-            Filling::Inserts
-        };
+        let filling = Filling::Undecided(Box::new(options), specs);
         let temporary = Some(temporary);
         Ok(Self { env, target, temporary, filling, batch: Vec::new(), bytes: 0 })
+    }
+
+    /// Makes the collection, and hands over what was gathered. A load costs a checkpoint.
+    fn begin(&mut self, may_load: bool) -> Result<()> {
+        let (Filling::Undecided(options, specs), Some(temporary)) =
+            (&self.filling, &self.temporary)
+        else {
+            return Ok(());
+        };
+        let (options, specs) = (options.clone(), specs.clone());
+        self.filling = Filling::Inserts;
+        let load =
+            if may_load { begin_load(&self.env, temporary, &options, &specs)? } else { None };
+        if let Some((txn, collection)) = load {
+            self.filling = Filling::Load(Box::new(txn), collection);
+            for document in std::mem::take(&mut self.batch) {
+                self.load(&document)?;
+            }
+            return Ok(());
+        }
+        let (catalog, check) = (self.env.catalog(), || self.env.check_interrupt());
+        catalog.create_collection(temporary, &options, &check)?;
+        if !specs.is_empty() {
+            catalog.create_indexes(temporary, &specs, &check)?;
+        }
+        self.flush()
+    }
+
+    fn load(&mut self, document: &RawDocument) -> Result<()> {
+        let Filling::Load(txn, collection) = &mut self.filling else { return Ok(()) };
+        let keep = self.env.context().keep_empty_timestamps;
+        let inserted = fit(self.env.catalog().os(), document, keep)
+            .and_then(|document| txn.insert_document(collection, &document));
+        inserted.map_err(|error| error.context(FAILED))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -165,28 +192,31 @@ fn options_of(
 impl OutWriter for CollectionWriter {
     fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
         let document = bsonval::text_score::strip(document);
-        if let Filling::Load(txn, collection) = &mut self.filling {
-            let keep = self.env.context().keep_empty_timestamps;
-            let inserted = fit(self.env.catalog().os(), &document, keep)
-                .and_then(|document| txn.insert_document(collection, &document));
-            return inserted.map_err(|error| error.context(FAILED));
+        if matches!(self.filling, Filling::Load(..)) {
+            return self.load(&document);
         }
         self.bytes += document.as_bytes().len();
         self.batch.push(document);
-        if self.batch.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES {
-            self.flush()?;
+        match &self.filling {
+            Filling::Undecided(..) if self.bytes >= BATCH_BYTES => self.begin(true),
+            Filling::Inserts
+                if self.batch.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES =>
+            {
+                self.flush()
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
+        self.begin(false)?;
         match std::mem::replace(&mut self.filling, Filling::Inserts) {
             Filling::Load(mut txn, _) => {
                 let loaded = txn.commit_load(&|| self.env.check_interrupt());
                 loaded.map_err(|error| error.context(FAILED))?;
                 txn.commit()?;
             }
-            Filling::Inserts => self.flush()?,
+            Filling::Undecided(..) | Filling::Inserts => self.flush()?,
         }
         if let Some(temporary) = &self.temporary {
             let check = || self.env.check_interrupt();

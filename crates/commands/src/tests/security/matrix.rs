@@ -167,7 +167,7 @@ pub(super) fn rows() -> Vec<Row> {
         row("d", on("dropSearchIndex"), CHANGERS, CHANGERS_ANY),
         row("d", on("emptycapped"), "", ""),
         row("d", on("addPartition"), CHANGERS, CHANGERS_ANY),
-        row("d", doc! { "beginLoad": 1, "ns": "c" }, CHANGERS, CHANGERS_ANY),
+        row("d", doc! { "beginLoad": 1, "ns": "c" }, "readWrite dbOwner", "readWriteAnyDatabase"),
         row("d", on("dropPartition"), CHANGERS, CHANGERS_ANY),
         row(
             "d",

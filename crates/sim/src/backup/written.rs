@@ -12,26 +12,6 @@ use std::path::{Path, PathBuf};
 /// Backups of one chain.
 const LONGEST: u64 = 5;
 
-/// Where backups are written, and what is there.
-pub(crate) struct Chain {
-    disk: SimOs,
-    /// The newest, by its number.
-    newest: Option<u64>,
-    /// How many were begun.
-    begun: u64,
-}
-
-impl Chain {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { disk: SimOs::new(!seed), newest: None, begun: 0 }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.begun += 1;
-        self.begun
-    }
-}
-
 fn place(number: u64) -> PathBuf {
     format!("/backups/{number}").into()
 }
