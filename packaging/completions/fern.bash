@@ -142,7 +142,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__backup)
-            opts="-h --username --authenticationDatabase --throttle --help"
+            opts="-h --username --authenticationDatabase --throttle --since --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -157,6 +157,10 @@ _fern() {
                     return 0
                     ;;
                 --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --since)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -734,12 +738,16 @@ _fern() {
             return 0
             ;;
         fern__subcmd__restore)
-            opts="-h --archive --to --encryptionKeyFile --help"
+            opts="-h --base --archive --to --encryptionKeyFile --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --archive)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

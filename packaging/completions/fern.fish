@@ -68,6 +68,7 @@ complete -c fern -n "__fish_fern_using_subcommand check" -s h -l help -d 'Print 
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l encryptionKeyFile -d 'The master key that it has' -r -F
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -l newEncryptionKeyFile -d 'The one that takes its place' -r -F
 complete -c fern -n "__fish_fern_using_subcommand rotate-master" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand restore" -l base -d 'Where a backup is that an incremental one was built on, if not where it was then; for each one once' -r -F
 complete -c fern -n "__fish_fern_using_subcommand restore" -l archive -d 'Where the server has archived its log (its --logArchiveDir); without it the state is that of the backup' -r -F
 complete -c fern -n "__fish_fern_using_subcommand restore" -l to -d 'The moment: 2026-11-28T14:05:07Z, another offset than Z, seconds since 1970, or a cluster time as SECONDS,COUNTER; without it all that is in the archive' -r
 complete -c fern -n "__fish_fern_using_subcommand restore" -l encryptionKeyFile -d 'The master key of an encrypted backup; without it only checksums are looked at' -r -F
@@ -94,6 +95,7 @@ complete -c fern -n "__fish_fern_using_subcommand bench" -s h -l help -d 'Print 
 complete -c fern -n "__fish_fern_using_subcommand backup" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
 complete -c fern -n "__fish_fern_using_subcommand backup" -l authenticationDatabase -d 'The database that the user was created in' -r
 complete -c fern -n "__fish_fern_using_subcommand backup" -l throttle -d 'Bytes a second that backups may copy from now on, as 10MB; 0 for as fast as it goes' -r
+complete -c fern -n "__fish_fern_using_subcommand backup" -l since -d 'An earlier backup on the server\'s machine, below its --backupRoot: only what that one does not have is written. `fern restore` puts both together' -r
 complete -c fern -n "__fish_fern_using_subcommand backup" -s h -l help -d 'Print help'
 complete -c fern -n "__fish_fern_using_subcommand stats" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
 complete -c fern -n "__fish_fern_using_subcommand stats" -l authenticationDatabase -d 'The database that the user was created in' -r
