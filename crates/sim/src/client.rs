@@ -20,6 +20,8 @@ pub(crate) struct Client {
     savepoints: Vec<(Savepoint, Overlay, usize, usize)>,
     /// It has deleted ranges of keys, whose gaps are locked, too.
     pub(crate) locks_ranges: bool,
+    /// It has deleted a range, maybe one without keys.
+    pub(crate) has_buried: bool,
 }
 
 /// What a request for a key's lock must answer.
@@ -44,8 +46,16 @@ impl World {
         ensure!(snapshot == self.model.newest, "a snapshot of now is at {snapshot}");
         self.note(format!("begin {} at {snapshot}, {on_conflict:?}", txn.id()));
         let (changes, savepoints) = (Changes::default(), Vec::new());
-        let locks_ranges = false;
-        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints, locks_ranges });
+        let (locks_ranges, has_buried) = (false, false);
+        self.clients.push(Client {
+            txn,
+            snapshot,
+            on_conflict,
+            changes,
+            savepoints,
+            locks_ranges,
+            has_buried,
+        });
         Ok(())
     }
 
@@ -301,7 +311,8 @@ impl World {
     }
 
     fn commit_with(&mut self, who: usize, durability: Durability, planted: Planted) -> Result<()> {
-        let Client { mut txn, snapshot, mut changes, .. } = self.clients.swap_remove(who);
+        let Client { mut txn, snapshot, mut changes, has_buried, .. } =
+            self.clients.swap_remove(who);
         self.place_in_history(&mut txn, &mut changes);
         let synced =
             durability == Durability::Synced || self.setup.options.log_flush_period.is_zero();
@@ -325,7 +336,9 @@ impl World {
         panic_next_commit(false);
         // A spilled transaction may count as a commit also where all it wrote was taken back.
         let wrote = !changes.is_empty() || published.is_some_and(|ts| ts != snapshot);
-        let Ok(result) = ended else { return self.commit_panicked(published, wrote, changes) };
+        let Ok(result) = ended else {
+            return self.commit_panicked(published, wrote || has_buried, changes);
+        };
         if let Some(ts) = published.filter(|_| wrote) {
             ensure!(ts == self.model.newest + 1, "commit {ts} follows {}", self.model.newest);
             self.model.commit(ts, changes);

@@ -63,6 +63,7 @@ impl World {
                 ensure!(!is_taken, "a range was deleted under somebody's locks");
                 self.tally.ranges_deleted += 1;
                 self.clients[who].locks_ranges |= !of_parts;
+                self.clients[who].has_buried = true;
                 let changes = &mut self.clients[who].changes;
                 if !of_parts {
                     changes.locks.extend(keys.iter().cloned());
