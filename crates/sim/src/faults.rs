@@ -179,7 +179,9 @@ impl World {
         let now = self.sim.injected();
         match error {
             Error::NoSpace(_) if now.out_of_space > self.mark.out_of_space => Ok(()),
-            Error::Corruption(_) | Error::InvalidOption(_) | Error::Io(_) if now.damage > 0 => {
+            Error::Corruption(_) | Error::InvalidOption(_) | Error::Io(_) | Error::Keys(_)
+                if now.damage > 0 =>
+            {
                 let has_place = match error {
                     Error::Corruption(cause) | Error::Io(cause) => has_place(cause),
                     // A version that is not known: the file is in the text.
