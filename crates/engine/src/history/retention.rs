@@ -168,6 +168,11 @@ impl History {
     /// take long to find.
     fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
         let (wal, durable) = (self.log.wal(), self.times.durable());
+        let first = self.begins_at();
+        if cut <= self.floor() {
+            // What goes is not history: the last time in it says nothing of commits that have none.
+            return Ok(None);
+        }
         let until = self.points.lock().lost_until(cut);
         let cut = if until > cut { until.saturating_add(1) } else { cut };
         if cut >= durable.end {
@@ -177,14 +182,16 @@ impl History {
         if let Some(point) = self.points.lock().last_before(cut) {
             reader.seek(point.position);
         } else {
-            let first = wal.first_lsn();
             if cut.saturating_sub(first) > MOST_LOOKED_AT {
                 return Ok(None);
             }
             // Where no commit goes now, what went before is still the last that went.
             last =
                 (*self.beginning.lock()).filter(|known| known.at == first).map(|known| known.time);
-            if !reader.seek_frame(wal, first, durable.end)? {
+            // Where history begins a record does.
+            if first == self.floor() {
+                reader.seek(first);
+            } else if !reader.seek_frame(wal, first, durable.end)? {
                 return Ok(last);
             }
         }
