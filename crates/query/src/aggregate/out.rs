@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Documents gathered before they are inserted.
 const BATCH_DOCUMENTS: usize = 1000;
+/// What a gathered document takes beside its bytes, about.
+const DOCUMENT_OVERHEAD: usize = 64;
 /// What an error says before what went wrong.
 const FAILED: &str = "insert for $out failed";
 /// Bytes gathered before they are inserted, or a load is begun.
@@ -195,7 +197,7 @@ impl OutWriter for CollectionWriter {
         if matches!(self.filling, Filling::Load(..)) {
             return self.load(&document);
         }
-        self.bytes += document.as_bytes().len();
+        self.bytes += document.as_bytes().len() + DOCUMENT_OVERHEAD;
         self.batch.push(document);
         match &self.filling {
             Filling::Undecided(..) if self.bytes >= BATCH_BYTES => self.begin(true),
