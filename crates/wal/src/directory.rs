@@ -2,9 +2,10 @@
 //!
 //! The log is a chain: every header names the segment before. A file behind the newest valid header
 //! was never begun, or nothing in it was ever synced, since a sync takes the header along. A file the chain does not
-//! name is a leftover of a trim, or held the torn end of an older epoch. Both are spares. (Where the
-//! chain ends early because of damage, replay cannot be positioned before that, and no spare is
-//! touched before replay is done.)
+//! name is a leftover of a trim, or held the torn end of an older epoch. Both are spares. A file that the
+//! chain names and whose header is damaged is neither: it stays as it is for as long as the chain begins
+//! with the one behind it, so that every start finds the damage, also where one was cut off that had found it.
+//! (Replay cannot be positioned before it, and no spare is touched before replay is done.)
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub(crate) struct LogScan {
     pub(crate) epochs: Vec<Epoch>,
     /// Files that hold nothing of the log.
     pub(crate) spares: Vec<PathBuf>,
-    /// The one of them that the log would begin with, were its header not damaged.
+    /// The file that the log would begin with, were its header not damaged.
     pub(crate) damaged: Option<PathBuf>,
 }
 
@@ -112,11 +113,11 @@ pub(crate) fn scan_files(os: &Os, names: Vec<PathBuf>) -> Result<LogScan> {
         }
     }
     let before = chain.last().map_or(0, |oldest| oldest.header.previous);
-    let is_before = |path: &&PathBuf| before > 0 && number_of(path) == Some(before);
-    if let Some(path) = found.spares.iter().find(is_before)
-        && has_damaged_header(os, before, path)?
+    let is_before = |path: &PathBuf| before > 0 && number_of(path) == Some(before);
+    if let Some(at) = found.spares.iter().position(is_before)
+        && has_damaged_header(os, before, &found.spares[at])?
     {
-        found.damaged = Some(path.clone());
+        found.damaged = Some(found.spares.swap_remove(at));
     }
     chain.reverse();
     for segment in chain {

@@ -281,10 +281,17 @@ fn a_first_file_with_a_damaged_header_is_told_apart_from_a_spare() {
             let mut replay = open(&sim);
             assert_eq!(replay.damaged_segment().is_some(), damages, "{trims}");
             replay.seek(needed).unwrap();
-            if trims {
-                // Spares lose their headers at a start, and are still no damage at the next one.
-                drop(replay.start_writing().unwrap());
-            }
+            // Spares lose their headers at a start, and are still no damage at the next one; a damaged file
+            // stays, so that every start finds it.
+            drop(replay.start_writing().unwrap());
+        }
+        if damages {
+            let mut replay = open(&sim);
+            replay.seek(needed).unwrap();
+            let wal = replay.start_writing().unwrap();
+            wal.trim(wal.next_lsn()).unwrap();
+            drop(wal);
+            assert!(open(&sim).damaged_segment().is_none(), "the log begins later: it is a spare");
         }
     }
 }

@@ -14,9 +14,11 @@
 //!    that a client brought, and that is ahead of the wall clock, is stored before it is told: the
 //!    *persisted bound*; a start begins above it.
 //! 2. The same stored document holds the term, which only grows.
-//! 3. The state of a time is the state at the newest commit seen when the clock moved to it. The
-//!    states of a short window, a few seconds, can all be read again; beyond it those that are
-//!    pinned: a snapshot read pins the one it gets.
+//! 3. The state of a time is that of all commits up to it and of no other ([`states`]). The states of a
+//!    short window, a few seconds, can all be read again; beyond it those that are pinned: a snapshot
+//!    read pins the one it gets.
+
+mod states;
 
 use bson::raw::RawDocumentBuf;
 use bson::{Timestamp, doc};
@@ -381,41 +383,6 @@ impl ClusterClock {
         self.catalog.engine().snapshot_at(seen).unwrap_or_else(|| self.catalog.snapshot())
     }
 
-    /// The state of a time.
-    pub fn state_at(&self, time: Timestamp) -> Result<Snapshot> {
-        let engine = self.catalog.engine();
-        let asked = pack(time);
-        self.check_reached("atClusterTime", time)?;
-        let mut inner = self.inner.lock();
-        let now = self.os.clock.monotonic();
-        let pinned = inner
-            .pins
-            .iter_mut()
-            .find(|pin| asked >= pin.from && pin.until.is_none_or(|until| asked < until));
-        if let Some(pin) = pinned
-            && (pin.until.is_some() || asked == pin.from)
-        {
-            pin.last_use = now;
-            return Ok(pin.snapshot.clone());
-        }
-        let newest = self.tick(&mut inner);
-        if asked == newest {
-            return Ok(self.pin(&mut inner));
-        }
-        let behind = inner.ticks.partition_point(|tick| tick.time <= asked);
-        let tick = behind.checked_sub(1).and_then(|at| inner.ticks.get(at));
-        if let Some(state) = tick.and_then(|tick| engine.snapshot_at(CommitTime(tick.commit))) {
-            return Ok(state);
-        }
-        Err(Error::new(
-            Code::SNAPSHOT_TOO_OLD,
-            format!(
-                "Read timestamp {} is older than the oldest available timestamp.",
-                shown(unpack(asked))
-            ),
-        ))
-    }
-
     /// Refuses a time that nobody was told yet. A member of a set of several waits until its state has come to it,
     /// as long as the operation of this thread may.
     pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
@@ -552,5 +519,54 @@ mod tests {
         again.start().unwrap();
         assert_eq!(again.next_term().unwrap(), 2);
         assert!(pack(again.now()) > pack(ahead));
+    }
+
+    #[test]
+    fn state_of_a_time_that_no_reply_named_has_all_commits_up_to_it() {
+        let clock = clock_over(member());
+        clock.start().unwrap();
+        let history = Arc::clone(clock.history.as_ref().unwrap());
+        // The first one makes the collection.
+        commit(&clock);
+        let (before, _) = history.newest();
+        clock.now();
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            commit(&clock);
+            times.push(history.newest());
+        }
+        // The oplog names each of them, and the clock has moved to none but the last.
+        let last = clock.now();
+        assert_eq!(pack(last), times[4].1);
+        let state = |time: u64| clock.state_at(unpack(time)).unwrap().timestamp();
+        for (commit, time) in &times {
+            assert_eq!(state(*time), *commit);
+        }
+        assert_eq!(state(times[0].1 - 1), before);
+        // Time that went on without a commit shows the newest before it.
+        let ahead = Timestamp { time: last.time + 10, increment: 9 };
+        clock.advance(ahead).unwrap();
+        let (newest, _) = history.newest();
+        commit(&clock);
+        assert_eq!(state(pack(ahead)), newest);
+        assert_eq!(state(pack(ahead) - 5), newest);
+        assert_eq!(state(times[3].1), times[3].0);
+    }
+
+    #[test]
+    fn pinned_state_stands_for_the_times_up_to_the_next_commit_alone() {
+        let clock = clock_over(member());
+        clock.start().unwrap();
+        clock.set_window(Duration::ZERO);
+        commit(&clock);
+        let (time, pinned) = clock.pin_newest();
+        commit(&clock);
+        let between = clock.history.as_ref().unwrap().newest().1;
+        commit(&clock);
+        clock.now();
+        assert_eq!(clock.state_at(time).unwrap().timestamp(), pinned.timestamp());
+        assert_eq!(clock.state_at(unpack(between - 1)).unwrap().timestamp(), pinned.timestamp());
+        let gone = clock.state_at(unpack(between)).unwrap_err();
+        assert_eq!(gone.code(), Code::SNAPSHOT_TOO_OLD);
     }
 }
