@@ -25,6 +25,8 @@ const STEPS: &[Step] = &[
     ("operator", || with_npm("operator_test.py", drivers::MONGOSH, &[])),
     ("node", || with_npm("node_test.py", drivers::MODULES, &[])),
     ("node-secured", || with_npm("node_test.py", drivers::MODULES, SECURED)),
+    // Mongoose and Spring Data while the primary of three is killed.
+    ("odm-failover", || with_npm("odm_failover_test.py", drivers::MODULES, &[])),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
     ("legacy-java-secured", || {
         drivers::script(Build::WithTests, "legacy_java_test.py", &words("--auth --tls"))
