@@ -13,7 +13,7 @@ import shutil
 import subprocess
 
 import pymongo
-from fernd import Fernd
+from fernd import Fernd, ReplicaSet
 from pymongo_suite import sources
 
 MODULE = "go.mongodb.org/mongo-driver/v2"
@@ -82,6 +82,7 @@ def main():
     p.add_argument("--run", default="TestUnifiedSpec", help="go test's -run")
     p.add_argument("--at-least", type=int, default=0)
     p.add_argument("--standalone", action="store_true")
+    p.add_argument("--members", type=int, default=1, help="of the replica set")
     p.add_argument("--show", action="store_true", help="the text of each failure")
     a = p.parse_args()
     target = os.path.abspath(os.environ["FERN_TARGET"])
@@ -89,12 +90,15 @@ def main():
     options = ["--cacheSize", "512M", "--setParameter", "enableTestCommands=1"]
     uri = "mongodb://127.0.0.1:{}/"
     if not a.standalone:
-        options += ["--replSet", "rs0", "--replSetAutoInitiate"]
         uri += "?replicaSet=rs0"
+        if a.members == 1:
+            options += ["--replSet", "rs0", "--replSetAutoInitiate"]
     environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOWORK": "off"}
     outcomes, texts = {}, collections.defaultdict(list)
-    with Fernd(*options) as server:
-        environment["MONGODB_URI"] = uri.format(server.port)
+    several = a.members > 1 and not a.standalone
+    with ReplicaSet(*options, members=a.members, name="rs0") if several else Fernd(*options) as served:
+        server = served.wait_for_primary() if several else served
+        environment["MONGODB_URI"] = served.uri() if several else uri.format(server.port)
         run = subprocess.Popen(
             ["go", "test", "-json", "-timeout", "50m", "-run", a.run, "./internal/integration/unified/"],
             cwd=folder, env=environment, stdout=subprocess.PIPE, text=True,

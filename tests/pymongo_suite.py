@@ -6,6 +6,7 @@ fewer pass.
 
 import argparse
 import collections
+import contextlib
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import tarfile
 import xml.etree.ElementTree as ElementTree
 
 import pymongo
-from fernd import Fernd
+from fernd import Fernd, ReplicaSet
 
 ISSUE_FILES = "collection,crud_unified,cursor,bulk,database"
 # What drivers do only towards a replica set.
@@ -128,6 +129,21 @@ def reason(text):
     return line.split(", full error")[0][:160]
 
 
+@contextlib.contextmanager
+def served(a, options, encrypted):
+    """The server that the suite is told of: the only one, or the primary of several."""
+    if a.members > 1:
+        with ReplicaSet(*options, members=a.members, name="rs0") as cluster:
+            yield cluster.wait_for_primary()
+        return
+    server = Server(*options)
+    server.tls = encrypted
+    if a.replica_set and is_free(SUITES_OWN_PORT):
+        server.port = SUITES_OWN_PORT
+    with server:
+        yield server
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--files", default=ISSUE_FILES, help="test_X.py, or `all`, or `security`")
@@ -139,6 +155,7 @@ def main():
     p.add_argument("--server-options", default="")
     p.add_argument("--replica-set", action="store_true",
                    help="against a replica set of one, the files that need one")
+    p.add_argument("--members", type=int, default=1, help="so many of them, with --replica-set")
     p.add_argument("--auth", action="store_true",
                    help="the server asks for users, and the suite logs in as one that may do everything")
     p.add_argument("--tls", action="store_true",
@@ -165,24 +182,21 @@ def main():
     ]
     options = ["--cacheSize", "512M"]
     if a.replica_set:
-        options += ["--replSet", "rs0", "--replSetAutoInitiate",
-                    "--setParameter", "enableTestCommands=1"]
+        options += ["--setParameter", "enableTestCommands=1"]
+        if a.members == 1:
+            options += ["--replSet", "rs0", "--replSetAutoInitiate"]
     if a.auth:
         key = os.path.join(target, "pymongo-suite", "key")
         with open(key, "w") as file:
             file.write("a2V5IG9mIHRoZSBzdWl0ZSdzIHNldA==")
         os.chmod(key, 0o600)
         options += ["--auth", *(["--keyFile", key] if a.replica_set else [])]
-    unrun = NEED_A_SECONDARY if a.replica_set else []
+    unrun = NEED_A_SECONDARY if a.replica_set and a.members == 1 else []
     if "encryption" in a.files.split(",") and not a.k:
         a.k = WITHOUT_MONGOCRYPTD
     selection = " and ".join([*(f"not {name}" for name in unrun), *([f"({a.k})"] if a.k else [])])
     secure, encrypted = certificates(folder, home) if a.tls else ([], None)
-    server = Server(*options, *secure, *a.server_options.split())
-    server.tls = encrypted
-    if a.replica_set and is_free(SUITES_OWN_PORT):
-        server.port = SUITES_OWN_PORT
-    with server:
+    with served(a, [*options, *secure, *a.server_options.split()], encrypted) as server:
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
         environment.pop("FERND")
         if a.compressors:
