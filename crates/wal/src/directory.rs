@@ -15,7 +15,8 @@ use os::{File, OpenOptions, Os};
 use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::segment::{
-    EpochKey, HEADER_BYTES, HeaderError, PREPARED_NAME, SegmentHeader, VERSION, segment_number,
+    EpochKey, HEADER_BYTES, HeaderError, PREPARED_NAME, SegmentHeader, VERSION, is_free,
+    segment_number,
 };
 
 /// One segment of the log.
@@ -153,13 +154,12 @@ fn precedes(header: &SegmentHeader, next: &SegmentHeader) -> bool {
     header.number == next.previous && reaches
 }
 
-/// Whether what stands where the header should be is neither one nor zeros: those stand in a file that
-/// was let go of to be used again.
+/// Whether what stands where the header should be is neither one nor what a file that was let go of
+/// has there. (Zeros are damage, too: every file that another one names as the one before had a header.)
 fn has_damaged_header(os: &Os, number: u64, path: &Path) -> Result<bool> {
     let (bytes, got) = header_bytes(os, path)?;
-    let is_invalid =
-        SegmentHeader::decode_either(number, &bytes[..got]) == Err(HeaderError::Invalid);
-    Ok(is_invalid && bytes.iter().any(|byte| *byte != 0))
+    let found = SegmentHeader::decode_either(number, &bytes[..got]);
+    Ok(found == Err(HeaderError::Invalid) && !is_free(&bytes[..got]))
 }
 
 fn header_bytes(os: &Os, path: &Path) -> Result<([u8; HEADER_BYTES], usize)> {

@@ -12,7 +12,9 @@ use os::{AlignedBuf, DIRECT_ALIGN, File, OpenOptions, Os};
 
 use crate::directory::{Segment, read_up_to};
 use crate::error::{Error, Result};
-use crate::segment::{EpochKey, HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
+use crate::segment::{
+    EpochKey, HEADER_BYTES, PREPARED_NAME, SegmentHeader, free_mark, segment_name,
+};
 use crate::{Lsn, WalOptions};
 
 /// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
@@ -214,7 +216,7 @@ impl SegmentMaker<'_> {
         let mut header = [0; HEADER_BYTES];
         let len = read_up_to(&*file, &mut header, 0).map_err(failed)?;
         if SegmentHeader::is_one(&header[..len]) {
-            file.write_all_at(&[0; HEADER_BYTES], 0).map_err(failed)?;
+            file.write_all_at(&free_mark(), 0).map_err(failed)?;
         }
         // Also where there is none: a start whose process ended may have taken it, and not synced that.
         file.sync_all().map_err(failed)

@@ -15,6 +15,9 @@
 //! 512   the same again, so that one damaged sector loses no segment
 //! 1024  body
 //! ```
+//!
+//! A file that was let go of, to be used again, has in the header's place a mark that says so: magic
+//! `FERNFREE`, zeros, crc32c at 508, twice. Zeros are a lost header there, and no mark.
 
 use crypt::{KeyNumber, SALT_BYTES};
 
@@ -32,6 +35,7 @@ pub(crate) const PREPARED_NAME: &str = "log.prepared";
 
 const COPY: usize = 512;
 const MAGIC: &[u8; 8] = b"FERNLOG\0";
+const FREE_MAGIC: &[u8; 8] = b"FERNFREE";
 const PREFIX: &str = "log.";
 const SUFFIX: &str = ".fernlog";
 
@@ -101,12 +105,8 @@ impl SegmentHeader {
         copy[32..40].copy_from_slice(&self.first_lsn.to_le_bytes());
         copy[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
         copy[48..56].copy_from_slice(&self.previous.to_le_bytes());
-        let crc = crc32c::crc32c(&copy[..508]);
-        copy[508..].copy_from_slice(&crc.to_le_bytes());
-        debug_assert_eq!(Self::decode_copy(self.number, &copy), Ok(*self), "it reads as written");
-        let mut out = [0; HEADER_BYTES];
-        out[..COPY].copy_from_slice(&copy);
-        out[COPY..].copy_from_slice(&copy);
+        let out = twice(copy);
+        debug_assert_eq!(Self::decode(self.number, &out), Some(*self), "it reads as written");
         out
     }
 
@@ -117,10 +117,7 @@ impl SegmentHeader {
 
     /// Whether these bytes begin with the header of any segment, whatever the file is called.
     pub(crate) fn is_one(bytes: &[u8]) -> bool {
-        bytes
-            .chunks_exact(COPY)
-            .filter_map(<[u8]>::first_chunk)
-            .any(|copy| Self::decode_copy(u64_at(copy, 16), copy).is_ok())
+        copies(bytes).any(|copy| Self::decode_copy(u64_at(copy, 16), copy).is_ok())
     }
 
     pub(crate) fn decode_either(number: u64, bytes: &[u8]) -> Result<Self, HeaderError> {
@@ -134,8 +131,7 @@ impl SegmentHeader {
 
     fn decode_copy(number: u64, bytes: &[u8]) -> Result<Self, HeaderError> {
         let copy: &[u8; COPY] = bytes.first_chunk().ok_or(HeaderError::Invalid)?;
-        let crc = u32_at(copy, 508);
-        if &copy[..8] != MAGIC || crc32c::crc32c(&copy[..508]) != crc {
+        if &copy[..8] != MAGIC || !is_whole(copy) {
             return Err(HeaderError::Invalid);
         }
         let key = match u32_at(copy, 8) {
@@ -164,6 +160,36 @@ impl SegmentHeader {
         let usable = fits && aligned && numbers && header.body_bytes != 0;
         if usable { Ok(header) } else { Err(HeaderError::Invalid) }
     }
+}
+
+/// What takes the place of the header in a file that is let go of.
+pub(crate) fn free_mark() -> [u8; HEADER_BYTES] {
+    let mut copy = [0; COPY];
+    copy[..8].copy_from_slice(FREE_MAGIC);
+    twice(copy)
+}
+
+/// Whether a file that begins with these bytes was let go of.
+pub(crate) fn is_free(bytes: &[u8]) -> bool {
+    copies(bytes).any(|copy| &copy[..8] == FREE_MAGIC && is_whole(copy))
+}
+
+/// Both copies of what is told once, with their checksums.
+fn twice(mut copy: [u8; COPY]) -> [u8; HEADER_BYTES] {
+    let crc = crc32c::crc32c(&copy[..508]);
+    copy[508..].copy_from_slice(&crc.to_le_bytes());
+    let mut out = [0; HEADER_BYTES];
+    out[..COPY].copy_from_slice(&copy);
+    out[COPY..].copy_from_slice(&copy);
+    out
+}
+
+fn copies(bytes: &[u8]) -> impl Iterator<Item = &[u8; COPY]> {
+    bytes[..bytes.len().min(HEADER_BYTES)].chunks_exact(COPY).filter_map(<[u8]>::first_chunk)
+}
+
+fn is_whole(copy: &[u8; COPY]) -> bool {
+    crc32c::crc32c(&copy[..508]) == u32_at(copy, 508)
 }
 
 fn u32_at(bytes: &[u8; COPY], at: usize) -> u32 {
@@ -218,6 +244,21 @@ mod tests {
         }
         assert_eq!(SegmentHeader::decode(13, &bytes), None);
         assert_eq!(SegmentHeader::decode(12, &[0; HEADER_BYTES]), None);
+    }
+
+    #[test]
+    fn a_file_that_was_let_go_of_is_told_from_one_that_lost_its_header() {
+        let mark = free_mark();
+        assert!(is_free(&mark) && !SegmentHeader::is_one(&mark));
+        assert_eq!(SegmentHeader::decode(12, &mark), None);
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = mark;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(is_free(&bad), "either copy is enough");
+        }
+        assert!(
+            !is_free(&[0; HEADER_BYTES]) && !is_free(&SAMPLE.encode()) && !is_free(&mark[..100])
+        );
     }
 
     proptest! {
