@@ -378,10 +378,11 @@ impl World {
         changes: Changes,
     ) -> Result<()> {
         self.tally.commit_panics += 1;
-        if !wrote {
+        let stopped = self.engine()?.stats().stopped.is_some();
+        // One that spilled may count as a commit, and stop the engine, though all it wrote was taken back.
+        if !wrote && !stopped {
             return Ok(());
         }
-        let stopped = self.engine()?.stats().stopped.is_some();
         ensure!(stopped, "a commit ended by a panic, and those behind it wait for it");
         match published {
             Some(ts) => self.model.commit(ts, changes),
