@@ -133,7 +133,10 @@ def reason(text):
 def served(a, options, encrypted):
     """The server that the suite is told of: the only one, or the primary of several."""
     if a.members > 1:
-        with ReplicaSet(*options, members=a.members, name="rs0") as cluster:
+        cluster = ReplicaSet(*options, members=a.members, name="rs0")
+        if is_free(SUITES_OWN_PORT):
+            cluster.members[0].port = SUITES_OWN_PORT
+        with cluster:
             yield cluster.wait_for_primary()
         return
     server = Server(*options)
