@@ -291,7 +291,7 @@ def secondaries_refuse_by_code():
             {"drop": "a"},
             {"dropDatabase": 1},
             {"collMod": "a", "validator": {}},
-            {"aggregate": "a", "pipeline": [{"$out": "b"}], "cursor": {}, **ok},
+            {"aggregate": "a", "pipeline": [{"$out": "b"}], "cursor": {}},
             {"find": "a", "readConcern": {"level": "linearizable"}, **ok},
         ]
         for command in writes:
@@ -317,6 +317,42 @@ def secondaries_refuse_by_code():
         for command in reads:
             assert raw(secondary, "test", {**command, **ok})["ok"] == 1, command
         assert agreed(cluster) == {"a": [{"_id": 1}]}
+
+
+def secondaries_hand_on_pipelines_that_write():
+    with ReplicaSet() as cluster:
+        with cluster.client() as client:
+            client.test.a.insert_many([{"_id": n, "n": n % 3} for n in range(3000)])
+        agreed(cluster)
+        primary, secondary = cluster.wait_for_primary(), cluster.secondaries()[0]
+        with secondary.client(readPreference="secondary") as client:
+            for stage in [{"$out": "b"}, {"$merge": {"into": "c"}}]:
+                into = "b" if "$out" in stage else "c"
+                with client.start_session() as session:
+                    assert list(client.test.a.aggregate([{"$match": {"n": 1}}, stage], session=session)) == []
+                    # A session that reads here has what was written there.
+                    assert client.test[into].count_documents({}, session=session) == 1000
+            body = {"aggregate": "a", "pipeline": [{"$out": "d"}], "cursor": {}, **SECONDARY_OK}
+            reply = raw(secondary, "test", {**body, "writeConcern": {"w": 3, "wtimeout": 60000}})
+            assert reply["ok"] == 1 and reply["cursor"] == {"id": 0, "ns": "test.a", "firstBatch": []}, reply
+            assert "writeConcernError" not in reply, reply
+            reply = raw(secondary, "test", {**body, "explain": True})
+            assert reply["ok"] == 1, reply
+            # What the primary refuses the client is told as it is.
+            told = [{**body, "pipeline": [{"$out": "system.x"}]}, {**body, "pipeline": [{"$merge": {"into": "e", "on": "x"}}]}]
+            for command in told:
+                there, here = raw(primary, "test", command), raw(secondary, "test", command)
+                same = lambda reply: (reply["ok"], reply["code"], reply["codeName"], reply["errmsg"])
+                assert there["ok"] == 0 and same(here) == same(there), (here, there)
+            # A time that the client gave ends the wait for a primary that does not answer.
+            os.kill(primary.process.pid, signal.SIGSTOP)
+            try:
+                reply = raw(secondary, "test", {**body, "maxTimeMS": 300})
+            finally:
+                os.kill(primary.process.pid, signal.SIGCONT)
+            assert reply["codeName"] in ("MaxTimeMSExpired", "NotWritablePrimary"), reply
+        cluster.wait_for_all()
+        assert {name: len(found) for name, found in agreed(cluster).items()} == {"a": 3000, "b": 1000, "c": 1000, "d": 3000}
 
 
 def with_data(member):
@@ -1042,6 +1078,7 @@ TESTS = [
     a_set_of_one_and_of_two_begin_too,
     secondaries_show_what_was_written,
     secondaries_refuse_by_code,
+    secondaries_hand_on_pipelines_that_write,
     a_bad_initiate_is_refused_and_changes_nothing,
     a_killed_primary_is_replaced_unnoticed,
     a_primary_that_dies_at_once_is_replaced,

@@ -67,6 +67,11 @@ const REFUSED: &[(&str, &str)] = &[
         "197 InvalidIndexSpecificationOption; 85 IndexOptionsConflict",
     ),
     ("a transaction on a secondary", "10107 NotWritablePrimary"),
+    (
+        "on a secondary: `mapReduce` that writes; `$out` and `$merge` behind `$$USER_ROLES` (else the primary does the \
+         whole pipeline)",
+        "10107 NotWritablePrimary",
+    ),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
     (
         "in a session's transaction: new indexes of existing collections; in any: views, `$out`, \

@@ -4,6 +4,7 @@
 //! a reply. A connection runs one request at a time.
 
 use crate::admin::rotate_certificates;
+use crate::aggregation::hand_on::is_handed_on;
 use crate::audit;
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
@@ -524,7 +525,11 @@ fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> R
     }
     let keeps_its_own = local && !service.follows();
     if writes && !keeps_its_own {
-        return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"));
+        return if is_handed_on(context, arguments, role, context.body) {
+            Ok(())
+        } else {
+            Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"))
+        };
     }
     if arguments.numbered.is_some() && service.replication.is_of_several() {
         // Transactions read the newest state, and write.

@@ -7,7 +7,7 @@
 use crate::address::HostAndPort;
 use crate::dial::{DialError, DialLimits, WaitContext, read_message, send_message};
 use crate::dialer::Dialer;
-use crate::hello::{MAX_ANSWER, body_of};
+use crate::hello::{MAX_ANSWER, any_body_of, body_of, is_done};
 use crate::signal::Signal;
 use crate::stream::Stream;
 use bson::{RawDocument, RawDocumentBuf};
@@ -31,7 +31,7 @@ fn said(error: DialError) -> String {
 
 impl Connection {
     /// Connects, and says who this member is where it has a key. `ended` says whether nobody waits any more: it is
-    /// asked before each wait.
+    /// asked several times a second.
     ///
     /// # Errors
     /// Why there is no connection, in one line.
@@ -90,10 +90,44 @@ impl Connection {
         most_bytes: usize,
         ended: &dyn Fn() -> bool,
     ) -> Result<RawDocumentBuf, String> {
-        let waiting = WaitContext { signal: &self.signal, clock: &*self.dialer.os.clock, ended };
-        let answer = read_message(&mut self.stream, limit, most_bytes, waiting).map_err(said)?;
+        let answer = self.read(limit, most_bytes, ended)?;
         body_of(&answer).map(RawDocument::to_owned)
     }
+
+    /// Asks a command as [`Connection::ask`] does; an answer that refuses it is one, too.
+    ///
+    /// # Errors
+    /// Why there is no answer, in one line.
+    pub fn hand_on(
+        &mut self,
+        command: &RawDocument,
+        limit: Duration,
+        most_bytes: usize,
+        ended: &dyn Fn() -> bool,
+    ) -> Result<Answer, String> {
+        self.send(command, limit, ended)?;
+        let answer = self.read(limit, most_bytes, ended)?;
+        let body = any_body_of(&answer)?;
+        Ok(Answer { is_done: is_done(body)?, body: body.to_owned() })
+    }
+
+    fn read(
+        &mut self,
+        limit: Duration,
+        most_bytes: usize,
+        ended: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, String> {
+        let waiting = WaitContext { signal: &self.signal, clock: &*self.dialer.os.clock, ended };
+        read_message(&mut self.stream, limit, most_bytes, waiting).map_err(said)
+    }
+}
+
+/// What another server answers.
+pub struct Answer {
+    /// It says that it has done the command.
+    pub is_done: bool,
+    /// All that it says.
+    pub body: RawDocumentBuf,
 }
 
 /// Asks the server at a port one command.

@@ -24,6 +24,8 @@ const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A silent connection is asked after so long whether it is there, then each second, so many times.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 5;
+/// How often a wait looks whether it is still wanted, where nothing is said to it.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Why there is no link.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,7 +138,7 @@ fn wait(
         if left.is_zero() {
             return Err(DialError::Failed(late.to_owned()));
         }
-        match waiting.signal.wait(Some((socket.as_fd(), wanted)), Some(left)) {
+        match waiting.signal.wait(Some((socket.as_fd(), wanted)), Some(left.min(LOOK))) {
             Ok(Wake { ready: true, .. }) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(DialError::Failed(error.to_string())),

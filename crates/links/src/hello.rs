@@ -177,20 +177,30 @@ pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
 
 /// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
 pub(crate) fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
+    let body = any_body_of(message)?;
+    if !is_done(body)? {
+        let said = body.get_str("errmsg").unwrap_or("it gives no reason");
+        return Err(format!("it refuses: {}", one_line(said, 400)));
+    }
+    Ok(body)
+}
+
+/// Whether a reply says that the command was done.
+pub(crate) fn is_done(reply: &RawDocument) -> Result<bool, String> {
+    match reply.get("ok") {
+        Ok(Some(RawBsonRef::Double(ok))) => Ok(ok > 0.0),
+        Ok(Some(RawBsonRef::Int32(ok))) => Ok(ok > 0),
+        _ => Err("its answer has no ok".to_owned()),
+    }
+}
+
+/// The reply of a command, done or not.
+pub(crate) fn any_body_of(message: &[u8]) -> Result<&RawDocument, String> {
     // What is wrong with a message is told with names that are in it.
     let (_, message) = wire::decode(message).map_err(|error| one_line(&error.to_string(), 400))?;
     let Message::Msg(message) = message else {
         return Err("its answer is no OP_MSG".to_owned());
     };
-    let ok = match message.body.get("ok") {
-        Ok(Some(RawBsonRef::Double(ok))) => ok > 0.0,
-        Ok(Some(RawBsonRef::Int32(ok))) => ok > 0,
-        _ => return Err("its answer has no ok".to_owned()),
-    };
-    if !ok {
-        let said = message.body.get_str("errmsg").unwrap_or("it gives no reason");
-        return Err(format!("it refuses: {}", one_line(said, 400)));
-    }
     Ok(message.body)
 }
 

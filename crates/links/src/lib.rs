@@ -40,7 +40,7 @@ mod stream;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};
-pub use ask::{Connection, ask};
+pub use ask::{Answer, Connection, ask};
 pub use dialer::Dialer;
 pub use hello::{HelloError, LinkHello, VERSION, read_answer};
 pub use identity::{Admission, Identity, Mismatch};

@@ -1,5 +1,6 @@
 //! `aggregate`, on a collection or on a database.
 
+use super::hand_on;
 use super::sources::with_server_source;
 use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
@@ -51,6 +52,9 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             Code::INVALID_OPTIONS,
             format!("{stage} cannot be used with a 'linearizable' read concern level"),
         ));
+    }
+    if writes && hand_on::is_secondary(context) {
+        return hand_on::to_primary(context);
     }
     let replaced = with_server_source(context, &aggregate.target, aggregate.request.pipeline)?;
     let (mut request, mut target) = (aggregate.request, aggregate.target);
