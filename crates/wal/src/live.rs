@@ -21,7 +21,7 @@ use crate::frame::{
     frame_bytes,
 };
 use crate::reader::Record;
-use crate::segment::HEADER_BYTES;
+use crate::segment::{EpochKey, HEADER_BYTES};
 use crate::window::{READ_BYTES, Stretch, Window};
 use crate::writer::Wal;
 use std::path::PathBuf;
@@ -32,12 +32,22 @@ pub struct LiveReader {
     /// The next frame.
     pos: Lsn,
     window: Window,
-    /// The salt of the epoch that holds `pos`, up to a position.
-    epoch: Option<(u64, Lsn)>,
+    /// The epoch that holds `pos`, up to a position.
+    epoch: Option<KnownEpoch>,
     /// The key of the epoch with a salt.
     cipher: Option<(u64, Cipher)>,
     /// The record that was read last, decrypted.
     plain: Vec<u8>,
+}
+
+/// What a reader knows of an epoch. What it has in memory it can read by that alone: the file may be
+/// trimmed by then.
+#[derive(Clone, Copy)]
+struct KnownEpoch {
+    salt: u64,
+    key: Option<EpochKey>,
+    /// Where a file of it ends.
+    end: Lsn,
 }
 
 /// A file of the log, for who copies it.
@@ -153,11 +163,11 @@ impl LiveReader {
     }
 
     fn decrypted(&mut self, wal: &Wal, lsn: Lsn, len: usize) -> Result<Record<'_>> {
-        let salt = self.epoch.map_or(0, |(salt, _)| salt);
-        if self.cipher.as_ref().is_none_or(|(of, _)| *of != salt) {
-            let key = wal.stretch_at(lsn).and_then(|stretch| stretch.key);
-            let cipher = wal.keys.as_ref().zip(key).and_then(|(keys, key)| cipher_of(keys, key));
-            self.cipher = cipher.map(|cipher| (salt, cipher));
+        let Some(epoch) = self.epoch else { return Err(self.damage(wal)) };
+        if self.cipher.as_ref().is_none_or(|(of, _)| *of != epoch.salt) {
+            let keys = wal.keys.as_ref().zip(epoch.key);
+            let cipher = keys.and_then(|(keys, key)| cipher_of(keys, key));
+            self.cipher = cipher.map(|cipher| (epoch.salt, cipher));
         }
         if len <= READ_BYTES && self.plain.capacity() > 2 * READ_BYTES {
             self.plain = Vec::new();
@@ -321,17 +331,17 @@ impl LiveReader {
     /// The salt of the epoch that the reader's position is in. In another epoch nothing of what is in
     /// memory counts.
     fn salt(&mut self, wal: &Wal) -> Option<u64> {
-        if let Some((salt, end)) = self.epoch
-            && self.pos < end
+        if let Some(epoch) = self.epoch
+            && self.pos < epoch.end
         {
-            return Some(salt);
+            return Some(epoch.salt);
         }
-        let stretch = wal.stretch_at(self.pos)?;
-        if self.epoch.is_some_and(|(salt, _)| salt != stretch.salt) {
+        let Stretch { salt, key, end, .. } = wal.stretch_at(self.pos)?;
+        if self.epoch.is_some_and(|epoch| epoch.salt != salt) {
             self.window.move_to(self.pos);
         }
-        self.epoch = Some((stretch.salt, stretch.end));
-        Some(stretch.salt)
+        self.epoch = Some(KnownEpoch { salt, key, end });
+        Some(salt)
     }
 
     fn fill(&mut self, wal: &Wal, salt: u64, need: usize, until: Lsn) -> Result<bool> {

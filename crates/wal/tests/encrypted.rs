@@ -83,6 +83,26 @@ fn records_come_back_over_segments_and_epochs_and_are_nowhere_on_disk() {
     assert_eq!(found, all);
 }
 
+/// Simulator, seed 71057.
+#[test]
+fn what_a_reader_has_in_memory_is_decrypted_also_where_its_file_was_trimmed() {
+    let (sim, keys) = (SimOs::new(1), keys(1));
+    let wal = start(&sim.os(), &keys);
+    let first = wal.append(&[MARKER]).unwrap();
+    for _ in 0..100 {
+        wal.append(&[MARKER]).unwrap();
+    }
+    wal.sync().unwrap();
+    let mut reader = LiveReader::default();
+    assert!(reader.seek_frame(&wal, 0, first).unwrap());
+    wal.trim(wal.synced_lsn()).unwrap();
+    assert!(wal.first_lsn() > first, "the file is gone");
+    let record = reader.next_record(&wal, first).unwrap().unwrap();
+    assert_eq!((record.lsn, record.payload), (0, MARKER));
+    let missing = reader.next_record(&wal, wal.synced_lsn());
+    assert!(matches!(missing, Ok(Some(_)) | Err(Error::Missing { .. })), "{missing:?}");
+}
+
 #[test]
 fn a_plain_log_shows_what_an_encrypted_one_hides() {
     let sim = SimOs::new(1);
