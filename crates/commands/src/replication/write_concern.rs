@@ -1,7 +1,7 @@
 //! How sure a write must be before it is acknowledged.
 //!
-//! On a member of a set of several every write waits until a majority has it on disk, whatever was asked for; what
-//! is asked for beyond that is waited for here.
+//! On a member of a set of several every write waits until a majority has it on disk, whatever was asked for, and
+//! for what is asked for beyond that: see [`super::acknowledgement`].
 //!
 //! Always true: a standalone refuses what needs other members before it runs anything; a member
 //! runs the command and then says in `writeConcernError` what can never be.
@@ -11,13 +11,11 @@ use dispatch::write_concern::WriteConcern;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use membership::{Membership, View};
+use serverstate::ServerState;
 use serverstate::replication::Replication;
 use serverstate::replication::config::Config;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// How often who waits for members looks whether its operation goes on.
-const LOOK: Duration = Duration::from_millis(25);
 
 /// Settles it on this server: the default where the client named no members, the refusal of
 /// what a standalone cannot do.
@@ -86,28 +84,20 @@ pub(crate) fn fails(concern: &WriteConcern<'_>, replication: &Replication) -> bo
     unsatisfied(concern, replication).is_some()
 }
 
-/// Waits until as many members, or those of the tags, have what is visible now, on disk; on a member of a set of
-/// several whose majority has it already.
-pub(crate) fn wait_for_members(context: &Context<'_>) -> Result<()> {
-    let concern = &context.arguments.write_concern;
-    let replication = &context.service.replication;
+/// Whether as many members as a concern asks for, or those of its tags, have an entry on disk. Asked on a member of a
+/// set of several, whose leader alone knows.
+pub(crate) fn members_have(
+    state: &ServerState,
+    concern: &WriteConcern<'_>,
+    index: u64,
+) -> Result<bool> {
+    let replication = &state.replication;
     let (Some(membership), Some(config)) = (replication.membership(), replication.config()) else {
-        return Ok(());
+        return Ok(true);
     };
-    if (concern.nodes <= 1 && concern.mode.is_none()) || fails(concern, replication) {
-        return Ok(());
-    }
-    let index = context.service.catalog.engine().committed_index();
-    let until = deadline(context);
-    let has = |view: &View| !view.leads() || is_held(concern, &config, membership, view, index);
-    while !membership.wait_for(LOOK, has) {
-        context.check_interrupt()?;
-        if until.is_some_and(|until| context.now() >= until) {
-            return Err(timed_out());
-        }
-    }
-    if membership.view().leads() {
-        return Ok(());
+    let view = membership.view();
+    if view.leads() {
+        return Ok(is_held(concern, &config, membership, &view, index));
     }
     Err(Error::new(
         Code::PRIMARY_STEPPED_DOWN,
