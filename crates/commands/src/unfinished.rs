@@ -10,11 +10,11 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::finished::{self, Entry};
-use crate::replication::acknowledgement::{Acknowledged, Acknowledgement};
+use crate::replication::acknowledgement::{Acknowledged, Acknowledgement, Watch};
 use crate::service::{self, Outcome};
 use crate::transactions::labels::LabelFacts;
 use bson::RawDocumentBuf;
-use catalog::{DecisionWatch, Namespace};
+use catalog::Namespace;
 use dispatch::writer::Writer;
 use dispatch::{MakeWaker, OpKind, Reply};
 use errors::Result;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// See above.
 pub(crate) struct Unfinished {
     /// Given up first: it calls whoever goes on with this.
-    watch: Option<DecisionWatch>,
+    watch: Option<Watch>,
     operation: ParkedOperation,
     acknowledgement: Acknowledgement,
     state: Arc<ServerState>,
@@ -107,9 +107,15 @@ impl Unfinished {
     fn wait(mut self: Box<Self>, waker: MakeWaker<'_>) -> Reply {
         let call = (waker.0)();
         self.operation.slot().when_killed(Arc::clone(&call));
+        let is_beyond_majority = self.acknowledgement.is_beyond_majority();
         self.watch = self.acknowledgement.watch(&self.state, &call);
         // What came before somebody was to call is found now.
-        match self.acknowledgement.look(&self.state, self.operation.slot()) {
+        let mut acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
+        if self.acknowledgement.is_beyond_majority() != is_beyond_majority {
+            self.watch = self.acknowledgement.watch(&self.state, &call);
+            acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
+        }
+        match acknowledged {
             Acknowledged::Waits => {
                 let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
                 Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }

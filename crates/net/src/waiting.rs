@@ -163,10 +163,16 @@ impl<S: Service> WaitingRequests<S> {
         self.looked_at_next
     }
 
-    /// Whether the listening thread would look too late at the next timer. Where that has gone it looks in vain.
-    pub(crate) fn must_look_earlier(&self) -> bool {
+    /// Whether the listening thread would look too late at the next timer: the caller wakes it. Where the timer that it
+    /// goes by is no more it looks in vain, which costs less than to wake it for each that comes.
+    pub(crate) fn must_look_earlier(&mut self) -> bool {
         let first = self.timers.first().map(|(at, _)| *at);
-        first.is_some_and(|first| self.looked_at_next.is_none_or(|next| first < next))
+        let is_late =
+            first.is_some_and(|first| self.looked_at_next.is_none_or(|next| first < next));
+        if is_late {
+            self.looked_at_next = first;
+        }
+        is_late
     }
 
     /// Takes out those whose time has come; all that wait for a time where there is none.

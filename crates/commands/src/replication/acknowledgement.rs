@@ -8,13 +8,13 @@
 //!    looks again now and then. Who has a thread anyway may wait on it ([`Acknowledgement::wait_here`]).
 
 use crate::context::Context;
-use crate::replication::write_concern::{self, fails, members_have};
+use crate::replication::write_concern::{self, fails, holders};
 use catalog::{DecisionWatch, Unsettled};
 use dispatch::write_concern::WriteConcern;
 use errors::{Code, Error, Result};
 use os::Call;
 use os::sync::{Condvar, Mutex};
-use serverstate::ServerState;
+use serverstate::{ConcernWatch, Holders, ServerState};
 use session::OperationSlot;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,17 @@ pub(crate) struct Acknowledgement {
     until: Option<Duration>,
     /// Something was done that the command's end leaves: the concern asks for more than a majority of it.
     is_kept: bool,
-    /// The entry that the concern's members must have, once a majority has what was done.
-    index: Option<u64>,
+    /// Who must have which entry, once a majority has what was done.
+    beyond: Option<(Holders, u64)>,
+}
+
+/// A place among those who wait.
+#[expect(dead_code, reason = "each is kept until it is given up")]
+pub(crate) enum Watch {
+    /// For a majority.
+    Decision(DecisionWatch),
+    /// For certain members.
+    Members(ConcernWatch),
 }
 
 impl Acknowledgement {
@@ -69,7 +78,7 @@ impl Acknowledgement {
             mode: concern.mode.map(Into::into),
             until: write_concern::deadline(context),
             is_kept: !context.inside && (result.is_ok() || context.committed),
-            index: None,
+            beyond: None,
         })
     }
 
@@ -80,53 +89,54 @@ impl Acknowledgement {
 
     /// Whether it may be answered by now.
     pub(crate) fn look(&mut self, state: &ServerState, operation: &OperationSlot) -> Acknowledged {
-        let index = match self.index {
-            Some(index) => index,
-            None => match self.look_for_majority(state, operation) {
-                Some(so_far) => return so_far,
-                None => *self.index.insert(state.catalog.engine().committed_index()),
-            },
-        };
-        let may_wait = || operation.check_wait(|| state.os.clock.monotonic());
-        match members_have(state, &self.concern(), index) {
-            Ok(true) => Acknowledged::Answers(Ok(())),
-            Err(error) => Acknowledged::Answers(Err(error)),
-            Ok(false) => match may_wait() {
+        if self.beyond.is_none() {
+            let so_far = match state.catalog.is_settled(&self.unsettled) {
+                Ok(true) => self.majority_has_it(state).map_or_else(
+                    |error| Some(Acknowledged::Answers(Err(error))),
+                    |answers| answers.then_some(Acknowledged::Answers(Ok(()))),
+                ),
+                Ok(false) => Some(match operation.check_wait(|| state.os.clock.monotonic()) {
+                    Ok(()) => self.wait_or_time_out(state),
+                    Err(error) => Acknowledged::Fails(error),
+                }),
+                Err(error) => Some(Acknowledged::Fails(error.into())),
+            };
+            if let Some(so_far) = so_far {
+                return so_far;
+            }
+        }
+        self.look_for_members(state, operation)
+    }
+
+    /// Goes on to what is asked for beyond a majority; says whether that is nothing.
+    fn majority_has_it(&mut self, state: &ServerState) -> Result<bool> {
+        let concern = self.concern();
+        if !self.is_kept {
+            return Ok(true);
+        }
+        if concern.journal == Some(true) && !concern.is_majority {
+            // A majority has it on its disks already; this member's own is asked for by `j`.
+            state.catalog.sync()?;
+        }
+        let wanted = holders(&concern).filter(|_| !fails(&concern, &state.replication));
+        self.beyond = wanted.map(|holders| (holders, state.catalog.engine().committed_index()));
+        Ok(self.beyond.is_none())
+    }
+
+    /// The part of [`Self::look`] behind where a majority has what was done.
+    fn look_for_members(&self, state: &ServerState, operation: &OperationSlot) -> Acknowledged {
+        let Some((holders, index)) = &self.beyond else { return Acknowledged::Answers(Ok(())) };
+        match state.replication.held_up_to(holders) {
+            Some(up_to) if up_to >= *index => Acknowledged::Answers(Ok(())),
+            Some(_) => match operation.check_wait(|| state.os.clock.monotonic()) {
                 Ok(()) => self.wait_or_time_out(state),
                 Err(error) => Acknowledged::Answers(Err(error)),
             },
+            None => Acknowledged::Answers(Err(Error::new(
+                Code::PRIMARY_STEPPED_DOWN,
+                "Primary stepped down while waiting for replication",
+            ))),
         }
-    }
-
-    /// The part of [`Self::look`] up to where a majority has what was done. `None` where members are asked for
-    /// beyond that.
-    fn look_for_majority(
-        &self,
-        state: &ServerState,
-        operation: &OperationSlot,
-    ) -> Option<Acknowledged> {
-        match state.catalog.is_settled(&self.unsettled) {
-            Ok(true) => {}
-            Ok(false) => {
-                return Some(match operation.check_wait(|| state.os.clock.monotonic()) {
-                    Ok(()) => self.wait_or_time_out(state),
-                    Err(error) => Acknowledged::Fails(error),
-                });
-            }
-            Err(error) => return Some(Acknowledged::Fails(error.into())),
-        }
-        let concern = self.concern();
-        if self.is_kept && concern.journal == Some(true) && !concern.is_majority {
-            // A majority has it on its disks already; this member's own is asked for by `j`.
-            if let Err(error) = state.catalog.sync() {
-                return Some(Acknowledged::Answers(Err(error)));
-            }
-        }
-        let asks_for_more = concern.nodes > 1 || concern.mode.is_some();
-        if !self.is_kept || !asks_for_more || fails(&concern, &state.replication) {
-            return Some(Acknowledged::Answers(Ok(())));
-        }
-        None
     }
 
     fn wait_or_time_out(&self, state: &ServerState) -> Acknowledged {
@@ -137,19 +147,25 @@ impl Acknowledgement {
         Acknowledged::Waits
     }
 
-    /// Has `call` made once a look may find more, at the latest when what this gives is dropped no earlier. Who
-    /// relies on it looks once more after this.
-    pub(crate) fn watch(&self, state: &ServerState, call: &Call) -> Option<DecisionWatch> {
-        match self.index {
-            None => state.catalog.when_settled(&self.unsettled, call),
-            Some(_) => None,
+    /// Has `call` made once a look may find more, as long as what this gives is kept. Who relies on it looks after
+    /// this; where that look goes on to another condition, it watches again and looks again.
+    pub(crate) fn watch(&self, state: &ServerState, call: &Call) -> Option<Watch> {
+        match &self.beyond {
+            None => state.catalog.when_settled(&self.unsettled, call).map(Watch::Decision),
+            Some((holders, index)) => state
+                .when_held(holders.clone(), *index, Arc::clone(call))
+                .map(Watch::Members),
         }
+    }
+
+    /// Whether it waits for members beyond a majority.
+    pub(crate) fn is_beyond_majority(&self) -> bool {
+        self.beyond.is_some()
     }
 
     /// When to look again where no call comes.
     pub(crate) fn next_look(&self, state: &ServerState, operation: &OperationSlot) -> Duration {
-        let time = if self.index.is_some() { LOOK } else { LOOK_WITHOUT_CALL };
-        let latest = state.os.clock.monotonic().saturating_add(time);
+        let latest = state.os.clock.monotonic().saturating_add(LOOK_WITHOUT_CALL);
         [self.until, operation.deadline()].into_iter().flatten().fold(latest, Duration::min)
     }
 

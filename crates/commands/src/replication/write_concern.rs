@@ -10,10 +10,8 @@ use crate::context::Context;
 use dispatch::write_concern::WriteConcern;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
-use membership::{Membership, View};
-use serverstate::ServerState;
+use serverstate::Holders;
 use serverstate::replication::Replication;
-use serverstate::replication::config::Config;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -84,27 +82,6 @@ pub(crate) fn fails(concern: &WriteConcern<'_>, replication: &Replication) -> bo
     unsatisfied(concern, replication).is_some()
 }
 
-/// Whether as many members as a concern asks for, or those of its tags, have an entry on disk. Asked on a member of a
-/// set of several, whose leader alone knows.
-pub(crate) fn members_have(
-    state: &ServerState,
-    concern: &WriteConcern<'_>,
-    index: u64,
-) -> Result<bool> {
-    let replication = &state.replication;
-    let (Some(membership), Some(config)) = (replication.membership(), replication.config()) else {
-        return Ok(true);
-    };
-    let view = membership.view();
-    if view.leads() {
-        return Ok(is_held(concern, &config, membership, &view, index));
-    }
-    Err(Error::new(
-        Code::PRIMARY_STEPPED_DOWN,
-        "Primary stepped down while waiting for replication",
-    ))
-}
-
 /// Until when `wtimeout` lets a command's answer wait.
 pub(crate) fn deadline(context: &Context<'_>) -> Option<Duration> {
     let concern = &context.arguments.write_concern;
@@ -117,21 +94,11 @@ pub(crate) fn timed_out() -> Error {
     Error::new(Code::WRITE_CONCERN_TIMEOUT, "waiting for replication timed out")
 }
 
-/// Whether the members of a concern have an entry.
-fn is_held(
-    concern: &WriteConcern<'_>,
-    config: &Config,
-    membership: &Membership,
-    view: &View,
-    index: u64,
-) -> bool {
-    let document = membership.document();
-    let ids: Vec<i32> =
-        view.holders_of(index).filter_map(|holder| document.id_of(holder)).collect();
-    let holders: Vec<_> = config.data_bearing().filter(|member| ids.contains(&member.id)).collect();
+/// The members beyond a majority that a concern asks for, where it asks for some.
+pub(crate) fn holders(concern: &WriteConcern<'_>) -> Option<Holders> {
     match concern.mode {
-        Some(mode) => config.modes.is_reached(mode, &holders) != Some(false),
-        None => holders.len() as i64 >= concern.nodes,
+        Some(mode) => Some(Holders::Mode(mode.into())),
+        None => (concern.nodes > 1).then_some(Holders::Count(concern.nodes)),
     }
 }
 
