@@ -216,9 +216,7 @@ impl Entry<'_> {
         if self.figures.cursor != 0 {
             to.insert("cursorid", self.figures.cursor);
         }
-        if let (Some(summary), true) =
-            (self.examined.plan_summary(), !self.is_explained)
-        {
+        if let (Some(summary), true) = (self.examined.plan_summary(), !self.is_explained) {
             to.insert("planSummary", summary);
             to.insert("keysExamined", self.examined.keys as i64);
             to.insert("docsExamined", self.examined.documents as i64);

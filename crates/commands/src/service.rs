@@ -161,7 +161,9 @@ impl Service {
         let admitted = limits::take_admitted();
         drop(hosted);
         drop(limited);
-        if context.wait.is_some() && matches!(&executed, Executed::Ended(ended) if ended.result.is_ok()) {
+        if context.wait.is_some()
+            && matches!(&executed, Executed::Ended(ended) if ended.result.is_ok())
+        {
             drop(running);
             // Told when it is answered.
             let _so_far = query::take_examined();
@@ -223,11 +225,7 @@ impl Service {
 
     /// Does what the command does, and waits until it may be answered; or says that the answer can wait without this
     /// thread.
-    fn execute_and_wait<'r>(
-        &self,
-        context: &mut Context<'r>,
-        body: &RawDocument,
-    ) -> Executed<'r> {
+    fn execute_and_wait<'r>(&self, context: &mut Context<'r>, body: &RawDocument) -> Executed<'r> {
         let (connection, request) = (context.connection, context.request);
         let rules = &context.command.rules;
         let candidate = Candidate { rules, connection, database: request.database, body };
@@ -244,15 +242,14 @@ impl Service {
             return Executed::Ended(Outcome::of(context.command, result, acknowledged));
         };
         let operation = &connection.operation;
-        let acknowledged = match acknowledgement.look(self, operation) {
-            Acknowledged::Waits => match may_answer_later(context) {
-                Some(waker) => {
-                    let acknowledgement = Box::new(acknowledgement);
-                    return Executed::Waits { result, acknowledgement, waker };
-                }
-                None => acknowledgement.wait_here(self, operation),
-            },
-            answers => answers,
+        let acknowledged = match (acknowledgement.look(self, operation), may_answer_later(context))
+        {
+            (Some(acknowledged), _) => acknowledged,
+            (None, Some(waker)) => {
+                let acknowledgement = Box::new(acknowledgement);
+                return Executed::Waits { result, acknowledgement, waker };
+            }
+            (None, None) => acknowledgement.wait_here(self, operation),
         };
         Executed::Ended(Outcome::of(context.command, result, acknowledged))
     }
@@ -443,7 +440,6 @@ impl Outcome {
             Acknowledged::Answers(Err(error)) => Self { result, not_durable: Some(error) },
             // Nobody sees what was done, or it is not known whether anybody will.
             Acknowledged::Fails(error) => Self { result: Err(error), not_durable: None },
-            Acknowledged::Waits => unreachable!("who waits has no outcome yet"),
         }
     }
 

@@ -116,11 +116,11 @@ impl Unfinished {
             acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
         }
         match acknowledged {
-            Acknowledged::Waits => {
+            Some(acknowledged) => self.answer(acknowledged),
+            None => {
                 let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
                 Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
             }
-            answers => self.answer(answers),
         }
     }
 
@@ -180,8 +180,8 @@ impl Unfinished {
 impl dispatch::Unfinished for Unfinished {
     fn go_on(mut self: Box<Self>, waker: MakeWaker<'_>) -> Reply {
         match self.acknowledgement.look(&self.state, self.operation.slot()) {
-            Acknowledged::Waits => self.wait(waker),
-            answers => self.answer(answers),
+            Some(acknowledged) => self.answer(acknowledged),
+            None => self.wait(waker),
         }
     }
 

@@ -1,11 +1,11 @@
 //! What goes back: a document, and for streaming clients the request to run next.
 
 use crate::link::TakeOver;
+use crate::request::MakeWaker;
 use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use errors::Error;
 use limits::Charge;
-use crate::request::MakeWaker;
 use std::time::Duration;
 
 /// The answer to one request.

@@ -121,7 +121,7 @@ fn serve_until<S: Service>(
                 again.answer_plain(packed)?;
             }
             DeferredWork::Answer { unfinished, sent_as } => {
-                let frame = &[];
+                let frame: &[u8] = &[];
                 let rest = Exchange { serving, connection, progress, frame, waited_until, out };
                 rest.go_on(unfinished, sent_as)?;
             }

@@ -86,12 +86,7 @@ impl ConcernWaits {
 impl ServerState {
     /// Has `call` made once these members have an entry, or this member leads no more; it must not wait. The caller
     /// looks for itself after this and before it relies on being called. `None` in no set of several.
-    pub fn when_held(
-        &self,
-        holders: Holders,
-        index: u64,
-        call: Call,
-    ) -> Option<ConcernWatch> {
+    pub fn when_held(&self, holders: Holders, index: u64, call: Call) -> Option<ConcernWatch> {
         self.replication.membership()?;
         let watch = self.concern_waits.insert(holders, index, call);
         self.look_with_next_view();

@@ -25,14 +25,12 @@ const LOOK: Duration = Duration::from_millis(25);
 /// How often who waits without a thread looks for what nobody calls it for: an engine that has stopped.
 const LOOK_WITHOUT_CALL: Duration = Duration::from_secs(1);
 
-/// How far an answer is.
+/// What came of the wait for an answer.
 pub(crate) enum Acknowledged {
     /// It may be given: with an error beside it where what was done is not as sure as was asked for.
     Answers(Result<()>),
     /// Nobody sees what was done, or it is not known whether anybody will: this is the command's error.
     Fails(Error),
-    /// Not yet.
-    Waits,
 }
 
 /// What an answer waits for.
@@ -70,9 +68,10 @@ impl Acknowledgement {
             matches!(result, Err(error) if error.code() == Code::NOT_WRITABLE_PRIMARY);
         let concern = context.arguments.write_concern;
         Some(Self {
-            unsettled: match says_nothing {
-                true => Unsettled::default(),
-                false => service.catalog.take_unsettled(),
+            unsettled: if says_nothing {
+                Unsettled::default()
+            } else {
+                service.catalog.take_unsettled()
             },
             concern: concern.without_mode(),
             mode: concern.mode.map(Into::into),
@@ -87,22 +86,21 @@ impl Acknowledgement {
         WriteConcern { mode: self.mode.as_deref(), ..self.concern }
     }
 
-    /// Whether it may be answered by now.
-    pub(crate) fn look(&mut self, state: &ServerState, operation: &OperationSlot) -> Acknowledged {
+    /// What came of it, where it may be answered by now.
+    pub(crate) fn look(
+        &mut self,
+        state: &ServerState,
+        operation: &OperationSlot,
+    ) -> Option<Acknowledged> {
         if self.beyond.is_none() {
-            let so_far = match state.catalog.is_settled(&self.unsettled) {
-                Ok(true) => self.majority_has_it(state).map_or_else(
-                    |error| Some(Acknowledged::Answers(Err(error))),
-                    |answers| answers.then_some(Acknowledged::Answers(Ok(()))),
-                ),
-                Ok(false) => Some(match operation.check_wait(|| state.os.clock.monotonic()) {
-                    Ok(()) => self.wait_or_time_out(state),
-                    Err(error) => Acknowledged::Fails(error),
-                }),
-                Err(error) => Some(Acknowledged::Fails(error.into())),
-            };
-            if let Some(so_far) = so_far {
-                return so_far;
+            match state.catalog.is_settled(&self.unsettled) {
+                Ok(true) => match self.majority_has_it(state) {
+                    Ok(false) => {}
+                    Ok(true) => return Some(Acknowledged::Answers(Ok(()))),
+                    Err(error) => return Some(Acknowledged::Answers(Err(error))),
+                },
+                Ok(false) => return self.look_at_time(state, operation, Acknowledged::Fails),
+                Err(error) => return Some(Acknowledged::Fails(error.into())),
             }
         }
         self.look_for_members(state, operation)
@@ -124,27 +122,38 @@ impl Acknowledgement {
     }
 
     /// The part of [`Self::look`] behind where a majority has what was done.
-    fn look_for_members(&self, state: &ServerState, operation: &OperationSlot) -> Acknowledged {
-        let Some((holders, index)) = &self.beyond else { return Acknowledged::Answers(Ok(())) };
+    fn look_for_members(
+        &self,
+        state: &ServerState,
+        operation: &OperationSlot,
+    ) -> Option<Acknowledged> {
+        let beside = |error| Acknowledged::Answers(Err(error));
+        let Some((holders, index)) = &self.beyond else {
+            return Some(Acknowledged::Answers(Ok(())));
+        };
         match state.replication.held_up_to(holders) {
-            Some(up_to) if up_to >= *index => Acknowledged::Answers(Ok(())),
-            Some(_) => match operation.check_wait(|| state.os.clock.monotonic()) {
-                Ok(()) => self.wait_or_time_out(state),
-                Err(error) => Acknowledged::Answers(Err(error)),
-            },
-            None => Acknowledged::Answers(Err(Error::new(
+            Some(up_to) if up_to >= *index => Some(Acknowledged::Answers(Ok(()))),
+            Some(_) => self.look_at_time(state, operation, beside),
+            None => Some(beside(Error::new(
                 Code::PRIMARY_STEPPED_DOWN,
                 "Primary stepped down while waiting for replication",
             ))),
         }
     }
 
-    fn wait_or_time_out(&self, state: &ServerState) -> Acknowledged {
+    /// What ends a wait whose condition is not met: the operation may wait no longer, or `wtimeout` is over.
+    fn look_at_time(
+        &self,
+        state: &ServerState,
+        operation: &OperationSlot,
+        interrupted: impl FnOnce(Error) -> Acknowledged,
+    ) -> Option<Acknowledged> {
         let now = state.os.clock.monotonic();
-        if self.until.is_some_and(|until| now >= until) {
-            return Acknowledged::Answers(Err(write_concern::timed_out()));
+        if let Err(error) = operation.check_wait(|| now) {
+            return Some(interrupted(error));
         }
-        Acknowledged::Waits
+        let is_over = self.until.is_some_and(|until| now >= until);
+        is_over.then(|| Acknowledged::Answers(Err(write_concern::timed_out())))
     }
 
     /// Has `call` made once a look may find more, as long as what this gives is kept. Who relies on it looks after
@@ -152,9 +161,9 @@ impl Acknowledgement {
     pub(crate) fn watch(&self, state: &ServerState, call: &Call) -> Option<Watch> {
         match &self.beyond {
             None => state.catalog.when_settled(&self.unsettled, call).map(Watch::Decision),
-            Some((holders, index)) => state
-                .when_held(holders.clone(), *index, Arc::clone(call))
-                .map(Watch::Members),
+            Some((holders, index)) => {
+                state.when_held(holders.clone(), *index, Arc::clone(call)).map(Watch::Members)
+            }
         }
     }
 
@@ -169,7 +178,7 @@ impl Acknowledgement {
         [self.until, operation.deadline()].into_iter().flatten().fold(latest, Duration::min)
     }
 
-    /// Waits on this thread until it may be answered; what [`Self::look`] says then, which is never that it waits.
+    /// Waits on this thread until it may be answered.
     pub(crate) fn wait_here(
         &mut self,
         state: &ServerState,
@@ -183,18 +192,15 @@ impl Acknowledgement {
                 *waking.0.lock() = true;
                 waking.1.notify_all();
             });
-            let watch = self.watch(state, &call);
-            match self.look(state, operation) {
-                Acknowledged::Waits => {}
-                answer => return answer,
+            let _watch = self.watch(state, &call);
+            if let Some(acknowledged) = self.look(state, operation) {
+                return acknowledged;
             }
             let mut is_woken = woken.0.lock();
             if !*is_woken {
                 woken.1.wait_for(&mut is_woken, LOOK);
             }
             *is_woken = false;
-            drop(is_woken);
-            drop(watch);
         }
     }
 }

@@ -93,7 +93,10 @@ impl Waiters {
     }
 
     /// Takes out what stands under keys up to a commit.
-    fn take_up_to<T>(list: &mut BTreeMap<(u64, u64), T>, timestamp: u64) -> BTreeMap<(u64, u64), T> {
+    fn take_up_to<T>(
+        list: &mut BTreeMap<(u64, u64), T>,
+        timestamp: u64,
+    ) -> BTreeMap<(u64, u64), T> {
         if list.first_key_value().is_none_or(|(first, _)| first.0 > timestamp) {
             return BTreeMap::new();
         }
