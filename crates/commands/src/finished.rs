@@ -88,7 +88,7 @@ pub(crate) enum Waited {
 pub(crate) fn kept_command(context: &Context<'_>) -> RawDocumentBuf {
     let command = shown_command(context);
     if command.as_bytes().len() <= MAX_COMMAND_BYTES {
-        return command.to_raw_document_buf();
+        return command.to_owned();
     }
     RawDocumentBuf::try_from(&shortened(command)).unwrap_or_default()
 }

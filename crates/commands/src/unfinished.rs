@@ -127,6 +127,7 @@ impl Unfinished {
     /// The answer, and the end of the operation.
     fn answer(mut self: Box<Self>, acknowledged: Acknowledged) -> Reply {
         let result = std::mem::replace(&mut self.result, Ok(()));
+        let examined = std::mem::take(&mut self.examined);
         let outcome = Outcome::of(self.command.1, result, acknowledged);
         let (state, labels) = (&*self.state, self.labels);
         if let Err(error) = &outcome.result {
@@ -143,7 +144,7 @@ impl Unfinished {
             Some(labels),
         );
         let now = state.os.clock.monotonic();
-        self.tell(now.saturating_sub(self.started + self.waited), &outcome);
+        self.tell(now.saturating_sub(self.started + self.waited), examined, &outcome);
         service::drop_own_cursor(state, &self.connection);
         let Self { state, connection, operation, command, op, reply, memory, hang_up, .. } = *self;
         drop(operation);
@@ -153,7 +154,7 @@ impl Unfinished {
         Reply { document, hang_up, memory, ..Reply::default() }
     }
 
-    fn tell(&self, time: Duration, outcome: &Outcome) {
+    fn tell(&self, time: Duration, examined: Examined, outcome: &Outcome) {
         let (state, command) = (&*self.state, self.command.1);
         service::count_time(state, command, self.collection.as_ref(), time);
         let entry = Entry {
@@ -170,7 +171,7 @@ impl Unfinished {
             waits: finished::Waited::Kept(self.waits),
             reply_bytes: self.reply.len(),
             time,
-            examined: self.examined.clone(),
+            examined,
             error: outcome.result.as_ref().err(),
         };
         entry.tell();

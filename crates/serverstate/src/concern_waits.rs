@@ -24,7 +24,7 @@ pub enum Holders {
 
 /// See above.
 #[derive(Default)]
-pub struct ConcernWaits {
+pub(crate) struct ConcernWaits {
     list: Mutex<List>,
 }
 
