@@ -207,10 +207,9 @@ impl Engine {
     /// it is called on the thread that finds out. The engine's stop makes no call.
     pub fn watch_unsettled(&self, unsettled: &Unsettled, call: &Call) -> Option<DecisionWatch> {
         let snapshots = &self.environment().snapshots;
-        let undecided = unsettled.0.iter().filter(|seen| **seen != Seen::VOID);
+        let mut undecided = unsettled.0.iter().filter(|seen| **seen != Seen::VOID);
         let key = undecided
-            .filter_map(|seen| snapshots.watch(seen.timestamp, seen.era, Arc::clone(call)))
-            .next()?;
+            .find_map(|seen| snapshots.watch(seen.timestamp, seen.era, Arc::clone(call)))?;
         Some(DecisionWatch { handle: Arc::clone(self.handle()), key })
     }
 
