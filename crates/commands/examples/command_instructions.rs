@@ -128,6 +128,7 @@ impl Client {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         self.service.run(&self.connection, &request).document
     }

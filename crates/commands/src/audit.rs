@@ -275,6 +275,11 @@ pub(crate) fn ended(context: &Context<'_>, result: Result<()>) -> Result<()> {
     result
 }
 
+/// Whether the audit log is told of a command when it has ended, or of what it has made.
+pub(crate) fn tells_of_end(context: &Context<'_>) -> bool {
+    catalog::has_made_names() || AUDITED.iter().any(|row| row.command == context.command.name)
+}
+
 /// Tells of the collections that a command has made without saying so: a write makes its own, `$out` one that is
 /// renamed.
 fn tell_made_names(context: &Context<'_>) -> Result<()> {

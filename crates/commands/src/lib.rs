@@ -30,6 +30,7 @@ mod security;
 mod service;
 mod sessions;
 mod transactions;
+mod unfinished;
 
 pub use authorization::page as authorization_page;
 pub use compat::page as compatibility_page;

@@ -1,6 +1,7 @@
 //! The member of a replica set that this server is, as its commands and every other's concerns meet it. What the set is
 //! and does stands in [`serverstate::replication`].
 
+pub(crate) mod acknowledgement;
 pub(crate) mod cluster_parameters;
 pub(crate) mod cluster_time;
 pub(crate) mod copy;

@@ -9,30 +9,35 @@ use crate::audit;
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
 use crate::crud::get_more::{is_of_change_stream, resumable};
-use crate::finished::Entry;
+use crate::finished::{self, Entry};
 use crate::gate::{self, Admitted};
 use crate::judged::Judged;
 use crate::needs::Needs;
 use crate::redact::redacted;
 use crate::registry::COMMANDS;
+use crate::replication::acknowledgement::{Acknowledged, Acknowledgement};
 use crate::replication::reply::write_topology_of_error;
 use crate::replication::{cluster_time, read_concern, write_concern};
-use crate::transactions::{self, bound, labels};
+use crate::transactions::labels::LabelFacts;
+use crate::transactions::{self, bound};
+use crate::unfinished::Unfinished;
 use bson::{Document, RawBsonRef, RawDocument};
 use bsonval::raw;
+use catalog::Namespace;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
 use dispatch::fields::Field;
 use dispatch::reply::{Reply, write_error, write_labels};
 use dispatch::rules::{Class, Counter};
-use dispatch::{OpKind, Request};
-use engine::SettleOutcome;
+use dispatch::write_concern::WriteConcern;
+use dispatch::writer::Writer;
+use dispatch::{MakeWaker, OpKind, Request};
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
 use serverstate::{Connection, Origin, Parts, ServerState, last_write};
-use session::{CursorId, OperationStart};
+use session::{CursorId, OperationStart, SessionId};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -153,36 +158,46 @@ impl Service {
         context.shown = shown;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
-        let (result, durable) = self.execute_and_settle(&mut context, body);
+        let executed = self.execute_and_wait(&mut context, body);
         let admitted = limits::take_admitted();
         drop(hosted);
         drop(limited);
-        if let (Some(until), Ok(())) = (context.wait, &result) {
+        if context.wait.is_some()
+            && matches!(&executed, Executed::Ended(ended) if ended.result.is_ok())
+        {
             drop(running);
             // Told when it is answered.
             let _so_far = query::take_examined();
-            return Reply { wait: Some(until), ..Reply::default() };
+            return Reply { wait: context.wait, ..Reply::default() };
         }
-        // Where the reply has no place for it, the wait's error is the command's.
-        let (result, durable) = if command.takes_write_concern {
-            (result, durable)
-        } else {
-            (result.and(durable), Ok(()))
+        let outcome = match executed {
+            Executed::Ended(outcome) => outcome,
+            Executed::Waits { result, acknowledgement, waker } => {
+                let operation = running.park(&connection.operation);
+                let waits = (*acknowledgement, result);
+                return Unfinished::park(context, position, waits, operation, admitted, waker);
+            }
         };
-        if let Err(error) = &result {
-            forget_session(&context, error.code());
+        if let Err(error) = &outcome.result {
+            let session = context.arguments.session;
+            let session = session.filter(|_| context.arguments.numbered.is_some());
+            forget_session(self, session, error.code());
         }
-        let result = if self.audits { audit::ended(&context, result) } else { result };
-        let result = result.map_err(|error| labels::label(&context, error));
-        self.metrics.runs[position].total.fetch_add(1, Ordering::Relaxed);
-        if result.is_err() {
-            self.metrics.runs[position].failed.fetch_add(1, Ordering::Relaxed);
-            self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
-        }
-        self.write_outcome(&mut context, &result, durable.as_ref().err());
+        let outcome = Outcome {
+            result: if self.audits {
+                audit::ended(&context, outcome.result)
+            } else {
+                outcome.result
+            },
+            ..outcome
+        };
+        let outcome = outcome.labelled(|error| LabelFacts::of(&context).label(error));
+        count_run(self, position, outcome.result.is_err());
+        self.end_reply(&mut context, &outcome);
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
-        self.account(&context, time, result.as_ref().err());
+        self.account(&context, time, outcome.result.as_ref().err());
         drop(running);
+        let result = outcome.result;
         let Context { reply, exhaust, hang_up, hand_over, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
         let own = connection.own_cursor.load(Ordering::Relaxed);
@@ -192,21 +207,26 @@ impl Service {
             self.cursors.drop_awaited(CursorId(own), connection.id());
         }
         let document = reply.finish();
-        let memory = self.reply_memory(admitted, document.as_bytes().len());
+        let memory = reply_memory(self, admitted, document.as_bytes().len());
         let is_last = matches!(&result, Err(error) if error.code() == Code::AUTHENTICATION_FAILED)
             && connection.fails_login();
-        let reply = Reply { document, exhaust, hang_up, is_last, wait: None, memory, hand_over };
+        let reply = Reply {
+            document,
+            exhaust,
+            hang_up,
+            is_last,
+            wait: None,
+            unfinished: None,
+            memory,
+            hand_over,
+        };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
     }
 
-    /// Does what the command does, and what acknowledging it takes. The second answer is the error of a wait for
-    /// the disk or for other members, beside which the command is done.
-    fn execute_and_settle(
-        &self,
-        context: &mut Context<'_>,
-        body: &RawDocument,
-    ) -> (Result<()>, Result<()>) {
+    /// Does what the command does, and waits until it may be answered; or says that the answer can wait without this
+    /// thread.
+    fn execute_and_wait<'r>(&self, context: &mut Context<'r>, body: &RawDocument) -> Executed<'r> {
         let (connection, request) = (context.connection, context.request);
         let rules = &context.command.rules;
         let candidate = Candidate { rules, connection, database: request.database, body };
@@ -217,44 +237,33 @@ impl Service {
             None => execute(context),
             Some(hit) => self.fail(hit, context),
         };
-        match settle_statements(context, result.as_ref().err()) {
-            Ok(SettleOutcome::Settled) => {
-                let durable = wait_for_disk(context, result.is_ok());
-                (result, durable)
+        let Some(mut acknowledgement) = Acknowledgement::of(context, &result) else {
+            let not_durable = wait_for_disk(context, result.is_ok()).err();
+            let acknowledged = Acknowledged::Answers(not_durable.map_or(Ok(()), Err));
+            return Executed::Ended(Outcome::of(context.command, result, acknowledged));
+        };
+        let operation = &connection.operation;
+        let acknowledged = match (acknowledgement.look(self, operation), may_answer_later(context))
+        {
+            (Some(acknowledged), _) => acknowledged,
+            (None, Some(waker)) => {
+                let acknowledgement = Box::new(acknowledgement);
+                return Executed::Waits { result, acknowledgement, waker };
             }
-            Ok(SettleOutcome::TimedOut) => (result, Err(write_concern::timed_out())),
-            // Nobody sees what was done, or it is not known whether anybody will.
-            Err(error) => (Err(error), Ok(())),
-        }
+            (None, None) => acknowledgement.wait_here(self, operation),
+        };
+        Executed::Ended(Outcome::of(context.command, result, acknowledged))
     }
 
     /// Ends the reply with what came of the command, and of the wait behind it.
-    fn write_outcome(
-        &self,
-        context: &mut Context<'_>,
-        result: &Result<()>,
-        not_durable: Option<&Error>,
-    ) {
-        match result {
-            Ok(()) => context.reply.ok(),
-            Err(error) => {
-                context.reply.clear();
-                context.exhaust = None;
-                context.hand_over = None;
-                write_error(&mut context.reply, error);
-                write_topology_of_error(self, &mut context.reply, error.code());
-            }
+    fn end_reply(&self, context: &mut Context<'_>, outcome: &Outcome) {
+        if outcome.result.is_err() {
+            context.exhaust = None;
+            context.hand_over = None;
         }
-        if context.command.takes_write_concern {
-            // Beside an error too: it may be one for something that was done before.
-            let (concern, replication) = (context.arguments.write_concern, &self.replication);
-            write_concern::write_error(&concern, replication, not_durable, &mut context.reply);
-            if let (Ok(()), Some(error)) = (result, not_durable) {
-                let label = labels::label_of_concern(context, error.code());
-                write_labels(&mut context.reply, label.as_slice());
-            }
-        }
-        cluster_time::write(self, &mut context.reply);
+        let labels = outcome.not_durable.as_ref().map(|_| LabelFacts::of(context));
+        let concern = (context.command, &context.arguments.write_concern);
+        write_outcome(self, &mut context.reply, concern, outcome, labels);
     }
 
     /// Tells the audit log that the server starts or ends.
@@ -291,11 +300,7 @@ impl Service {
             ),
             _ => Ok(()),
         };
-        // A cursor that waited for the request is left to nobody.
-        let own = connection.own_cursor.swap(0, Ordering::Relaxed);
-        if own != 0 {
-            self.cursors.drop_awaited(CursorId(own), connection.id());
-        }
+        drop_own_cursor(self, connection);
         let reply = Reply::error(told.as_ref().err().unwrap_or(error));
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
@@ -347,7 +352,8 @@ impl Service {
             context.reply.bson("writeConcernError", &bson::Bson::Document(error.clone()));
             let own = || {
                 let code = Code(error.get_i32("code").unwrap_or(0));
-                labels::label_of_concern(context, code).map(str::to_owned).into_iter().collect()
+                let label = LabelFacts::of(context).label_of_concern(code);
+                label.map(str::to_owned).into_iter().collect()
             };
             let labels: Vec<String> = hit.labels.unwrap_or_else(own);
             write_labels(&mut context.reply, &labels);
@@ -385,27 +391,146 @@ impl Service {
         }
     }
 
-    /// What a reply of so many bytes holds until it is sent; at first it was admitted for more.
-    fn reply_memory(&self, admitted: Option<Charge>, bytes: usize) -> Option<Charge> {
-        match admitted {
-            Some(mut charge) => {
-                charge.set(bytes as u64);
-                Some(charge)
+    fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
+        count_time(self, context.command, context.collection.as_ref(), time);
+        let entry = Entry {
+            service: self,
+            connection: context.connection,
+            command: context.command,
+            op: context.request.op,
+            database: context.request.database,
+            collection: context.collection.as_ref(),
+            identity: context.admitted.identity.as_deref(),
+            shown: finished::Shown::Of(context),
+            figures: &context.figures,
+            is_explained: context.explained.is_some(),
+            waits: finished::Waited::Since(context.waits_before),
+            reply_bytes: context.reply.len(),
+            time,
+            examined: query::take_examined(),
+            error,
+        };
+        entry.tell();
+    }
+}
+
+/// How far a request has come on the thread that executes it.
+enum Executed<'r> {
+    /// It is to be answered.
+    Ended(Outcome),
+    /// It is done, and its answer waits without a thread.
+    Waits { result: Result<()>, acknowledgement: Box<Acknowledgement>, waker: MakeWaker<'r> },
+}
+
+/// What came of a command.
+pub(crate) struct Outcome {
+    pub(crate) result: Result<()>,
+    /// What was done is not as sure as was asked for.
+    not_durable: Option<Error>,
+}
+
+impl Outcome {
+    /// What a command and the wait behind it came to.
+    pub(crate) fn of(command: &Command, result: Result<()>, acknowledged: Acknowledged) -> Self {
+        match acknowledged {
+            Acknowledged::Answers(Ok(())) => Self { result, not_durable: None },
+            // Where the reply has no place for it, the wait's error is the command's.
+            Acknowledged::Answers(Err(error)) if !command.takes_write_concern => {
+                Self { result: result.and(Err(error)), not_durable: None }
             }
-            None if bytes > SMALL_REPLY => {
-                Some(self.memory.charge_regardless(Part::Replies, bytes as u64))
-            }
-            None => None,
+            Acknowledged::Answers(Err(error)) => Self { result, not_durable: Some(error) },
+            // Nobody sees what was done, or it is not known whether anybody will.
+            Acknowledged::Fails(error) => Self { result: Err(error), not_durable: None },
         }
     }
 
-    fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
-        self.metrics.finish(context.command.class, time);
-        if let Some(namespace) = &context.collection {
-            let exists = || self.catalog.collection(namespace).is_some();
-            self.metrics.top(namespace.as_str(), context.command.counter, time, exists);
+    /// With labels at its error.
+    pub(crate) fn labelled(self, label: impl FnOnce(Error) -> Error) -> Self {
+        Self { result: self.result.map_err(label), ..self }
+    }
+}
+
+/// What wakes the answer of a command that is done and waits for other members, where it may wait without a thread.
+fn may_answer_later<'r>(context: &Context<'r>) -> Option<MakeWaker<'r>> {
+    let is_told_of = context.service.audits && audit::tells_of_end(context);
+    let goes_on = context.exhaust.is_some() || context.hand_over.is_some();
+    context.request.finisher.filter(|_| !is_told_of && !goes_on && context.wait.is_none())
+}
+
+/// Ends a reply with what came of its command, and of the wait behind it.
+pub(crate) fn write_outcome(
+    state: &ServerState,
+    reply: &mut Writer,
+    (command, concern): (&Command, &WriteConcern<'_>),
+    outcome: &Outcome,
+    labels: Option<LabelFacts>,
+) {
+    match &outcome.result {
+        Ok(()) => reply.ok(),
+        Err(error) => {
+            reply.clear();
+            write_error(reply, error);
+            write_topology_of_error(state, reply, error.code());
         }
-        Entry { context, time, examined: query::take_examined(), error }.tell();
+    }
+    if command.takes_write_concern {
+        // Beside an error too: it may be one for something that was done before.
+        let not_durable = outcome.not_durable.as_ref();
+        write_concern::write_error(concern, &state.replication, not_durable, reply);
+        if let (Ok(()), Some(error), Some(labels)) = (&outcome.result, not_durable, labels) {
+            write_labels(reply, labels.label_of_concern(error.code()).as_slice());
+        }
+    }
+    cluster_time::write(state, reply);
+}
+
+/// Counts a command that has ended.
+pub(crate) fn count_run(state: &ServerState, position: usize, failed: bool) {
+    let runs = &state.metrics.runs[position];
+    runs.total.fetch_add(1, Ordering::Relaxed);
+    if failed {
+        runs.failed.fetch_add(1, Ordering::Relaxed);
+        state.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts the time that a command took.
+pub(crate) fn count_time(
+    state: &ServerState,
+    command: &Command,
+    collection: Option<&Namespace>,
+    time: Duration,
+) {
+    state.metrics.finish(command.class, time);
+    if let Some(namespace) = collection {
+        let exists = || state.catalog.collection(namespace).is_some();
+        state.metrics.top(namespace.as_str(), command.counter, time, exists);
+    }
+}
+
+/// What a reply of so many bytes holds until it is sent; at first it was admitted for more.
+pub(crate) fn reply_memory(
+    state: &ServerState,
+    admitted: Option<Charge>,
+    bytes: usize,
+) -> Option<Charge> {
+    match admitted {
+        Some(mut charge) => {
+            charge.set(bytes as u64);
+            Some(charge)
+        }
+        None if bytes > SMALL_REPLY => {
+            Some(state.memory.charge_regardless(Part::Replies, bytes as u64))
+        }
+        None => None,
+    }
+}
+
+/// A cursor that waited for the connection's request is left to nobody.
+pub(crate) fn drop_own_cursor(state: &ServerState, connection: &Connection) {
+    let own = connection.own_cursor.swap(0, Ordering::Relaxed);
+    if own != 0 {
+        state.cursors.drop_awaited(CursorId(own), connection.id());
     }
 }
 
@@ -720,30 +845,18 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     result
 }
 
-/// What a session has done under a leadership that is over may have been taken back: the next request reads what
-/// became of it.
-fn forget_session(context: &Context<'_>, code: Code) {
+/// What a numbered request's session has done under a leadership that is over may have been taken back: the next
+/// request reads what became of it.
+pub(crate) fn forget_session(state: &ServerState, session: Option<SessionId>, code: Code) {
     let is_of_role =
         matches!(code, Code::NOT_WRITABLE_PRIMARY | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
     if is_of_role
-        && context.service.replication.is_of_several()
-        && context.arguments.numbered.is_some()
-        && let Some(session) = context.arguments.session
+        && state.replication.is_of_several()
+        && let Some(session) = session
     {
         // An open transaction is aborted by the end of the role; a fail point ends none.
-        context.service.numbered.remove_if(session, |state| state.open().is_none());
+        state.numbered.remove_if(session, |state| state.open().is_none());
     }
-}
-
-/// Waits until a majority of the set has what a command's statements wrote and read, as long as its `wtimeout`
-/// says: nothing of it may be told before.
-fn settle_statements(context: &Context<'_>, error: Option<&Error>) -> Result<SettleOutcome> {
-    let Context { service, command, .. } = context;
-    let says_nothing = error.is_some_and(|error| error.code() == Code::NOT_WRITABLE_PRIMARY);
-    if !service.replication.is_of_several() || !command.writes_data() || says_nothing {
-        return Ok(SettleOutcome::Settled);
-    }
-    Ok(service.catalog.settle_until(write_concern::deadline(context))?)
 }
 
 /// Waits until what a command did is as durable as was asked; an error is one of this wait alone,
@@ -755,13 +868,6 @@ fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
         return Ok(());
     }
     let concern = &context.arguments.write_concern;
-    if service.replication.is_of_several() {
-        // A majority has it on its disks already; this member's own is asked for by `j`.
-        if concern.journal == Some(true) && !concern.is_majority {
-            service.catalog.sync()?;
-        }
-        return write_concern::wait_for_members(context);
-    }
     let always =
         command.is_always_durable || service.catalog.engine().options().log_flush_period.is_zero();
     if always || concern.synced {

@@ -244,6 +244,7 @@ impl Client {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         let reply = self.service.run(&self.connection, &request);
         let Some(until) = reply.wait else { return reply };
@@ -265,6 +266,7 @@ impl Client {
             request_id: 1,
             waited_until,
             waker: Some(MakeWaker(&make)),
+            finisher: None,
         };
         self.service.run(&self.connection, &request)
     }

@@ -17,5 +17,5 @@ pub mod write_concern;
 pub mod writer;
 
 pub use link::{AcceptedLink, HandedOver, LinkAcceptor, TakeOver};
-pub use reply::Reply;
+pub use reply::{Reply, Unfinished};
 pub use request::{ConnectionInfo, MakeWaker, OpKind, Request, Wake};

@@ -1,6 +1,7 @@
 //! What goes back: a document, and for streaming clients the request to run next.
 
 use crate::link::TakeOver;
+use crate::request::MakeWaker;
 use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use errors::Error;
@@ -23,10 +24,24 @@ pub struct Reply {
     /// [`Request::waited_until`](crate::Request), or before where the service asks for it: of all that wait
     /// ([`Wake`](crate::Wake)), or of this one ([`Request::waker`](crate::Request)). No thread need wait for that.
     pub wait: Option<Duration>,
+    /// Where it waits ([`Reply::wait`]) although the command is done: what is left to do for the answer. The request
+    /// is not run again then, and need not be kept.
+    pub unfinished: Option<Box<dyn Unfinished>>,
     /// For the document, until it is sent.
     pub memory: Option<Charge>,
     /// The connection is a link of another member: once `document` is sent, its socket goes here.
     pub hand_over: Option<TakeOver>,
+}
+
+/// The answer to a command that is done, and waits for something before it may be sent. Who drops it gives the
+/// answer up, not what was done.
+pub trait Unfinished: Send {
+    /// Goes on, at its time or because it was woken: the answer, or one that waits still. `waker` makes what wakes
+    /// it before its time.
+    fn go_on(self: Box<Self>, waker: MakeWaker<'_>) -> Reply;
+
+    /// Memory that it takes.
+    fn bytes(&self) -> usize;
 }
 
 impl Reply {

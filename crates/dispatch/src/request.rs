@@ -50,6 +50,9 @@ pub struct Request<'a> {
     pub waited_until: Option<Duration>,
     /// Where it may wait without a thread ([`Reply::wait`]): makes what runs it again before its time.
     pub waker: Option<MakeWaker<'a>>,
+    /// Where its answer may wait without a thread ([`Reply::unfinished`]): makes what goes on with that before its
+    /// time.
+    pub finisher: Option<MakeWaker<'a>>,
 }
 
 /// Makes what runs one waiting request again. That may be called at any time and on any thread, does not wait,

@@ -31,6 +31,25 @@ pub struct WriteConcern<'a> {
     pub timeout_ms: i64,
 }
 
+impl WriteConcern<'_> {
+    /// All of it but the mode, for who keeps it longer than the request.
+    #[must_use]
+    pub fn without_mode(self) -> WriteConcern<'static> {
+        WriteConcern {
+            given: self.given,
+            unacknowledged: self.unacknowledged,
+            synced: self.synced,
+            names_members: self.names_members,
+            is_majority: self.is_majority,
+            journal: self.journal,
+            nodes: self.nodes,
+            mode: None,
+            tagged: self.tagged,
+            timeout_ms: self.timeout_ms,
+        }
+    }
+}
+
 /// Reads a write concern of a command that takes one.
 pub fn parse<'a>(command: &Rules, field: &Field<'a>) -> Result<WriteConcern<'a>> {
     let document = field.document()?;

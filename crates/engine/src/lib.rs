@@ -108,6 +108,6 @@ pub use txn::{
     EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_UPDATE_BYTES, MAX_VALUE_BYTES, Savepoint,
 };
 pub use types::{Committed, Timestamp, Value};
-pub use unsettled::{SettleOutcome, forget_unsettled};
+pub use unsettled::{DecisionWatch, SettleOutcome, Unsettled, forget_unsettled};
 pub use wal::SyncedFile;
 pub use watermarks::{Complete, Visible};

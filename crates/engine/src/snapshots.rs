@@ -31,7 +31,7 @@ use held_back::HeldBack;
 use kept_states::KeptStates;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
-use os::{Padded, STRIPES};
+use os::{Call, Padded, STRIPES};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
@@ -199,6 +199,25 @@ impl Snapshots {
     /// To be told when a commit that was given in an era becomes visible; `None` where it is.
     pub(crate) fn until_visible(&self, timestamp: u64, era: u64) -> Option<Arc<CommitWaiter>> {
         self.held_back.get().and_then(|held_back| held_back.wait_for(timestamp, era))
+    }
+
+    /// What has become of a commit that was given in an era.
+    pub(crate) fn state(&self, timestamp: u64, era: u64) -> CommitState {
+        let held_back = self.held_back.get();
+        held_back.map_or(CommitState::Visible, |held_back| held_back.state(timestamp, era))
+    }
+
+    /// Has `call` made once a commit that was given in an era is decided; `None` where it is. Answers the key for
+    /// [`Snapshots::unwatch`].
+    pub(crate) fn watch(&self, timestamp: u64, era: u64, call: Call) -> Option<(u64, u64)> {
+        self.held_back.get().and_then(|held_back| held_back.watch(timestamp, era, call))
+    }
+
+    /// Who waited for a commit has left, or was called.
+    pub(crate) fn unwatch(&self, key: (u64, u64)) {
+        if let Some(held_back) = self.held_back.get() {
+            held_back.unwatch(key);
+        }
     }
 
     /// Has `call` made once a commit that was given in an era is visible; now, where it is.

@@ -3,7 +3,8 @@
 //!
 //! From → to: statements submit their commits and remember them for the thread ([`Engine::remember`]); those
 //! that write nothing, or fail, remember what they may have read ([`Engine::newest_since`]); before the thread
-//! answers, it waits once for all of it ([`Engine::settle`]).
+//! answers, it waits once for all of it ([`Engine::settle`]), or takes it along to answer later
+//! ([`Engine::take_unsettled`]).
 //!
 //! Always true:
 //! 1. What is remembered of one era is the newest of it: whatever comes before that in the log is visible with
@@ -11,10 +12,13 @@
 //! 2. It is forgotten only when it is decided, or by who begins something else on the thread.
 //! 3. An engine that shows every complete commit remembers nothing.
 
-use crate::snapshots::{Pinned, WhenVisible};
+use crate::handle::EngineHandle;
+use crate::snapshots::{CommitState, Pinned, WhenVisible};
 use crate::submitted::{Seen, Submitted};
 use crate::{Engine, Error, Result, Snapshot};
+use os::Call;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,6 +44,30 @@ pub enum SettleOutcome {
     Settled,
     /// The time was over first. It goes on being remembered.
     TimedOut,
+}
+
+/// What a thread has written and read before readers saw it, taken from the thread: an answer that tells of it
+/// waits on no thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unsettled(Vec<Seen>);
+
+/// A place among those who wait for a commit to be decided, given up when this is dropped.
+#[must_use]
+pub struct DecisionWatch {
+    handle: Arc<EngineHandle>,
+    key: (u64, u64),
+}
+
+impl Drop for DecisionWatch {
+    fn drop(&mut self) {
+        self.handle.snapshots.unwatch(self.key);
+    }
+}
+
+impl std::fmt::Debug for DecisionWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DecisionWatch({})", self.key.0)
+    }
 }
 
 /// Forgets what this thread has written and read and not waited for: it begins something else.
@@ -143,6 +171,53 @@ impl Engine {
         }
         UNSETTLED.with_borrow_mut(|unsettled| unsettled.retain(|(known, _)| *known != holder));
         outcome
+    }
+
+    /// Takes from this thread what it has written and read and not waited for.
+    pub fn take_unsettled(&self) -> Unsettled {
+        let holder = self.environment().holder;
+        UNSETTLED.with_borrow_mut(|unsettled| {
+            let own = unsettled.extract_if(.., |(known, _)| *known == holder);
+            Unsettled(own.map(|(_, seen)| seen).collect())
+        })
+    }
+
+    /// Whether readers see all of this by now.
+    ///
+    /// # Errors
+    /// [`Error::Overwritten`] where part of it never will be seen; [`Error::Stopped`] where the engine has
+    /// stopped before it was.
+    pub fn is_settled(&self, unsettled: &Unsettled) -> Result<bool> {
+        let mut is_settled = true;
+        for seen in &unsettled.0 {
+            match self.state_of(*seen) {
+                CommitState::Visible => {}
+                // It decides, whatever becomes of the rest.
+                CommitState::Overwritten => return Err(Error::Overwritten),
+                CommitState::Pending => is_settled = false,
+            }
+        }
+        if !is_settled {
+            self.environment().health.check_running()?;
+        }
+        Ok(is_settled)
+    }
+
+    /// Has `call` made once part of this is decided that is not yet; `None` where all of it is. It must not wait:
+    /// it is called on the thread that finds out. The engine's stop makes no call.
+    pub fn watch_unsettled(&self, unsettled: &Unsettled, call: &Call) -> Option<DecisionWatch> {
+        let snapshots = &self.environment().snapshots;
+        let mut undecided = unsettled.0.iter().filter(|seen| **seen != Seen::VOID);
+        let key = undecided
+            .find_map(|seen| snapshots.watch(seen.timestamp, seen.era, Arc::clone(call)))?;
+        Some(DecisionWatch { handle: Arc::clone(self.handle()), key })
+    }
+
+    fn state_of(&self, seen: Seen) -> CommitState {
+        if seen == Seen::VOID {
+            return CommitState::Overwritten;
+        }
+        self.environment().snapshots.state(seen.timestamp, seen.era)
     }
 
     /// Returns once readers see this state: what a statement answers that has read it before they did.

@@ -134,6 +134,12 @@ impl Member {
         self.shared.published.wait_for(time, is_so)
     }
 
+    /// Has `call` made once, when the view is another one. It must not wait: it is made on the member's thread. The
+    /// caller looks at the view after this and before it relies on being called.
+    pub fn watch(&self, call: os::Call) -> os::Watch {
+        self.shared.published.watch(call)
+    }
+
     /// Records are open, or something was synced.
     pub fn wake(&self) {
         self.shared.arrivals.wake();

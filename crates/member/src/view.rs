@@ -1,5 +1,6 @@
 //! What can be seen of a member: a plain value, published as a whole.
 
+use os::{Call, Watch, Watchers};
 use parking_lot::{Condvar, Mutex};
 use quorum::{Configuration, MemberId, Peer, Position, RoleState};
 use replica::{Journal, Links, MemberReport, NeedsCopy, Promises, Replica};
@@ -124,11 +125,18 @@ impl View {
 pub(crate) struct Published {
     view: Mutex<Arc<View>>,
     changed: Condvar,
+    watchers: Arc<Watchers>,
 }
 
 impl Published {
     pub(crate) fn new(view: View) -> Self {
-        Self { view: Mutex::new(Arc::new(view)), changed: Condvar::new() }
+        let view = Mutex::new(Arc::new(view));
+        Self { view, changed: Condvar::new(), watchers: Arc::default() }
+    }
+
+    /// Has `call` made with the next view, on the member's thread.
+    pub(crate) fn watch(&self, call: Call) -> Watch {
+        self.watchers.watch(call)
     }
 
     pub(crate) fn newest(&self) -> Arc<View> {
@@ -138,6 +146,7 @@ impl Published {
     pub(crate) fn publish(&self, view: Arc<View>) {
         *self.view.lock() = view;
         self.changed.notify_all();
+        self.watchers.tell();
     }
 
     pub(crate) fn wait_for(&self, time: Duration, mut is_so: impl FnMut(&View) -> bool) -> bool {

@@ -347,6 +347,11 @@ impl Membership {
         self.inner.member().is_some_and(|member| member.wait_for(time, is_so))
     }
 
+    /// Has `call` made once, when the view is another one, as [`Member::watch`] says; `None` before the member runs.
+    pub fn watch(&self, call: os::Call) -> Option<os::Watch> {
+        self.inner.member().map(|member| member.watch(call))
+    }
+
     /// Whether clients' writes are taken.
     pub fn takes_writes(&self) -> bool {
         self.inner.takes_writes.load(Ordering::Acquire) != 0

@@ -19,11 +19,12 @@
 //! 2. No news is lost: it is served, or noted for the one who serves, or found by whoever ends a wait.
 
 use crate::channel::Channel;
+use crate::exchange::SentAs;
 use crate::inbox::Partial;
 use crate::service::Service;
 use crate::stream::Stream;
 use bson::RawDocumentBuf;
-use dispatch::TakeOver;
+use dispatch::{TakeOver, Unfinished};
 use limits::Charge;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -95,15 +96,21 @@ impl Progress {
     }
 }
 
-/// A request that is to be run again.
+/// A request that waits.
 pub(crate) struct Deferred {
-    /// It as a plain message.
-    pub(crate) frame: Vec<u8>,
-    pub(crate) packed: Option<Compressor>,
+    pub(crate) what: DeferredWork,
     /// Server time; none where it does not wait but for its turn.
     pub(crate) until: Option<Duration>,
-    /// For `frame`.
+    /// For what is kept of it.
     pub(crate) memory: Charge,
+}
+
+/// What is left to do for a request that waits.
+pub(crate) enum DeferredWork {
+    /// It is run again: it as a plain message, and how its replies are packed.
+    Run { frame: Vec<u8>, packed: Option<Compressor> },
+    /// It is done, but for its answer, which is sent so; not sent at all where the client waits for none.
+    Answer { unfinished: Box<dyn Unfinished>, sent_as: Option<SentAs> },
 }
 
 /// The rest of a reply: `head`, then `behind`, of which `sent` bytes are with the client.

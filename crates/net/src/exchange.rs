@@ -9,15 +9,15 @@
 //! 4. Nothing here waits for the client: what it does not take of a reply stays in
 //!    [`Progress::unsent`], and nothing more is sent until that is gone.
 
-use crate::connection::{Behind, Connection, Deferred, Progress, Unsent};
-use crate::legacy;
+use crate::connection::{Behind, Connection, Deferred, DeferredWork, Progress, Unsent};
+use crate::legacy::{self, Answer};
 use crate::pool::Worker;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::unauthenticated::Unauthenticated;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use dispatch::{MakeWaker, OpKind, Reply, Request};
+use dispatch::{MakeWaker, OpKind, Reply, Request, Unfinished};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
 use os::Clock;
@@ -77,6 +77,22 @@ struct Envelope {
     response_to: i32,
     checksum: bool,
     packed: Option<Compressor>,
+}
+
+/// How the answer to a request is sent that waits for it.
+#[derive(Clone, Copy)]
+pub(crate) struct SentAs {
+    envelope: Envelope,
+    form: Form,
+}
+
+/// What a client is sent an answer in.
+#[derive(Clone, Copy)]
+enum Form {
+    /// OP_MSG.
+    Message,
+    /// OP_REPLY.
+    Reply(Answer),
 }
 
 /// Buffers and packers for replies, kept from request to request.
@@ -225,6 +241,7 @@ impl<S: Service> Exchange<'_, S> {
             waited_until: self.waited_until.take(),
             // It is run once where nobody is answered.
             waker: (!silent).then_some(self.serving.waker),
+            finisher: Some(self.serving.waker),
         };
         let mut reply = self.run(&request);
         if reply.hang_up {
@@ -237,6 +254,11 @@ impl<S: Service> Exchange<'_, S> {
             }
             self.send(envelope, MsgFlags::NONE, reply.document, reply.memory)?;
             self.progress.hand_over = Some(take);
+            return Ok(());
+        }
+        if let Some(unfinished) = reply.unfinished.take() {
+            let sent_as = (!silent).then_some(SentAs { envelope, form: Form::Message });
+            self.defer_answer(unfinished, sent_as, reply.wait);
             return Ok(());
         }
         if let (Some(until), false) = (reply.wait, silent) {
@@ -256,6 +278,8 @@ impl<S: Service> Exchange<'_, S> {
             request.request_id = envelope.response_to;
             request.sequences = &[];
             request.waited_until = None;
+            // One of a stream is answered as it is run.
+            request.finisher = None;
             // As if the client had asked it in a message of its own.
             let as_message = || {
                 let flags = msg.flags.with(MsgFlags::EXHAUST_ALLOWED);
@@ -282,18 +306,55 @@ impl<S: Service> Exchange<'_, S> {
     fn run(&self, request: &Request<'_>) -> Reply {
         let state = &*self.connection.state;
         self.connection.woken.store(false, Ordering::SeqCst);
-        let run = || self.serving.service.run(state, request);
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-            // The panic hook has logged where and why.
-            let error = errors::Error::new(Code::INTERNAL_ERROR, "the command failed by a bug");
-            error_document(&error).into()
-        })
+        or_bug(|| self.serving.service.run(state, request))
+    }
+
+    /// Goes on with the answer to a request that was done before.
+    pub(crate) fn go_on(
+        mut self,
+        unfinished: Box<dyn Unfinished>,
+        sent_as: Option<SentAs>,
+    ) -> Result<(), Ended> {
+        self.connection.woken.store(false, Ordering::SeqCst);
+        let mut reply = or_bug(|| unfinished.go_on(self.serving.waker));
+        if let Some(unfinished) = reply.unfinished.take() {
+            self.defer_answer(unfinished, sent_as, reply.wait);
+            return Ok(());
+        }
+        let Reply { document, memory, hang_up, is_last, .. } = reply;
+        if hang_up {
+            return Err(Ended(None));
+        }
+        if let Some(SentAs { envelope, form }) = sent_as {
+            match form {
+                Form::Message => {
+                    self.send(envelope, MsgFlags::NONE, document, memory)?;
+                }
+                Form::Reply(answer) => self.send_translated(envelope, answer, &document)?,
+            }
+        }
+        if is_last { Err(Ended(None)) } else { Ok(()) }
     }
 
     fn defer(&mut self, frame: Vec<u8>, packed: Option<Compressor>, until: Option<Duration>) {
+        let bytes = frame.capacity();
+        self.lay_down(DeferredWork::Run { frame, packed }, until, bytes);
+    }
+
+    fn defer_answer(
+        &mut self,
+        unfinished: Box<dyn Unfinished>,
+        sent_as: Option<SentAs>,
+        until: Option<Duration>,
+    ) {
+        let bytes = unfinished.bytes();
+        self.lay_down(DeferredWork::Answer { unfinished, sent_as }, until, bytes);
+    }
+
+    fn lay_down(&mut self, what: DeferredWork, until: Option<Duration>, bytes: usize) {
         let memory = &self.serving.options.memory;
-        let memory = memory.charge_regardless(Part::PartialRequests, frame.capacity() as u64);
-        self.progress.deferred = Some(Deferred { frame, packed, until, memory });
+        let memory = memory.charge_regardless(Part::PartialRequests, bytes as u64);
+        self.progress.deferred = Some(Deferred { what, until, memory });
     }
 
     /// Sends an error, without having run anything.
@@ -367,6 +428,15 @@ impl<S: Service> Exchange<'_, S> {
         self.out.shrink();
         Ok(number)
     }
+}
+
+/// Runs what the service does for a reply; a reply that tells of a bug where it met one.
+fn or_bug(run: impl FnOnce() -> Reply) -> Reply {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        // The panic hook has logged where and why.
+        let error = errors::Error::new(Code::INTERNAL_ERROR, "the command failed by a bug");
+        error_document(&error).into()
+    })
 }
 
 /// The `$db` of an OP_MSG.

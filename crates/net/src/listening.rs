@@ -127,8 +127,8 @@ impl<S: Service> Listening<S> {
         let more = self.paused_until.is_none() && self.pending.contains(&true);
         let pause = self.paused_until.map(until);
         let check = self.check_at.map(|at| at.saturating_sub(now));
-        let waiting = self.shared.waiting.lock();
-        let timer = waiting.next_timer().map(until);
+        let mut waiting = self.shared.waiting.lock();
+        let timer = waiting.plan_next_timer().map(until);
         let may_have_hung_up = self.shared.may_have_hung_up.load(Ordering::SeqCst);
         let silent = self.shared.unauthenticated.lock().has_not_yet_heard();
         let periodic = (may_have_hung_up || silent || waiting.has_overdue()).then(|| self.period());

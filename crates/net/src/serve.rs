@@ -7,7 +7,7 @@
 //!    into the account with its whole length.
 //! 3. While a reply is not taken, nothing more is read or run.
 
-use crate::connection::{Connection, Progress, Unsent};
+use crate::connection::{Connection, DeferredWork, Progress, Unsent};
 use crate::exchange::{Ended, Exchange, Outgoing, Serving};
 use crate::inbox::Inbox;
 use crate::service::Service;
@@ -111,11 +111,21 @@ fn serve_until<S: Service>(
         return Ok(Outcome::Quiet);
     }
     if let Some(deferred) = progress.deferred.take() {
-        let (frame, waited_until) = (&deferred.frame[..], deferred.until);
-        let out = &mut buffers.out;
-        let mut exchange = Exchange { serving, connection, progress, frame, waited_until, out };
+        let (waited_until, out) = (deferred.until, &mut buffers.out);
         note_heard(serving, connection);
-        exchange.answer_plain(deferred.packed)?;
+        match deferred.what {
+            DeferredWork::Run { frame, packed } => {
+                let frame = &frame[..];
+                let mut again =
+                    Exchange { serving, connection, progress, frame, waited_until, out };
+                again.answer_plain(packed)?;
+            }
+            DeferredWork::Answer { unfinished, sent_as } => {
+                let frame: &[u8] = &[];
+                let rest = Exchange { serving, connection, progress, frame, waited_until, out };
+                rest.go_on(unfinished, sent_as)?;
+            }
+        }
         note_login(serving, connection);
         if is_handed_over(serving, progress)? {
             return Ok(Outcome::HandOver);

@@ -30,6 +30,8 @@ pub(crate) struct WaitingRequests<S: Service> {
     deferred: BTreeMap<u64, Postponed<S>>,
     /// When requests that wait are run again.
     timers: BTreeSet<(Duration, u64)>,
+    /// The time at which the listening thread looks at the timers next, if it does so without being woken.
+    looked_at_next: Option<Duration>,
     crowd: VecDeque<Crowded<S>>,
 }
 
@@ -79,6 +81,7 @@ impl<S: Service> Default for WaitingRequests<S> {
             unsent: BTreeMap::new(),
             deferred: BTreeMap::new(),
             timers: BTreeSet::new(),
+            looked_at_next: None,
             crowd: VecDeque::new(),
         }
     }
@@ -154,9 +157,22 @@ impl<S: Service> WaitingRequests<S> {
         self.timers.len()
     }
 
-    /// When the next waiting request is to be run.
-    pub(crate) fn next_timer(&self) -> Option<Duration> {
-        self.timers.first().map(|(at, _)| *at)
+    /// When the next waiting request is to be run. Asked by the listening thread, which looks again then.
+    pub(crate) fn plan_next_timer(&mut self) -> Option<Duration> {
+        self.looked_at_next = self.timers.first().map(|(at, _)| *at);
+        self.looked_at_next
+    }
+
+    /// Whether the listening thread would look too late at the next timer: the caller wakes it. Where the timer that it
+    /// goes by is no more it looks in vain, which costs less than to wake it for each that comes.
+    pub(crate) fn must_look_earlier(&mut self) -> bool {
+        let first = self.timers.first().map(|(at, _)| *at);
+        let is_late =
+            first.is_some_and(|first| self.looked_at_next.is_none_or(|next| first < next));
+        if is_late {
+            self.looked_at_next = first;
+        }
+        is_late
     }
 
     /// Takes out those whose time has come; all that wait for a time where there is none.

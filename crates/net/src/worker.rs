@@ -182,9 +182,7 @@ fn defer<S: Service>(
     changes: u64,
 ) {
     connection.owner.wait();
-    if list(shared, connection, progress) {
-        shared.listening.wake();
-    }
+    list(shared, connection, progress);
     // What it waits for may have come between its look and now; so may the end of its client.
     if connection.woken.load(Ordering::SeqCst) {
         shared.run_again(connection);
@@ -197,33 +195,29 @@ fn defer<S: Service>(
     }
 }
 
-/// Notes in the list of those who wait what this one waits for, if for anything but news. Whether it is the
-/// first whose time comes.
+/// Notes in the list of those who wait what this one waits for, if for anything but news.
 fn list<S: Service>(
     shared: &Arc<Shared<S>>,
     connection: &Arc<Connection<S>>,
     progress: &mut Progress,
-) -> bool {
+) {
     if !progress.is_half() && progress.deferred.is_none() && progress.unsent.is_none() {
-        return false;
+        return;
     }
     progress.listed = true;
-    let until = progress.deferred.as_ref().and_then(|deferred| deferred.until);
     let mut waiting = shared.waiting.lock();
     let had_overdue = waiting.has_overdue();
-    let next = waiting.next_timer();
-    let is_first = until.is_some_and(|until| next.is_none_or(|next| until < next));
     waiting.insert(connection, progress, &shared.options.memory);
     shared.stats.deferred.store(waiting.deferred_count(), Ordering::Relaxed);
     let over = waiting.over_budget(shared.options.partial_bytes);
     let has_overdue = waiting.has_overdue();
+    let must_look_earlier = waiting.must_look_earlier();
     drop(waiting);
-    if has_overdue && !had_overdue || !over.is_empty() {
+    if has_overdue && !had_overdue || !over.is_empty() || must_look_earlier {
         // Whose time may run out is looked at by the listening thread now and then.
         shared.listening.wake();
     }
     shared.close_later(over, CloseCause::OverBudget);
-    is_first
 }
 
 impl<S: Service> Shared<S> {

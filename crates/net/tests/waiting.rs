@@ -166,6 +166,57 @@ fn finding_2_a_wait_ends_when_its_time_has_come_also_in_a_stream() {
 }
 
 #[test]
+fn an_answer_that_waits_keeps_no_request_and_its_connections_order() {
+    let (running, memory) = with_memory(64 << 20, |_| ());
+    let ask = |number: i32, flags: MsgFlags| {
+        let filler = "x".repeat(100_000);
+        msg(flags, &rawdoc! { "finish": number, "$db": "a", "filler": filler })
+    };
+    let mut waiting: Vec<_> = (0..100).map(|_| running.connect()).collect();
+    for (number, client) in waiting.iter_mut().enumerate() {
+        client.send(&ask(number as i32, MsgFlags::NONE));
+        client.send(&msg(MsgFlags::NONE, &rawdoc! { "give": 1, "$db": "a" }));
+    }
+    let mut silent = running.connect();
+    silent.send(&ask(100, MsgFlags::MORE_TO_COME));
+    silent.send(&msg(MsgFlags::NONE, &ping()));
+    eventually("all wait", || running.stats.deferred() == 101 && running.stats.active() == 0);
+    let ran = || running.service.ran.load(Ordering::Relaxed);
+    assert_eq!(ran(), 101, "what comes behind it is not run");
+    let kept = memory.usage().of(Part::PartialRequests);
+    assert!((101_000..200_000).contains(&kept), "its request is not kept, but {kept} bytes are");
+    drop(waiting.pop());
+    let dropped = || running.service.dropped.load(Ordering::SeqCst);
+    eventually("one has left", || running.stats.deferred() == 100 && dropped() == 1);
+    let first = Arc::clone(&running.service.wakers.lock()[0]);
+    first();
+    eventually("it has looked, and waits", || running.service.wakers.lock().len() == 102);
+    running.service.news.store(true, Ordering::SeqCst);
+    let wakers = std::mem::take(&mut *running.service.wakers.lock());
+    for wake in &wakers {
+        wake();
+    }
+    for (number, client) in waiting.iter_mut().enumerate() {
+        let answer = client.receive();
+        assert_eq!(answer.response_to, 77);
+        if number == 13 {
+            assert_eq!(answer.document.get_i32("code").ok(), Some(1), "a bug is answered");
+        } else {
+            assert_eq!(answer.document.get_i32("number").ok(), Some(number as i32));
+        }
+        let behind = client.receive().document;
+        assert_eq!(behind.get_str("filler").ok(), Some("x"), "what came behind it");
+    }
+    assert!(silent.receive().document.get("id").unwrap().is_some(), "no answer is sent before");
+    eventually("nothing is kept", || memory.usage().of(Part::PartialRequests) == 0);
+    assert_eq!((dropped(), running.stats.deferred()), (101, 0));
+    for wake in &wakers {
+        wake();
+    }
+    assert!(ok(&silent.call(&ping())));
+}
+
+#[test]
 fn a_request_that_waits_is_run_again_by_its_own_waker_and_the_others_are_not() {
     let running = start();
     let ask = |time: i32| msg(MsgFlags::NONE, &rawdoc! { "watch": time, "$db": "a" });

@@ -411,6 +411,7 @@ pub(crate) fn run_locally(
             request_id: 0,
             waited_until: None,
             waker: None,
+            finisher: None,
         },
     );
     reply.document

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use query::Interrupt;
 use session::OperationSlot;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Whose word a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,7 @@ const MOST_FAILED_LOGINS: u8 = 3;
 
 /// A client connection.
 pub struct Connection {
+    this: Weak<Self>,
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
     /// Whose word it carries.
@@ -95,7 +96,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(
+    pub(crate) fn open(
         id: u64,
         info: ConnectionInfo,
         origin: Origin,
@@ -103,8 +104,9 @@ impl Connection {
         interrupt: Arc<OperationInterrupt>,
         script_host: Arc<dyn script::Host>,
         login: Arc<Mutex<Login>>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             id,
             info,
             origin,
@@ -124,7 +126,12 @@ impl Connection {
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
-        }
+        })
+    }
+
+    /// The connection, for what goes on beside a request.
+    pub fn this(&self) -> Arc<Self> {
+        self.this.upgrade().expect("whoever borrows it has it from its owner")
     }
 
     /// Counts a login that has failed; says whether it was one too many.

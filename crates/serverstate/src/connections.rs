@@ -31,8 +31,7 @@ impl ServerState {
         let script_host =
             Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, asked));
         let connection =
-            Connection::new(id, info, origin, operation, interrupt, script_host, login);
-        let connection = Arc::new(connection);
+            Connection::open(id, info, origin, operation, interrupt, script_host, login);
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
     }

@@ -132,6 +132,7 @@ fn describe(
         running(state, &mut writer, operation);
         let waits = waiting.iter().find(|lock| txn != 0 && lock.txn == txn);
         writer.bool("waitingForLock", waits.is_some());
+        writer.bool("waitingForWriteConcern", operation.awaits_members);
         if let Some(lock) = waits {
             let open = writer.begin_document("lockRequest");
             lock_request(&mut writer, lock, state.os.clock.wall_ms());

@@ -22,6 +22,7 @@
 pub mod auto_compact;
 mod backups;
 pub mod cluster_parameters;
+mod concern_waits;
 mod connection;
 mod connections;
 mod copies;
@@ -61,6 +62,7 @@ pub mod versions;
 pub mod write_gate;
 
 pub use backups::{Backups, RunningBackup};
+pub use concern_waits::{ConcernWatch, Holders};
 pub use connection::{Bound, ClientCertificate, Connection, Origin, Running};
 pub use copies::Copies;
 pub use host::{Allocator, AuditSink, Certificate, Host, LogEvent, Network, Severity, SilentHost};

@@ -97,6 +97,7 @@ impl ServerState {
             this: Weak::clone(this),
             beginning: Mutex::default(),
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
+            concern_waits: Arc::default(),
             security: Security::new(
                 parts.info.auth,
                 (parts.info.cluster_auth, parts.info.cluster_key.clone()),

@@ -6,6 +6,7 @@
 use crate::auto_compact::AutoCompact;
 use crate::backups::Backups;
 use crate::cluster_parameters::ClusterParameters;
+use crate::concern_waits::ConcernWaits;
 use crate::connection::Connection;
 use crate::copies::Copies;
 use crate::fail_point::FailPoints;
@@ -117,6 +118,8 @@ pub struct ServerState {
     pub metrics: Metrics,
     /// The replica set's member that this server is.
     pub replication: Replication,
+    /// Who waits until members of the set have something.
+    pub(crate) concern_waits: Arc<ConcernWaits>,
     /// The names of commands that write.
     pub(crate) writing_commands: Vec<&'static str>,
     /// See [`ServerState::follows`].

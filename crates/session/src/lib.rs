@@ -19,5 +19,6 @@ pub use cursors::{
 };
 pub use operation::{
     OpProgress, OpSnapshot, OperationGuard, OperationSlot, OperationStart, Operations,
+    ParkedOperation,
 };
 pub use sessions::{SessionId, SessionInfo, Sessions, UserDigest};

@@ -7,9 +7,12 @@
 //! What is always true:
 //! 1. A kill names an operation number and never reaches the next operation of the connection.
 //! 2. [`OperationSlot::check`] is a few loads; it takes no lock.
+//! 3. An operation that is parked ([`OperationGuard::park`]) runs on, for whoever lists or kills it, until what was
+//!    parked is dropped; a kill calls whoever goes on with it.
 
 use crate::{SessionId, UserDigest};
 use errors::{Code, Error, Result};
+use os::Call;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +36,11 @@ pub struct OperationSlot {
     kill_code: AtomicI32,
     /// The engine's number of the transaction it works in; 0 without one.
     txn: AtomicU64,
+    /// It has done its work, and waits until as many members have it as was asked for.
+    awaits_members: AtomicBool,
     stopping: Arc<Stopping>,
+    /// What a kill calls where no thread looks after the operation.
+    when_killed: Mutex<Option<Call>>,
     /// Guards what `currentOp` reads beside the numbers.
     details: Mutex<Details>,
 }
@@ -94,6 +101,8 @@ pub struct OpSnapshot {
     pub txn: u64,
     /// Whether it was told to stop.
     pub kill_pending: bool,
+    /// It has done its work, and waits until as many members have it as was asked for.
+    pub awaits_members: bool,
 }
 
 impl OperationSlot {
@@ -105,7 +114,9 @@ impl OperationSlot {
             killed: AtomicU64::new(0),
             kill_code: AtomicI32::new(0),
             txn: AtomicU64::new(0),
+            awaits_members: AtomicBool::new(false),
             stopping,
+            when_killed: Mutex::default(),
             details: Mutex::default(),
         }
     }
@@ -123,6 +134,28 @@ impl OperationSlot {
     /// Names the engine's transaction the running operation works in.
     pub fn set_txn(&self, txn: u64) {
         self.txn.store(txn, Ordering::Relaxed);
+    }
+
+    /// The running operation has done its work, and waits for members.
+    pub fn set_awaits_members(&self) {
+        self.awaits_members.store(true, Ordering::Relaxed);
+    }
+
+    /// Has `call` made, which must not wait, by whoever kills the running operation from now on. Who waits for that
+    /// looks at [`OperationSlot::check_wait`] after this.
+    pub fn when_killed(&self, call: Call) {
+        *self.when_killed.lock() = Some(call);
+    }
+
+    /// The running operation ends.
+    fn end(&self) {
+        self.number.store(0, Ordering::Relaxed);
+        self.deadline.store(NONE, Ordering::Relaxed);
+        if self.awaits_members.load(Ordering::Relaxed) {
+            self.awaits_members.store(false, Ordering::Relaxed);
+        }
+        let mut details = self.details.lock();
+        details.command.shrink_to(512);
     }
 
     /// Sets the time at which the running operation must stop.
@@ -189,6 +222,10 @@ impl OperationSlot {
         }
         self.kill_code.store(code.0, Ordering::Relaxed);
         self.killed.store(number, Ordering::Relaxed);
+        let call = self.when_killed.lock().clone();
+        if let Some(call) = call {
+            call();
+        }
         true
     }
 
@@ -207,6 +244,7 @@ impl OperationSlot {
             progress: details.progress.clone(),
             txn: self.txn.load(Ordering::Relaxed),
             kill_pending: self.killed.load(Ordering::Relaxed) == number,
+            awaits_members: self.awaits_members.load(Ordering::Relaxed),
         })
     }
 }
@@ -306,8 +344,13 @@ impl Operations {
 
     /// Tells operation `number` to stop; says whether it runs.
     pub fn kill(&self, number: u64, code: Code) -> bool {
-        let slots = self.slots.lock();
-        slots.values().any(|slot| slot.kill(number, code))
+        if number == 0 {
+            return false;
+        }
+        let named = |slot: &&Arc<OperationSlot>| slot.number() == number;
+        // Whoever goes on with it is called without the lock.
+        let slot = self.slots.lock().values().find(named).cloned();
+        slot.is_some_and(|slot| slot.kill(number, code))
     }
 
     /// From here on every [`OperationSlot::check_wait`] fails with `InterruptedAtShutdown`.
@@ -339,10 +382,36 @@ pub struct OperationGuard<'a> {
 
 impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
-        self.slot.number.store(0, Ordering::Relaxed);
-        self.slot.deadline.store(NONE, Ordering::Relaxed);
-        let mut details = self.slot.details.lock();
-        details.command.shrink_to(512);
+        self.slot.end();
+    }
+}
+
+impl OperationGuard<'_> {
+    /// The operation goes on without a thread, until what this gives is dropped. `slot` is its own.
+    pub fn park(self, slot: &Arc<OperationSlot>) -> ParkedOperation {
+        debug_assert!(std::ptr::eq(self.slot, &raw const **slot), "an operation stays in its slot");
+        std::mem::forget(self);
+        ParkedOperation { slot: Arc::clone(slot) }
+    }
+}
+
+/// An operation that no thread works at. Dropping it ends the operation.
+pub struct ParkedOperation {
+    slot: Arc<OperationSlot>,
+}
+
+impl ParkedOperation {
+    /// Where it is.
+    pub fn slot(&self) -> &OperationSlot {
+        &self.slot
+    }
+}
+
+impl Drop for ParkedOperation {
+    fn drop(&mut self) {
+        let call = self.slot.when_killed.lock().take();
+        drop(call);
+        self.slot.end();
     }
 }
 
@@ -377,6 +446,34 @@ mod tests {
         assert!(!operations.kill(number, Code::INTERRUPTED));
         let _running = start(&operations, &slot);
         assert_eq!(code(&slot, 0), None);
+    }
+
+    #[test]
+    fn parked_operation_is_listed_and_its_kill_calls_whoever_goes_on_with_it() {
+        let operations = Operations::default();
+        let slot = operations.open(7);
+        let parked = start(&operations, &slot).park(&slot);
+        let number = slot.number();
+        let calls = Arc::new(AtomicU64::new(0));
+        let counting = Arc::clone(&calls);
+        slot.set_awaits_members();
+        slot.when_killed(Arc::new(move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+        }));
+        let listed = operations.list();
+        assert_eq!((listed.len(), listed[0].number, listed[0].awaits_members), (1, number, true));
+        assert!(!operations.kill(number + 1, Code::INTERRUPTED));
+        assert_eq!((calls.load(Ordering::Relaxed), code(&slot, 0)), (0, None));
+        assert!(operations.kill(number, Code::INTERRUPTED));
+        let killed = Some(Code::INTERRUPTED);
+        assert_eq!((calls.load(Ordering::Relaxed), code(parked.slot(), 0)), (1, killed));
+        drop(parked);
+        assert!(operations.list().is_empty());
+        let running = start(&operations, &slot);
+        assert!(operations.kill(slot.number(), Code::INTERRUPTED));
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "the next one is its thread's");
+        assert!(!operations.list()[0].awaits_members);
+        drop(running);
     }
 
     #[test]

@@ -17,8 +17,9 @@
 
 use crate::catalog::Catalog;
 use crate::failure::from_engine;
-use engine::{Seen, SettleOutcome, Snapshot};
+use engine::{DecisionWatch, Seen, SettleOutcome, Snapshot, Unsettled};
 use errors::{Error, Result};
+use os::Call;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,26 @@ impl Catalog {
             return Ok(SettleOutcome::Settled);
         }
         self.engine().settle(deadline).map_err(NotSettled::of)
+    }
+
+    /// Takes from this thread what its statements have written and read, and was not waited for: who answers for them
+    /// does so on no thread, once [`Catalog::is_settled`].
+    pub fn take_unsettled(&self) -> Unsettled {
+        self.engine().take_unsettled()
+    }
+
+    /// Whether others see all of this by now.
+    ///
+    /// # Errors
+    /// See [`NotSettled`].
+    pub fn is_settled(&self, unsettled: &Unsettled) -> Result<bool, NotSettled> {
+        self.engine().is_settled(unsettled).map_err(NotSettled::of)
+    }
+
+    /// Has `call` made, which must not wait, once something of this is decided that is not yet; `None` where all of
+    /// it is.
+    pub fn when_settled(&self, unsettled: &Unsettled, call: &Call) -> Option<DecisionWatch> {
+        self.engine().watch_unsettled(unsettled, call)
     }
 
     /// The state that a statement plans on, which writes afterwards: the newest complete one. What is read of

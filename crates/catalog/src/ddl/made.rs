@@ -28,6 +28,11 @@ pub fn take_made_names() -> Vec<MadeName> {
     MADE.with_borrow_mut(|made| made.as_mut().map(std::mem::take).unwrap_or_default())
 }
 
+/// Whether the thread has made something since it was asked last.
+pub fn has_made_names() -> bool {
+    MADE.with_borrow(|made| made.as_ref().is_some_and(|made| !made.is_empty()))
+}
+
 pub(crate) fn note(made: impl FnOnce() -> MadeName) {
     MADE.with_borrow_mut(|all| {
         if let Some(all) = all {

@@ -4,7 +4,7 @@ use super::*;
 use crate::data::txn::TxnKind;
 use engine::{EntryKind, HistoryOptions, Showing, Timestamp};
 use errors::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A member of a set; the majority is who calls [`Member::decide`].
@@ -188,6 +188,50 @@ fn settle_returns_when_a_majority_has_it() {
         }
         assert_eq!(request.join().unwrap(), 2);
     });
+}
+
+#[test]
+fn what_is_taken_along_is_settled_when_a_majority_has_it_and_its_watch_is_called_then() {
+    let member = Member::new();
+    let catalog = &member.catalog;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&calls);
+    let call: os::Call = Arc::new(move || {
+        counting.fetch_add(1, Ordering::SeqCst);
+    });
+    let called = || calls.load(Ordering::SeqCst);
+    let write = |n: i32| {
+        insert(catalog, "db.c", &id(n)).unwrap();
+        catalog.take_unsettled()
+    };
+    let (first, second) = (write(1), write(2));
+    catalog.settle().unwrap();
+    assert!(!catalog.is_settled(&first).unwrap(), "the thread has nothing to wait for, it has");
+    catalog.sync().unwrap();
+    assert!(!catalog.is_settled(&first).unwrap(), "its own disk is no majority");
+    let watches = [&first, &second, &second].map(|taken| catalog.when_settled(taken, &call));
+    assert!(watches.iter().all(Option::is_some));
+    let [first_watch, second_watch, left] = watches;
+    drop(left);
+    assert_eq!(called(), 0);
+    member.decide();
+    assert_eq!(called(), 2);
+    assert!(catalog.is_settled(&first).unwrap() && catalog.is_settled(&second).unwrap());
+    assert!(catalog.when_settled(&first, &call).is_none());
+    drop((first_watch, second_watch));
+    let lost = write(3);
+    let watch = catalog.when_settled(&lost, &call);
+    member.lose_tail();
+    assert_eq!(called(), 3, "that it is overwritten is told, too");
+    let Err(NotSettled::Overwritten(error)) = catalog.is_settled(&lost) else { panic!() };
+    assert_eq!(error.code(), Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
+    drop(watch);
+    // Another commit has its number.
+    let again = write(3);
+    member.decide();
+    assert!(catalog.is_settled(&again).unwrap());
+    assert!(matches!(catalog.is_settled(&lost), Err(NotSettled::Overwritten(_))));
+    assert!(catalog.is_settled(&catalog.take_unsettled()).unwrap(), "nothing is settled");
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             ));
         }
         if level > 0 {
-            finished::make_collection(context, context.database())?;
+            let interrupt = &*context.connection.interrupt;
+            finished::make_collection(context.service, interrupt, context.database())?;
         }
         let filter = filter.unwrap_or_else(|| was.filter.clone());
         profiler.set(context.database(), Settings { level, filter });

@@ -1,7 +1,7 @@
 //! How sure a write must be before it is acknowledged.
 //!
-//! On a member of a set of several every write waits until a majority has it on disk, whatever was asked for; what
-//! is asked for beyond that is waited for here.
+//! On a member of a set of several every write waits until a majority has it on disk, whatever was asked for, and
+//! for what is asked for beyond that: see [`super::acknowledgement`].
 //!
 //! Always true: a standalone refuses what needs other members before it runs anything; a member
 //! runs the command and then says in `writeConcernError` what can never be.
@@ -10,14 +10,10 @@ use crate::context::Context;
 use dispatch::write_concern::WriteConcern;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
-use membership::{Membership, View};
+use serverstate::Holders;
 use serverstate::replication::Replication;
-use serverstate::replication::config::Config;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// How often who waits for members looks whether its operation goes on.
-const LOOK: Duration = Duration::from_millis(25);
 
 /// Settles it on this server: the default where the client named no members, the refusal of
 /// what a standalone cannot do.
@@ -86,35 +82,6 @@ pub(crate) fn fails(concern: &WriteConcern<'_>, replication: &Replication) -> bo
     unsatisfied(concern, replication).is_some()
 }
 
-/// Waits until as many members, or those of the tags, have what is visible now, on disk; on a member of a set of
-/// several whose majority has it already.
-pub(crate) fn wait_for_members(context: &Context<'_>) -> Result<()> {
-    let concern = &context.arguments.write_concern;
-    let replication = &context.service.replication;
-    let (Some(membership), Some(config)) = (replication.membership(), replication.config()) else {
-        return Ok(());
-    };
-    if (concern.nodes <= 1 && concern.mode.is_none()) || fails(concern, replication) {
-        return Ok(());
-    }
-    let index = context.service.catalog.engine().committed_index();
-    let until = deadline(context);
-    let has = |view: &View| !view.leads() || is_held(concern, &config, membership, view, index);
-    while !membership.wait_for(LOOK, has) {
-        context.check_interrupt()?;
-        if until.is_some_and(|until| context.now() >= until) {
-            return Err(timed_out());
-        }
-    }
-    if membership.view().leads() {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::PRIMARY_STEPPED_DOWN,
-        "Primary stepped down while waiting for replication",
-    ))
-}
-
 /// Until when `wtimeout` lets a command's answer wait.
 pub(crate) fn deadline(context: &Context<'_>) -> Option<Duration> {
     let concern = &context.arguments.write_concern;
@@ -127,21 +94,11 @@ pub(crate) fn timed_out() -> Error {
     Error::new(Code::WRITE_CONCERN_TIMEOUT, "waiting for replication timed out")
 }
 
-/// Whether the members of a concern have an entry.
-fn is_held(
-    concern: &WriteConcern<'_>,
-    config: &Config,
-    membership: &Membership,
-    view: &View,
-    index: u64,
-) -> bool {
-    let document = membership.document();
-    let ids: Vec<i32> =
-        view.holders_of(index).filter_map(|holder| document.id_of(holder)).collect();
-    let holders: Vec<_> = config.data_bearing().filter(|member| ids.contains(&member.id)).collect();
+/// The members beyond a majority that a concern asks for, where it asks for some.
+pub(crate) fn holders(concern: &WriteConcern<'_>) -> Option<Holders> {
     match concern.mode {
-        Some(mode) => config.modes.is_reached(mode, &holders) != Some(false),
-        None => holders.len() as i64 >= concern.nodes,
+        Some(mode) => Some(Holders::Mode(mode.into())),
+        None => (concern.nodes > 1).then_some(Holders::Count(concern.nodes)),
     }
 }
 

@@ -687,6 +687,7 @@ fn old_batch_insert_is_all_or_nothing() {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         let reply = client.service.run(&client.connection, &request).document;
         let reply = Document::try_from(&reply).unwrap();

@@ -243,6 +243,7 @@ fn documents_come_in_sections_too() {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         Document::try_from(&client.service.run(&client.connection, &request).document).unwrap()
     };

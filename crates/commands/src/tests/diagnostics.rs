@@ -76,6 +76,7 @@ fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {
         request_id: 1,
         waited_until: None,
         waker: None,
+        finisher: None,
     };
     let before = client.service.os.clock.monotonic();
     let waits = |waited_until| {

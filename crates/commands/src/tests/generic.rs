@@ -178,6 +178,7 @@ fn security_finding_11_only_op_query_wraps_commands() {
                 request_id: 1,
                 waited_until: None,
                 waker: None,
+                finisher: None,
             };
             let reply = client.service.run(&client.connection, &request);
             bson::Document::try_from(&reply.document).unwrap()

@@ -106,6 +106,7 @@ fn an_id_stands_once_and_may_be_a_reference() {
         request_id: 1,
         waited_until: None,
         waker: None,
+        finisher: None,
     };
     let reply = client.service.run(&client.connection, &request).document;
     let reply = Document::try_from(&reply).unwrap();

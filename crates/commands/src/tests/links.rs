@@ -88,6 +88,7 @@ fn a_link_is_opened_by_hello_alone() {
         request_id: 1,
         waited_until: None,
         waker: None,
+        finisher: None,
     };
     assert!(client.service.run(&client.connection, &request).hand_over.is_none());
 }

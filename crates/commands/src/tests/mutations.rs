@@ -62,6 +62,7 @@ fn run(client: &Client, body: &RawDocument) {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         let reply = client.service.run(&client.connection, &request);
         let reply = Document::try_from(&reply.document).unwrap();

@@ -445,6 +445,7 @@ fn what_stands_twice_in_a_stage_is_not_judged_by_the_one_and_read_by_the_other()
         request_id: 1,
         waited_until: None,
         waker: None,
+        finisher: None,
     };
     let reply = user.service.run(&user.connection, &request);
     assert_eq!(reply.document.get_i32("code").ok(), Some(13));

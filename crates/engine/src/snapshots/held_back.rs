@@ -9,6 +9,7 @@
 //! two that do so at once, one sees both.
 
 use super::{Complete, Visible};
+use os::Call;
 use os::sync::atomic::{AtomicU64, Ordering};
 use os::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +63,8 @@ struct Waiters {
     list: BTreeMap<(u64, u64), Arc<CommitWaiter>>,
     /// What is called once a commit is visible, under the same keys; those of an overwritten one are dropped.
     calls: BTreeMap<(u64, u64), WhenVisible>,
+    /// What is called once a commit is visible or overwritten, under the same keys, unless who waits leaves first.
+    watches: BTreeMap<(u64, u64), Call>,
     next: u64,
     /// Tails that were overwritten: the era since, and the last commit that stayed. Both ascend: a commit of
     /// an era is void where the first pair of a later era says so.
@@ -87,6 +90,18 @@ impl Waiters {
         {
             next.1 = oldest;
         }
+    }
+
+    /// Takes out what stands under keys up to a commit.
+    fn take_up_to<T>(
+        list: &mut BTreeMap<(u64, u64), T>,
+        timestamp: u64,
+    ) -> BTreeMap<(u64, u64), T> {
+        if list.first_key_value().is_none_or(|(first, _)| first.0 > timestamp) {
+            return BTreeMap::new();
+        }
+        let later = list.split_off(&(timestamp.saturating_add(1), 0));
+        std::mem::replace(list, later)
     }
 
     /// Whether a commit that was given in `era` was overwritten.
@@ -150,16 +165,51 @@ impl HeldBack {
         {
             first.remove().tell(CommitState::Visible);
         }
-        if waiters.calls.is_empty() {
-            return true;
-        }
-        let later = waiters.calls.split_off(&(now.saturating_add(1), 0));
-        let calls = std::mem::replace(&mut waiters.calls, later);
+        let calls = Waiters::take_up_to(&mut waiters.calls, now);
+        let watches = Waiters::take_up_to(&mut waiters.watches, now);
         drop(waiters);
         for call in calls.into_values() {
             call();
         }
+        for call in watches.into_values() {
+            call();
+        }
         true
+    }
+
+    /// What has become of a commit of an era.
+    pub(super) fn state(&self, timestamp: u64, era: u64) -> CommitState {
+        self.state_among(&self.waiters.lock(), timestamp, era)
+    }
+
+    fn state_among(&self, waiters: &Waiters, timestamp: u64, era: u64) -> CommitState {
+        if waiters.is_void(timestamp, era) {
+            // What is visible under its number is another commit.
+            CommitState::Overwritten
+        } else if self.visible().get() >= timestamp {
+            CommitState::Visible
+        } else {
+            CommitState::Pending
+        }
+    }
+
+    /// Has `call` made once a commit of an era is visible or overwritten; `None` where it is by now. Answers the key
+    /// for [`HeldBack::unwatch`].
+    pub(super) fn watch(&self, timestamp: u64, era: u64, call: Call) -> Option<(u64, u64)> {
+        // Under the lock: whoever decides it takes the lock afterwards.
+        let mut waiters = self.waiters.lock();
+        if self.state_among(&waiters, timestamp, era) != CommitState::Pending {
+            return None;
+        }
+        let key = (timestamp, waiters.number());
+        waiters.watches.insert(key, call);
+        Some(key)
+    }
+
+    /// Who waited has left, or was called.
+    pub(super) fn unwatch(&self, key: (u64, u64)) {
+        let call = self.waiters.lock().watches.remove(&key);
+        drop(call);
     }
 
     /// Has `call` made once a commit of an era is visible, now where it is; never where it is overwritten.
@@ -190,13 +240,13 @@ impl HeldBack {
         // Under the lock: whoever moves the watermark takes it afterwards.
         let mut waiters = self.waiters.lock();
         let waiter = CommitWaiter::new();
-        if waiters.is_void(timestamp, era) {
-            // What is visible under its number is another commit.
-            waiter.tell(CommitState::Overwritten);
-            return Some(waiter);
-        }
-        if self.visible().get() >= timestamp {
-            return None;
+        match self.state_among(&waiters, timestamp, era) {
+            CommitState::Visible => return None,
+            CommitState::Overwritten => {
+                waiter.tell(CommitState::Overwritten);
+                return Some(waiter);
+            }
+            CommitState::Pending => {}
         }
         let number = waiters.number();
         waiters.list.insert((timestamp, number), Arc::clone(&waiter));
@@ -212,6 +262,11 @@ impl HeldBack {
             waiter.tell(CommitState::Overwritten);
         }
         drop(waiters.calls.split_off(&(timestamp.saturating_add(1), 0)));
+        let watches = waiters.watches.split_off(&(timestamp.saturating_add(1), 0));
+        drop(waiters);
+        for call in watches.into_values() {
+            call();
+        }
     }
 }
 
@@ -315,6 +370,35 @@ mod tests {
         held.commit(9);
         held.settle(Complete::at(9));
         assert_eq!(*made.lock(), [1, 2, 2, 3, 7]);
+    }
+
+    #[test]
+    fn who_watches_a_commit_is_called_however_it_is_decided_and_not_after_it_has_left() {
+        let held = Arc::new(HeldBack::default());
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let watch = |timestamp: u64, era| {
+            let (made, inside) = (Arc::clone(&made), Arc::clone(&held));
+            let call = move || {
+                // No lock is held.
+                made.lock().push((timestamp, inside.state(timestamp, era)));
+            };
+            held.watch(timestamp, era, Arc::new(call))
+        };
+        let keys = [3, 1, 2, 7, 9].map(|timestamp| watch(timestamp, 0).unwrap());
+        held.unwatch(keys[1]);
+        held.commit(2);
+        held.settle(Complete::at(9));
+        assert_eq!(*made.lock(), [(2, SHOWN)]);
+        assert_eq!(watch(2, 0), None, "it is visible");
+        held.overwrite(3);
+        assert_eq!(*made.lock(), [(2, SHOWN), (7, Overwritten), (9, Overwritten)]);
+        assert_eq!(watch(7, 0), None, "it is overwritten");
+        // The commit that has this number now.
+        assert!(watch(7, held.era()).is_some());
+        held.commit(9);
+        held.settle(Complete::at(9));
+        assert_eq!(made.lock()[3..], [(3, SHOWN), (7, SHOWN)]);
+        assert!(held.waiters.lock().watches.is_empty());
     }
 
     #[test]

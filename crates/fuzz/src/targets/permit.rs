@@ -172,6 +172,7 @@ impl Server {
             request_id: 1,
             waited_until: None,
             waker: None,
+            finisher: None,
         };
         let reply = self.service.run(&self.connection, &request).document;
         let misses = self.service.security.permit_misses.load(Ordering::Relaxed);

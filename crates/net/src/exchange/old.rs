@@ -3,7 +3,7 @@
 //! What is always true: a query or a get-more gets one OP_REPLY, whatever happens; a write gets
 //! none, and what became of it is with the service.
 
-use super::{Ended, Envelope, Exchange};
+use super::{Ended, Envelope, Exchange, Form, SentAs};
 use crate::legacy::{self, Answer, Translated};
 use crate::service::Service;
 use bson::RawDocument;
@@ -89,6 +89,8 @@ impl<S: Service> Exchange<'_, S> {
             request_id,
             waited_until: self.waited_until,
             waker: is_answered.then_some(self.serving.waker),
+            // What becomes of a write without an answer is asked for by the next message.
+            finisher: is_answered.then_some(self.serving.waker),
         });
         if reply.hand_over.is_some() {
             return Err(Ended(Some("a link begins with an OP_MSG".to_owned())));
@@ -110,25 +112,29 @@ impl<S: Service> Exchange<'_, S> {
             Answer::Command | Answer::Inline => OpKind::Query,
             Answer::Batch | Answer::Plan => OpKind::Legacy { goes_on: false },
         };
-        let reply = self.run_translated(&translated, via, request_id, true)?;
+        let mut reply = self.run_translated(&translated, via, request_id, true)?;
+        if let Some(unfinished) = reply.unfinished.take() {
+            let sent_as = SentAs { envelope, form: Form::Reply(translated.answer) };
+            self.defer_answer(unfinished, Some(sent_as), reply.wait);
+            return Ok(());
+        }
         if let Some(until) = reply.wait {
             self.defer(self.frame.to_vec(), envelope.packed, Some(until));
             return Ok(());
         }
         let Reply { document, memory: _until_sent, is_last, .. } = reply;
-        self.send_translated(envelope, &translated, &document, request_id)?;
+        self.send_translated(envelope, translated.answer, &document)?;
         if is_last { Err(Ended(None)) } else { Ok(()) }
     }
 
     /// Sends the answer to a translated request in the form that its sender knows.
-    fn send_translated(
+    pub(super) fn send_translated(
         &mut self,
         envelope: Envelope,
-        translated: &Translated<'_>,
+        answer: Answer,
         document: &RawDocument,
-        request_id: i32,
     ) -> Result<(), Ended> {
-        match translated.answer {
+        match answer {
             Answer::Command => self.send_one(envelope, document),
             Answer::Plan => match legacy::plan(document) {
                 Ok(plan) => self.send_one(envelope, &plan),
@@ -137,7 +143,7 @@ impl<S: Service> Exchange<'_, S> {
             Answer::Inline => {
                 let (inline, left) = legacy::inline(document);
                 if let Some(kill) = left {
-                    self.write(Ok(kill), request_id)?;
+                    self.write(Ok(kill), envelope.response_to)?;
                 }
                 self.send_one(envelope, &inline)
             }

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use dispatch::{ConnectionInfo, HandedOver, OpKind, Reply, Request, TakeOver, Wake};
+use dispatch::{
+    ConnectionInfo, HandedOver, MakeWaker, OpKind, Reply, Request, TakeOver, Unfinished, Wake,
+};
 use limits::{Arrivals, BeforeLogin};
 use net::Service;
 use net::{Endpoint, Listener, NetOptions, NetStats, Server};
@@ -36,8 +38,10 @@ pub(crate) struct Commands {
     pub(crate) happened: AtomicBool,
     pub(crate) changed: OnceLock<Wake>,
     /// What runs requests to `watch` again, and whether it came.
-    pub(crate) wakers: Mutex<Vec<Wake>>,
-    pub(crate) news: AtomicBool,
+    pub(crate) wakers: Arc<Mutex<Vec<Wake>>>,
+    pub(crate) news: Arc<AtomicBool>,
+    /// Answers that were given, or given up.
+    pub(crate) dropped: Arc<AtomicUsize>,
     /// Connections that left.
     pub(crate) handed_over: Arc<Mutex<Vec<HandedOver>>>,
     /// Clients have to log in, by `login`.
@@ -162,6 +166,13 @@ impl Service for Commands {
                 }
                 rawdoc! { "ok": 1.0 }.into()
             }
+            // Is done at once, and its answer waits for `news`.
+            "finish" => {
+                let waker = request.finisher.expect("each message may be answered later");
+                let number = value.as_i32().unwrap();
+                let parts = (Arc::clone(&self.wakers), Arc::clone(&self.news));
+                Box::new(Rest { number, parts, dropped: Arc::clone(&self.dropped) }).go_on(waker)
+            }
             _ => rawdoc! { "ok": 0.0, "code": 59 }.into(),
         }
     }
@@ -196,6 +207,38 @@ impl Service for Commands {
     fn interrupt_all(&self) {
         *self.interrupted.lock() = true;
         self.wake.notify_all();
+    }
+}
+
+/// The rest of a request to `finish`.
+struct Rest {
+    number: i32,
+    parts: (Arc<Mutex<Vec<Wake>>>, Arc<AtomicBool>),
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Unfinished for Rest {
+    fn go_on(self: Box<Self>, waker: MakeWaker<'_>) -> Reply {
+        let (wakers, news) = &self.parts;
+        assert!(self.number != 13 || !news.load(Ordering::SeqCst), "asked for");
+        if !news.load(Ordering::SeqCst) {
+            wakers.lock().push((waker.0)());
+            if !news.load(Ordering::SeqCst) {
+                let until = Os::real().clock.monotonic() + Duration::from_mins(1);
+                return Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() };
+            }
+        }
+        rawdoc! { "ok": 1.0, "number": self.number }.into()
+    }
+
+    fn bytes(&self) -> usize {
+        1000
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
 

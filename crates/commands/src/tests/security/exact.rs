@@ -20,6 +20,7 @@ fn needs(client: &Client, database: &str, command: &Document) -> Vec<Privilege> 
         request_id: 1,
         waited_until: None,
         waker: None,
+        finisher: None,
     };
     let name = command.keys().next().unwrap();
     let (_, found) = service.registry.find(name).unwrap();

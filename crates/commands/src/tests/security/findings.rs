@@ -211,6 +211,7 @@ fn who_guesses_passwords_waits_for_the_answer_and_holds_no_thread() {
             request_id: 1,
             waited_until: until,
             waker: None,
+            finisher: None,
         };
         client.service.run(&client.connection, &request)
     };
