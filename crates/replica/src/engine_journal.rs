@@ -16,11 +16,9 @@
 //! [`Journal::cut`], and those that were open at either end never do.
 
 mod older;
-mod syncs;
-
-pub use syncs::SyncMode;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
@@ -28,8 +26,8 @@ use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
 use crate::observer::Observer;
+use crate::syncs::{SyncMode, Syncs};
 use older::OlderEntries;
-use syncs::Syncs;
 
 /// The journal.
 pub struct EngineJournal<O> {
@@ -58,7 +56,9 @@ impl<O: Observer> EngineJournal<O> {
     /// # Errors
     /// Where there is no thread for syncs.
     pub fn new(engine: Engine, observer: O, mode: SyncMode) -> Result<Self> {
-        let syncs = Syncs::start(&engine, mode)?;
+        let log = engine.clone();
+        let sync = Arc::new(move || log.sync().map_err(|error| error.to_string()));
+        let syncs = Syncs::start(sync, mode)?;
         let observed_index = engine.committed_index();
         // Clients' commits come when it leads.
         engine.forbid_writes();
@@ -90,7 +90,7 @@ impl<O: Observer> EngineJournal<O> {
     /// # Errors
     /// A sync failed.
     pub fn finish_syncs(&mut self) -> Result<()> {
-        self.syncs.finish(&self.engine)
+        self.syncs.finish()
     }
 
     fn position(&self, index: u64) -> Option<Position> {
@@ -253,16 +253,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
-        match content {
-            Content::Records(_) if payload.is_empty() => Err("there are none"),
-            Content::Records(records) => {
-                let (last_ts, last_time) = (records.last_ts, records.last_time);
-                let are_records = Engine::check_entry_records(payload, last_ts, last_time);
-                if are_records { Ok(()) } else { Err("they cannot be read") }
-            }
-            _ if payload.is_empty() => Ok(()),
-            _ => Err("there are some"),
-        }
+        check_payload(content, payload)
     }
 
     fn has_room(&self) -> bool {
@@ -270,7 +261,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn begin_sync(&mut self, number: u64) -> Result<()> {
-        self.syncs.begin(&self.engine, number)
+        self.syncs.begin(number)
     }
 
     fn synced(&mut self) -> Result<u64> {
@@ -308,6 +299,23 @@ impl<O: Observer> Journal for EngineJournal<O> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Whether an engine would take these as the records of an entry with this content.
+pub(crate) fn check_payload(
+    content: &Content,
+    payload: &[u8],
+) -> std::result::Result<(), &'static str> {
+    match content {
+        Content::Records(_) if payload.is_empty() => Err("there are none"),
+        Content::Records(records) => {
+            let (last_ts, last_time) = (records.last_ts, records.last_time);
+            let are_records = Engine::check_entry_records(payload, last_ts, last_time);
+            if are_records { Ok(()) } else { Err("they cannot be read") }
+        }
+        _ if payload.is_empty() => Ok(()),
+        _ => Err("there are some"),
     }
 }
 
