@@ -17,7 +17,9 @@ use member::{Member, Pending, Refusal, View, Watcher, successor};
 use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
-use replica::{EngineJournal, Options, Promises, Replica, StateFile, SyncMode};
+use replica::{
+    EngineJournal, Journal, Options, Promises, Replica, StateFile, SyncMode, WitnessJournal,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,6 +41,9 @@ const ANSWERS: Duration = Duration::from_secs(5);
 const NEAR: u64 = 64;
 /// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
 const PREFERRED_FOR: Duration = Duration::from_secs(5);
+/// The directory of a witness's log, in the data directory, and how much of what a member lacks it keeps there.
+const WITNESS_LOG: &str = "witness";
+const WITNESS_LOG_BYTES: u64 = 1 << 30;
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -185,9 +190,17 @@ impl Membership {
                     .to_owned(),
             ));
         }
-        if !was_begun {
+        let is_witness = document.is_witness(own);
+        if is_witness && founder == own {
+            return Err(Error::Document("a witness founds no set".to_owned()));
+        }
+        let configuration = Configuration::of_voters([founder]);
+        if is_witness {
             state.set_name(document.name(), founder.0)?;
-            let configuration = Configuration::of_voters([founder]);
+            // The engine stays empty.
+            witness_journal(engine, SyncMode::Inline)?.begin(BASE, &configuration)?;
+        } else if !was_begun {
+            state.set_name(document.name(), founder.0)?;
             EngineJournal::<CatalogObserver>::begin(engine, BASE, &configuration)?;
         }
         set_file::write(&*parts.os.vfs, &parts.directory, document)?;
@@ -232,7 +245,8 @@ impl Membership {
             return Err(Error::Directory("this directory is in no set".to_owned()));
         };
         let own = state.state().member;
-        let begins = parts.engine.entries().last.index == 0;
+        let is_witness = document.is_witness(own);
+        let begins = !is_witness && parts.engine.entries().last.index == 0;
         if begins {
             // What was removed by hand, all but the files that say who this is, must not begin a second time.
             let has_data = parts.engine.complete().timestamp().0 > 0;
@@ -257,7 +271,8 @@ impl Membership {
             parts;
         let (own, lineage) = (state.state().member, state.state().lineage);
         let others = document.others(own);
-        let rank = document.rank(own);
+        let rank = document.campaign_rank(own);
+        let (kinds, is_witness) = (document.kinds(), document.is_witness(own));
         let election_ms = document.election_timeout_ms();
         let admission = Arc::new(AdmitKnown::new(own, lineage, document));
         let links = Arc::new(Links::new(dialer, memory, Arc::clone(&admission) as _, tuning));
@@ -266,9 +281,8 @@ impl Membership {
         let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || inbox.wake());
         let observer = CatalogObserver::new(&catalog, times_led.clone());
         let syncs = SyncMode::Thread(Arc::clone(&os.spawner), Arc::clone(&notify));
-        let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
-        engine.when_open(notify);
         let mut options = Options::new(own);
+        options.is_witness = is_witness;
         if let Some((report_ms, tick_ms)) = pace_ms {
             (options.report_ms, options.tick_ms) = (report_ms, tick_ms);
         }
@@ -277,14 +291,11 @@ impl Membership {
         }
         options.settings.electable = rank.is_some();
         options.settings.rank = rank.unwrap_or(0);
-        let entropy = Arc::clone(&os.entropy);
-        let random = Box::new(move || entropy.next_u64());
-        let replica = Replica::new(options, journal, links.sender(), state, random)?;
         let inner = Arc::new(Inner {
             own,
             os: os.clone(),
             directory,
-            engine,
+            engine: engine.clone(),
             admission,
             links: Arc::downgrade(&links),
             roles,
@@ -299,7 +310,19 @@ impl Membership {
         links.set_peers(&others)?;
         let arrivals = links.arrivals();
         let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let member = Member::start(&os, replica, None, arrivals, watcher)?;
+        let start = StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
+        let member = if is_witness {
+            let journal = witness_journal(&engine, syncs)?;
+            if !journal.is_begun() {
+                let text = "the log of this witness has nothing of its set: empty the directory, and it begins anew";
+                return Err(Error::Directory(text.to_owned()));
+            }
+            start.member(journal)?
+        } else {
+            let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
+            engine.when_open(notify);
+            start.member(journal)?
+        };
         let _only_once = inner.member.set(member);
         Ok(Arc::new(Self { inner, links }))
     }
@@ -461,6 +484,35 @@ impl Membership {
     }
 }
 
+/// What a member's thread is started with beside its journal.
+struct StartParts<S> {
+    os: Os,
+    options: Options,
+    kinds: replica::Kinds,
+    sender: S,
+    state: StateFile,
+    arrivals: Arc<dyn member::Arrivals>,
+    watcher: Box<dyn Watcher>,
+}
+
+impl<S: replica::Links + Send + 'static> StartParts<S> {
+    fn member<J: Journal + Send + 'static>(self, journal: J) -> Result<Member> {
+        let Self { os, options, kinds, sender, state, arrivals, watcher } = self;
+        let entropy = Arc::clone(&os.entropy);
+        let random = Box::new(move || entropy.next_u64());
+        let mut replica = Replica::new(options, journal, sender, state, random)?;
+        replica.set_kinds(kinds);
+        Ok(Member::start(&os, replica, None, arrivals, watcher)?)
+    }
+}
+
+/// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.
+fn witness_journal(engine: &Engine, mode: SyncMode) -> Result<WitnessJournal> {
+    let history = engine.options().history.map_or(u64::MAX, |history| history.bytes);
+    let most_bytes = WITNESS_LOG_BYTES.min(history);
+    Ok(WitnessJournal::open(engine.log_beside(WITNESS_LOG)?, mode, most_bytes)?)
+}
+
 impl Drop for Membership {
     fn drop(&mut self) {
         self.stop();
@@ -533,13 +585,15 @@ impl Inner {
         let document = SetDocument::decode(bytes)?;
         set_file::write(&*self.os.vfs, &self.directory, &document)?;
         let others = document.others(self.own);
-        let rank = document.rank(self.own);
+        let rank = document.campaign_rank(self.own);
+        let kinds = document.kinds();
         let election_ms = document.election_timeout_ms();
         self.admission.follow(document);
         if let Some(links) = self.links.upgrade() {
             links.set_peers(&others)?;
         }
         if let Some(member) = self.member() {
+            member.set_kinds(kinds);
             member.set_priority(rank.is_some(), rank.unwrap_or(0));
             if let Some(election_ms) = election_ms {
                 member.set_election_timeout(election_ms);

@@ -12,10 +12,14 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use links::HostAndPort;
 use quorum::MemberId;
+use replica::Kinds;
 use std::collections::BTreeMap;
 
 /// The version that this program writes.
 const VERSION: i32 = 1;
+/// How much later than the others a witness campaigns: so many ranks, two election timeouts in all. It is needed only
+/// where nobody else can win.
+const WITNESS_RANK: u32 = 20;
 
 /// One member, as far as consensus and links want to know it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +29,7 @@ pub(crate) struct Listed {
     pub(crate) host: String,
     pub(crate) votes: bool,
     pub(crate) priority: f64,
+    pub(crate) is_witness: bool,
 }
 
 /// A set's configuration, and who its members are.
@@ -74,6 +79,7 @@ impl SetDocument {
                 host: host.to_owned(),
                 votes: number(value.get("votes")).is_none_or(|votes| votes > 0.0),
                 priority: number(value.get("priority")).unwrap_or(1.0),
+                is_witness: value.get_bool("arbiterOnly").unwrap_or(false),
             });
         }
         if members.len() != ids.len() {
@@ -134,7 +140,7 @@ impl SetDocument {
     /// How many priorities that members have are above this one's; `None` of one that is never to lead.
     pub fn rank(&self, member: MemberId) -> Option<u32> {
         let own = self.members.iter().find(|listed| listed.member == member)?;
-        if own.priority <= 0.0 || !own.votes {
+        if own.priority <= 0.0 || !own.votes || own.is_witness {
             return None;
         }
         let mut above: Vec<f64> = self.members.iter().map(|listed| listed.priority).collect();
@@ -142,6 +148,26 @@ impl SetDocument {
         above.sort_by(f64::total_cmp);
         above.dedup();
         u32::try_from(above.len()).ok()
+    }
+
+    /// Whether it votes and keeps the log without applying it: MongoDB's arbiter.
+    pub fn is_witness(&self, member: MemberId) -> bool {
+        self.members.iter().any(|listed| listed.member == member && listed.is_witness)
+    }
+
+    /// What the members are.
+    pub(crate) fn kinds(&self) -> Kinds {
+        let all = || self.members.iter().map(|listed| listed.member);
+        Kinds {
+            witnesses: all().filter(|member| self.is_witness(*member)).collect(),
+            ranks: all().filter_map(|member| Some((member, self.rank(member)?))).collect(),
+        }
+    }
+
+    /// How late a member campaigns compared with the others; `None` of one that never does. A witness does, to bring a
+    /// member up to date that has less than it: it never takes writes.
+    pub(crate) fn campaign_rank(&self, member: MemberId) -> Option<u32> {
+        if self.is_witness(member) { Some(WITNESS_RANK) } else { self.rank(member) }
     }
 
     /// Its bytes.

@@ -258,7 +258,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             && !self.node.holds(snapshot.position)
             && !(self.is_witness && snapshot.data == OF_WHAT_IS_APPLIED)
         {
-            if self.is_witness {
+            if self.is_witness || self.kinds.witnesses.contains(&link) {
+                // It begins with another place, or its leader has nothing that could be copied.
                 return Ok(());
             }
             let now = self.node.role_state();

@@ -220,6 +220,7 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     if !ids.values().any(|id| *id == own) {
         return Err(maps_to_nobody(config, "answers as this server"));
     }
+    check_may_lead(config, &ids, own)?;
     let set = set_document(config, &ids)?;
     for member in others(config, &ids, own) {
         ask_to_join(context, &member.host, &set, own)?;
@@ -237,6 +238,22 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a configuration in which this server, which has to lead first, never may.
+fn check_may_lead(config: &Config, ids: &BTreeMap<i32, MemberId>, own: MemberId) -> Result<()> {
+    let itself = config.members.iter().find(|member| ids.get(&member.id) == Some(&own));
+    match itself {
+        Some(itself) if !itself.is_electable() => Err(Error::new(
+            Code::NODE_NOT_ELECTABLE,
+            format!(
+                "This node, {}, with _id {} is not electable under the new configuration with {{version: {}}} for \
+                 replica set {}",
+                itself.host, itself.id, config.version, config.set
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn others<'a>(

@@ -62,6 +62,7 @@ impl Replication {
         let role = match (own, takes_writes) {
             (None, _) => Role::Uninitiated,
             (Some(_), true) => Role::Primary,
+            (Some(_), false) if document.is_witness(view.id) => Role::Arbiter,
             // Of one that has got nothing yet nobody knows whether it needs a copy.
             (Some(_), false) if view.needs_copy.is_some() || view.applied_index <= BASE.index => {
                 Role::Recovering
@@ -119,7 +120,9 @@ impl Replication {
             (state.own, state.leader?)
         };
         // One that does not take writes yet is not told of as who does.
-        config.members.iter().find(|member| member.id == leader && Some(member.id) != own)
+        let is_other = |member: &&Member| member.id == leader && Some(member.id) != own;
+        // An arbiter leads only until another member has what it has.
+        config.members.iter().find(is_other).filter(|member| !member.arbiter_only)
     }
 
     /// This member's `_id` in a set of several.
