@@ -14,6 +14,8 @@
 
 mod places;
 mod records;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
