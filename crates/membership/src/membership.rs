@@ -470,6 +470,43 @@ impl Membership {
         Some(next)
     }
 
+    /// The set goes on with this member alone, whatever its majority has: from its next start on. What this member has on
+    /// its disk counts, decided or not; what it lacks is given up, and those who have it never speak with it again.
+    /// This membership ends. On disk when it returns; where it fails, it can be asked for again.
+    ///
+    /// First it is another history, then alone: a crash between must not leave a member that decides alone while the
+    /// others take it for one of theirs.
+    ///
+    /// # Errors
+    /// The document does not name this directory, or this member has no data; what the disk says.
+    pub fn go_on_alone(&self, document: &SetDocument) -> Result<()> {
+        let Inner { own, os, directory, engine, .. } = &*self.inner;
+        if document.rank(*own).is_none() {
+            return Err(Error::Document("this member is not one that may lead in it".to_owned()));
+        }
+        self.stop();
+        let last = engine.entries().last;
+        let index = last.index + 1;
+        let document = document.clone().begun_behind(index);
+        let mut state = open_state(os, directory)?;
+        state.set_name(document.name(), another_lineage(os, state.state().lineage, &document))?;
+        set_file::write(&*os.vfs, directory, &document)?;
+        let term = state.state().term.max(last.term) + 1;
+        state.keep(HardState { term, vote: None }, 0)?;
+        // An entry of its own, behind which the configuration counts.
+        engine.close_entry((term, index), engine::EntryKind::Fence, &[], last.index)?;
+        engine.sync()?;
+        let alone = quorum::codec::encode_configuration(&Configuration::of_voters([*own]));
+        engine.apply_configuration(index, &alone)?;
+        engine.checkpoint()?;
+        let is_there = engine.entries().before.index == index
+            && engine.configuration_at(index).is_some_and(|told| *told == *alone);
+        if is_there {
+            return Ok(());
+        }
+        Err(Error::Directory("the configuration of this member alone is not in its checkpoint".to_owned()))
+    }
+
     /// Ends it: clients' writes are refused, the thread and the links end. What is not decided by then is decided
     /// by the others.
     pub fn stop(&self) {
@@ -481,6 +518,16 @@ impl Membership {
             tracing::error!(target: "REPL", %panicked, "The member's thread failed");
         }
         self.links.shutdown(LINKS_END);
+    }
+}
+
+/// A name for another history of the set: no member's, and not the one that it has.
+fn another_lineage(os: &Os, before: u64, document: &SetDocument) -> u64 {
+    loop {
+        let lineage = os.entropy.next_u64();
+        if lineage > 0 && lineage != before && document.id_of(MemberId(lineage)).is_none() {
+            return lineage;
+        }
     }
 }
 
@@ -560,6 +607,7 @@ impl Inner {
 
     fn configure(&self, document: &SetDocument) -> Result<Option<Pending<Position>>> {
         let Some(member) = self.member() else { return Ok(None) };
+        let document = &document.clone().following(&self.admission.document());
         let changes = self.changes(&member.view(), document);
         Ok(Some(member.configure(changes, document.encode()?)))
     }
@@ -571,7 +619,8 @@ impl Inner {
 
     /// Whether this member's log has everything since the beginning of the set: nobody needs a copy then.
     fn reaches_back(&self) -> bool {
-        self.engine.entries().first_readable <= BASE.index + 1
+        let is_forced = self.admission.document().log_begins() > 0;
+        !is_forced && self.engine.entries().first_readable <= BASE.index + 1
     }
 
     fn hand_over(&self) -> Option<Pending<()>> {

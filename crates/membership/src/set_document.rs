@@ -2,7 +2,7 @@
 //! directory each member is.
 //!
 //! ```text
-//! {v: 1, config: <as rs.conf() shows it>, members: [{_id: int, member: long}, …]}
+//! {v: 1, config: <as rs.conf() shows it>, members: [{_id: int, member: long}, …], logBegins: long}
 //! ```
 //!
 //! Always true of a [`SetDocument`]: each member of the configuration has one data directory, and no two the same.
@@ -37,6 +37,8 @@ pub(crate) struct Listed {
 pub struct SetDocument {
     config: Document,
     members: Vec<Listed>,
+    /// Behind which index the log of the set begins that was forced to go on; 0 where it never was.
+    log_begins: u64,
 }
 
 fn wrong(what: impl Into<String>) -> Error {
@@ -85,7 +87,26 @@ impl SetDocument {
         if members.len() != ids.len() {
             return Err(wrong("a directory is of no member"));
         }
-        Ok(Self { config, members })
+        Ok(Self { config, members, log_begins: 0 })
+    }
+
+    /// Of the set that another document is of.
+    #[must_use]
+    pub fn following(mut self, before: &Self) -> Self {
+        self.log_begins = self.log_begins.max(before.log_begins);
+        self
+    }
+
+    /// Of a set that is forced to go on, with the log behind that index.
+    pub(crate) fn begun_behind(mut self, index: u64) -> Self {
+        self.log_begins = index;
+        self
+    }
+
+    /// Behind which index the set's log begins, where the set was forced to go on without its majority: what is before it
+    /// is sent to nobody, because the configuration changed there by no entry. Otherwise 0.
+    pub fn log_begins(&self) -> u64 {
+        self.log_begins
     }
 
     /// What `rs.conf()` shows.
@@ -160,6 +181,7 @@ impl SetDocument {
         let all = || self.members.iter().map(|listed| listed.member);
         Kinds {
             witnesses: all().filter(|member| self.is_witness(*member)).collect(),
+            log_begins: self.log_begins,
             ranks: all().filter_map(|member| Some((member, self.rank(member)?))).collect(),
         }
     }
@@ -176,7 +198,11 @@ impl SetDocument {
             Bson::Document(doc! { "_id": listed.id, "member": listed.member.0.cast_signed() })
         };
         let members: Vec<Bson> = self.members.iter().map(member).collect();
-        let document = doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        let mut document =
+            doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        if self.log_begins > 0 {
+            document.insert("logBegins", self.log_begins.cast_signed());
+        }
         let raw = RawDocumentBuf::try_from(&document).map_err(|error| wrong(error.to_string()))?;
         Ok(raw.into_bytes())
     }
@@ -205,7 +231,12 @@ impl SetDocument {
                 return Err(wrong(format!("member {id} has two directories")));
             }
         }
-        Self::new(config.clone(), &ids)
+        let log_begins = match document.get("logBegins") {
+            None => 0,
+            Some(Bson::Int64(index)) if *index > 0 => index.cast_unsigned(),
+            Some(_) => return Err(wrong("where its log begins cannot be read")),
+        };
+        Ok(Self::new(config.clone(), &ids)?.begun_behind(log_begins))
     }
 }
 

@@ -19,6 +19,7 @@ mod older;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
@@ -38,6 +39,8 @@ pub struct EngineJournal<O> {
     observed_index: u64,
     /// Entries of this member's clients since its start that are not decided.
     own: BTreeSet<u64>,
+    /// Entries up to this one are sent to nobody.
+    log_begins: Arc<AtomicU64>,
 }
 
 fn failed(error: &engine::Error) -> Error {
@@ -62,7 +65,8 @@ impl<O: Observer> EngineJournal<O> {
         let observed_index = engine.committed_index();
         // Clients' commits come when it leads.
         engine.forbid_writes();
-        Ok(Self { engine, observer, syncs, observed_index, own: BTreeSet::new() })
+        let (own, log_begins) = (BTreeSet::new(), Arc::default());
+        Ok(Self { engine, observer, syncs, observed_index, own, log_begins })
     }
 
     /// Makes an engine's directory the beginning of a set's log: its commits are those of the entry `at`,
@@ -234,11 +238,12 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn older(&self) -> Box<dyn Older> {
-        Box::new(OlderEntries::new(&self.engine))
+        Box::new(OlderEntries::new(&self.engine, &self.log_begins))
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        if self.position(at.index) != Some(at) {
+        let log_begins = self.log_begins.load(Ordering::Relaxed);
+        if self.position(at.index) != Some(at) || at.index <= log_begins {
             return Ok(None);
         }
         match self.engine.entry_records(at.index) {
@@ -258,6 +263,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
 
     fn has_room(&self) -> bool {
         self.engine.has_room_for_entries()
+    }
+
+    fn set_log_begins(&mut self, index: u64) {
+        self.log_begins.store(index, Ordering::Relaxed);
     }
 
     fn begin_sync(&mut self, number: u64) -> Result<()> {

@@ -103,6 +103,10 @@ pub trait Journal {
         Err(crate::error::Error::Journal("this member's log is not begun anew".to_owned()))
     }
 
+    /// Entries up to this one are sent to nobody, though the log has them: the set was forced to go on behind it, and
+    /// what its configuration is since then follows from no entry.
+    fn set_log_begins(&mut self, _index: u64) {}
+
     /// All members with data have the entries up to this one, and have applied them.
     fn others_have(&mut self, _index: u64) -> Result<()> {
         Ok(())

@@ -55,6 +55,8 @@ pub struct Kinds {
     pub witnesses: BTreeSet<MemberId>,
     /// Those that may take writes, and how many priorities are above theirs.
     pub ranks: BTreeMap<MemberId, u32>,
+    /// Entries up to this one are sent to nobody; see [`Journal::set_log_begins`].
+    pub log_begins: u64,
 }
 
 impl Options {
@@ -346,6 +348,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
 
     /// What the members are.
     pub fn set_kinds(&mut self, kinds: Kinds) {
+        self.journal.set_log_begins(kinds.log_begins);
         self.kinds = kinds;
     }
 

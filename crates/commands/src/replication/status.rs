@@ -89,6 +89,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         },
         "lastStableRecoveryTimestamp": replication.clock.now(),
     };
+    if replication.membership().is_some_and(|own| own.document().log_begins() > 0) {
+        status.insert(
+            "forcedReconfig",
+            "this set was forced to go on without its majority: what that had acknowledged, and the member that went on \
+             did not have, was given up",
+        );
+    }
     if role == Role::Primary {
         let metrics = election_metrics(service, &config, own, majority);
         status.insert("electionCandidateMetrics", metrics);
