@@ -310,7 +310,8 @@ impl Membership {
         links.set_peers(&others)?;
         let arrivals = links.arrivals();
         let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let start = StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
+        let start =
+            StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
         let member = if is_witness {
             let journal = witness_journal(&engine, syncs)?;
             if !journal.is_begun() {
@@ -504,7 +505,9 @@ impl Membership {
         if is_there {
             return Ok(());
         }
-        Err(Error::Directory("the configuration of this member alone is not in its checkpoint".to_owned()))
+        Err(Error::Directory(
+            "the configuration of this member alone is not in its checkpoint".to_owned(),
+        ))
     }
 
     /// Ends it: clients' writes are refused, the thread and the links end. What is not decided by then is decided

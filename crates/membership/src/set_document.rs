@@ -198,8 +198,7 @@ impl SetDocument {
             Bson::Document(doc! { "_id": listed.id, "member": listed.member.0.cast_signed() })
         };
         let members: Vec<Bson> = self.members.iter().map(member).collect();
-        let mut document =
-            doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        let mut document = doc! { "v": VERSION, "config": self.config.clone(), "members": members };
         if self.log_begins > 0 {
             document.insert("logBegins", self.log_begins.cast_signed());
         }

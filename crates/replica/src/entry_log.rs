@@ -92,7 +92,8 @@ impl EntryLog {
             taken.map_err(|what| Error::Journal(format!("the log of entries at {lsn}: {what}")))?;
         }
         let wal = written(replay.start_writing())?;
-        let found = loading.end().map_err(|what| Error::Journal(format!("the log of entries: {what}")))?;
+        let found =
+            loading.end().map_err(|what| Error::Journal(format!("the log of entries: {what}")))?;
         let (places, found) = found;
         let at = found.decided.at.index;
         let state = State {
@@ -166,7 +167,8 @@ impl EntryLog {
         }
         let start = self.0.wal.next_lsn();
         let parts: Vec<&[u8]> = payload.chunks(MAX_PART).collect();
-        let (inline, before) = parts.split_last().map_or((&[][..], &[][..]), |(last, all)| (last, all));
+        let (inline, before) =
+            parts.split_last().map_or((&[][..], &[][..]), |(last, all)| (*last, all));
         for (number, part) in (0_u32..).zip(before) {
             written(self.0.wal.append(&[&records::part_head(number), part]))?;
         }
@@ -192,7 +194,12 @@ impl EntryLog {
 
     /// Everything up to `at` is decided, and `configuration` counts behind it. Written where that must be found by the
     /// next opening (`must`), or where much has come since.
-    pub(crate) fn decide(&self, at: Position, configuration: &Configuration, must: bool) -> Result<()> {
+    pub(crate) fn decide(
+        &self,
+        at: Position,
+        configuration: &Configuration,
+        must: bool,
+    ) -> Result<()> {
         let mut state = self.0.state.lock();
         state.decided = Decided { at, configuration: configuration.clone() };
         let (index, behind) = state.mark;
@@ -265,7 +272,8 @@ impl Shared {
     }
 
     fn read(&self, state: &mut State, index: u64) -> Result<Option<(Entry, Vec<u8>)>> {
-        let Some(at) = state.places.position(index).filter(|at| at.index >= state.places.first()) else {
+        let Some(at) = state.places.position(index).filter(|at| at.index >= state.places.first())
+        else {
             return Ok(None);
         };
         self.forget_synced(state);

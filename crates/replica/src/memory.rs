@@ -360,8 +360,8 @@ impl Journal for MemoryJournal {
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        let is_there = at.index >= self.first.load(Ordering::Relaxed)
-            && self.fault != Fault::KeepsNoRecords;
+        let is_there =
+            at.index >= self.first.load(Ordering::Relaxed) && self.fault != Fault::KeepsNoRecords;
         Ok(self.held_payload(at).filter(|_| is_there))
     }
 

@@ -583,7 +583,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
                 && !(report.stopped || report.in_maintenance || report.frozen)
         };
         let able = status.peers.iter().filter(is_able);
-        let ranked = able.filter_map(|peer| Some((self.kinds.ranks.get(&peer.member)?, peer.member)));
+        let ranked =
+            able.filter_map(|peer| Some((self.kinds.ranks.get(&peer.member)?, peer.member)));
         let Some((_, next)) = ranked.min() else { return Ok(()) };
         self.node.transfer_to(next)?;
         self.work()

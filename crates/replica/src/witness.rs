@@ -58,11 +58,8 @@ impl WitnessJournal {
     /// The disk's.
     pub fn begin(&mut self, at: Position, configuration: &Configuration) -> Result<()> {
         self.log.begin(at, configuration)?;
-        self.found = FoundEntries {
-            decided: self.log.decided(),
-            entries: Vec::new(),
-            commit: at.index,
-        };
+        self.found =
+            FoundEntries { decided: self.log.decided(), entries: Vec::new(), commit: at.index };
         Ok(())
     }
 

@@ -66,15 +66,24 @@ fn run<M: Machine>(usual: u64, steps: u64, copied: u64) {
         let world = play::<M>(seed, steps, Planted::Nothing);
         let world = world.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let World { voided, came_back, led_by_witness, .. } = world;
-        let of =
-            [world.acknowledged(), world.leaders(), voided, came_back, world.copied, led_by_witness];
+        let of = [
+            world.acknowledged(),
+            world.leaders(),
+            voided,
+            came_back,
+            world.copied,
+            led_by_witness,
+        ];
         done.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
     }
     // A simulation in which nothing happens shows nothing.
     // What engines run has no witness, as it makes no copies.
     let least = [50, 50, 50, 20, copied, copied];
     let enough = done.iter().zip(least).all(|(n, least)| *n >= least);
-    assert!(!many || enough, "acknowledged, leaders, voided, came back, copied, by a witness: {done:?}");
+    assert!(
+        !many || enough,
+        "acknowledged, leaders, voided, came back, copied, by a witness: {done:?}"
+    );
 }
 
 #[test]

@@ -145,7 +145,8 @@ impl ServerState {
              are emptied; while they are a majority of the former set, they may go on by themselves: stop them");
         membership.go_on_alone(set).map_err(|error| refused(&error))?;
         self.host.start_again().map_err(|why| {
-            let text = format!("this member goes on alone from its next start on: start it again ({why})");
+            let text =
+                format!("this member goes on alone from its next start on: start it again ({why})");
             Error::new(Code::INTERNAL_ERROR, text)
         })
     }

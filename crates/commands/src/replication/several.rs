@@ -296,7 +296,8 @@ pub(super) fn reconfigure(context: &Context<'_>, config: &Config) -> Result<()> 
 pub(super) fn force(context: &mut Context<'_>, before: &Config, mut config: Config) -> Result<()> {
     let service = context.service;
     let Some(membership) = service.replication.membership() else { return Ok(()) };
-    let incompatible = |text: String| Err(Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text));
+    let incompatible =
+        |text: String| Err(Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text));
     if let Some(leader) = leader_with_a_link(membership) {
         return incompatible(format!(
             "the set has a primary, or is about to have one: {leader}. `force` is for a member whose set has lost its \

@@ -121,11 +121,7 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    pub(super) fn take(
-        &mut self,
-        record: LogRecord<'_>,
-        lsn: Lsn,
-    ) -> Result<(), &'static str> {
+    pub(super) fn take(&mut self, record: LogRecord<'_>, lsn: Lsn) -> Result<(), &'static str> {
         match record {
             LogRecord::Part { number: 0, .. } => self.parts = (1, lsn),
             // Of an entry whose beginning was let go of, at the log's beginning.
@@ -161,7 +157,8 @@ impl Loading {
     fn entry(&mut self, entry: Entry, lsn: Lsn) -> Result<(), &'static str> {
         let at = entry.position();
         let decided = self.decided.as_ref().map_or(0, |decided| decided.at.index);
-        let Some(places) = self.places.as_mut().filter(|places| at.index > places.before.index) else {
+        let Some(places) = self.places.as_mut().filter(|places| at.index > places.before.index)
+        else {
             // The first one that the log has, or what takes the place of one that is void.
             if decided >= at.index && self.places.is_some() {
                 return Err("what is decided is overwritten");
@@ -213,7 +210,10 @@ mod tests {
     #[test]
     fn places_follow_what_is_appended_cut_off_and_let_go_of() {
         let mut places = Places::behind(at(2, 10));
-        assert_eq!((places.first(), places.position(9), places.position(10)), (11, None, Some(at(2, 10))));
+        assert_eq!(
+            (places.first(), places.position(9), places.position(10)),
+            (11, None, Some(at(2, 10)))
+        );
         for index in 11..30 {
             places.push(at(if index < 20 { 2 } else { 3 }, index), (index - 10) * APART / 2);
         }
@@ -226,7 +226,11 @@ mod tests {
         places.cut(16);
         assert_eq!((places.last(), places.position(16)), (at(2, 15), None));
         places.push(at(5, 16), 20 * APART);
-        assert_eq!(places.point_before(16), Some(20 * APART), "one behind a cut is found without the void ones");
+        assert_eq!(
+            places.point_before(16),
+            Some(20 * APART),
+            "one behind a cut is found without the void ones"
+        );
         assert_eq!(places.forget_before(14), Some(3 * APART / 2));
         assert_eq!((places.first(), places.position(12)), (13, Some(at(2, 12))));
         assert_eq!(places.forget_before(14), None, "nothing is let go of twice");

@@ -86,9 +86,10 @@ impl<'a> LogRecord<'a> {
                 let commit = number(&mut bytes)?;
                 let parts = take(&mut bytes).map(u32::from_le_bytes)?;
                 let length = take(&mut bytes).map(u32::from_le_bytes)? as usize;
-                let (content, payload) = bytes.split_at_checked(length).ok_or("an entry is cut off")?;
-                let content =
-                    codec::decode_content(content).map_err(|_| "an entry's content cannot be read")?;
+                let (content, payload) =
+                    bytes.split_at_checked(length).ok_or("an entry is cut off")?;
+                let content = codec::decode_content(content)
+                    .map_err(|_| "an entry's content cannot be read")?;
                 if term == 0 || index == 0 {
                     return Err("an entry has no place");
                 }

@@ -71,7 +71,8 @@ impl Model {
 
     fn append(&mut self, term: u64) {
         let index = self.last().index + 1;
-        let length = if self.random.one_in(8) { self.random.below(5000) } else { self.random.below(300) };
+        let length =
+            if self.random.one_in(8) { self.random.below(5000) } else { self.random.below(300) };
         let payload: Vec<u8> = (0..length).map(|_| self.random.below(256) as u8).collect();
         let records = Descriptor {
             last_ts: index,
@@ -118,7 +119,8 @@ impl Model {
                 self.needed = self.needed.max(index.min(self.decided));
             }
             7 if self.random.one_in(4) => {
-                let at = Position { term: last.term + 1, index: last.index + 1 + self.random.below(50) };
+                let at =
+                    Position { term: last.term + 1, index: last.index + 1 + self.random.below(50) };
                 self.log.begin(at, &self.configuration).unwrap();
                 self.entries.clear();
                 (self.begun, self.synced, self.decided) = (at, at.index, at.index);
@@ -141,7 +143,8 @@ impl Model {
         }
         let (low, high) = (self.needed.max(self.log.first()), self.synced + 1);
         let older = self.log.older().entries(low, high, 1000, u64::MAX);
-        let expected: Vec<Entry> = self.entries.range(low..high.max(low)).map(|(_, (entry, _))| entry.clone()).collect();
+        let expected: Vec<Entry> =
+            self.entries.range(low..high.max(low)).map(|(_, (entry, _))| entry.clone()).collect();
         assert_eq!(older, expected);
     }
 

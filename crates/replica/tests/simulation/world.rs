@@ -276,8 +276,10 @@ impl<M: Machine> World<M> {
         let mut kinds = Kinds { witnesses: self.witness.into_iter().collect(), ..Kinds::default() };
         if self.planted != Planted::WitnessLeadsOn {
             let all = (1..=self.members.len() as u64).map(MemberId);
-            kinds.ranks =
-                all.filter(|id| Some(*id) != self.witness).map(|id| (id, (id.0 as u32 - 1) % 3)).collect();
+            kinds.ranks = all
+                .filter(|id| Some(*id) != self.witness)
+                .map(|id| (id, (id.0 as u32 - 1) % 3))
+                .collect();
         }
         replica.set_kinds(kinds);
         self.members[at].running = Some(replica);
@@ -563,8 +565,7 @@ impl<M: Machine> World<M> {
             let Some(replica) = running else { return false };
             replica.status().last == last
                 && replica.status().commit_index == last.index
-                && (witness == Some(id)
-                    || (*of == shown && machine.is_settled(replica.journal())))
+                && (witness == Some(id) || (*of == shown && machine.is_settled(replica.journal())))
         })
     }
 
