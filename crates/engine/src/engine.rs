@@ -342,10 +342,10 @@ impl Engine {
     /// What the disk says.
     pub fn log_beside(&self, name: &str) -> Result<wal::Replay> {
         let environment = self.environment();
-        let (directory, options) = (environment.options.dir.join(name), wal::WalOptions::default());
+        let (directory, options) = (environment.options.dir.join(name), WalOptions::default());
         // Its figures are not those of the redo log.
         let metrics = wal::Metrics::new(&Registry::new());
-        let found = wal::Wal::open(&environment.os, &directory, options, metrics);
+        let found = Wal::open(&environment.os, &directory, options, metrics);
         let keys = environment.keys.as_ref().map(DirectoryKeys::ring);
         found.and_then(|found| found.with_keys(keys)).map_err(Error::from)
     }

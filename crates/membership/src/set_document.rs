@@ -269,9 +269,29 @@ mod tests {
         assert_eq!(document.set_id(), Some(ObjectId::from_bytes([7; 12])));
         let ranks = [10, u64::MAX, 12, 13, 99].map(|of| document.rank(MemberId(of)));
         assert_eq!(ranks, [Some(0), Some(1), Some(1), None, None]);
+        let forced = document.clone().begun_behind(77);
+        assert_eq!(SetDocument::decode(&forced.encode().unwrap()).unwrap(), forced);
+        assert_eq!(document.clone().following(&forced).log_begins(), 77);
+        assert_eq!(forced.clone().following(&document).log_begins(), 77);
         let others = document.others(MemberId(10));
         assert_eq!(others.len(), 3);
         assert_eq!(others[0], (MemberId(u64::MAX), HostAndPort::new("localhost", 2)));
+    }
+
+    #[test]
+    fn a_witness_may_never_lead_for_clients_and_campaigns_last() {
+        let mut config = config();
+        let members = config.get_array_mut("members").unwrap();
+        members[2].as_document_mut().unwrap().insert("arbiterOnly", true);
+        let document = SetDocument::new(config, &ids()).unwrap();
+        let (witness, of_data) = (MemberId(12), MemberId(u64::MAX));
+        assert!(document.is_witness(witness) && !document.is_witness(of_data));
+        assert_eq!((document.rank(witness), document.campaign_rank(witness)), (None, Some(20)));
+        assert_eq!(document.campaign_rank(of_data), Some(1));
+        assert_eq!(document.campaign_rank(MemberId(13)), None, "without a vote never");
+        let kinds = document.kinds();
+        assert_eq!(kinds.witnesses, [witness].into());
+        assert_eq!(kinds.ranks, [(MemberId(10), 0), (of_data, 1)].into());
     }
 
     #[test]
