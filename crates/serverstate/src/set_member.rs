@@ -139,7 +139,7 @@ impl ServerState {
             .filter(|member| *member != membership.own())
             .filter_map(|member| set.host_of(member))
             .collect();
-        tracing::warn!(target: "REPL", id = 9_016_798, set = set.name(), others = ?gone,
+        tracing::warn!(target: "REPL", id = 9_016_871, set = set.name(), others = ?gone,
             "The set goes on with this member alone, because it was forced to. What a majority has acknowledged and this \
              member does not have on its disk is given up. The other members are refused until their data directories \
              are emptied; while they are a majority of the former set, they may go on by themselves: stop them");
