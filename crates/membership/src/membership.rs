@@ -714,8 +714,10 @@ impl Inner {
 
 /// Whether a member gets entries as they come.
 fn keeps_up(view: &View, member: MemberId) -> bool {
-    let is_near =
-        |peer: &quorum::Peer| peer.active && peer.matched.saturating_add(NEAR) >= view.last.index;
+    // Consensus takes one that is new for active, before anything is heard of it.
+    let is_near = |peer: &quorum::Peer| {
+        peer.active && peer.matched > 0 && peer.matched.saturating_add(NEAR) >= view.last.index
+    };
     view.peers.iter().any(|peer| peer.member == member && is_near(peer))
 }
 
@@ -824,6 +826,23 @@ mod tests {
             let found = preferred_over(&view, &document).map(|member| member.0);
             assert_eq!(found, preferred, "{priorities:?} {near:?}");
         }
+    }
+
+    #[test]
+    fn who_was_never_heard_of_does_not_keep_up_with_a_short_log() {
+        let view = |matched| View {
+            peers: vec![quorum::Peer {
+                member: MemberId(2),
+                matched,
+                next: matched + 1,
+                phase: quorum::PeerPhase::Probing,
+                active: true,
+            }],
+            last: Position { term: 1, index: NEAR },
+            ..View::default()
+        };
+        assert!(!keeps_up(&view(0), MemberId(2)));
+        assert!(keeps_up(&view(1), MemberId(2)));
     }
 
     #[test]
