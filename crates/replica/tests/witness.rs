@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use quorum::state::MemberState;
 use quorum::{Change, Configuration, MemberId, Position, Settings, Standing};
 use replica::memory::{Fault, MemoryJournal, MemoryPromises};
-use replica::{Event, Frame, Journal as _, Kinds, Links, Options, Promises as _, Replica};
+use replica::{Event, Frame, Kinds, Links, Options, Promises as _, Replica};
 
 const BASE: Position = Position { term: 1, index: 1 };
 const PRIMARY: u64 = 1;
@@ -52,6 +52,7 @@ fn member(id: u64, journal: MemoryJournal, promises: MemoryPromises) -> Member {
     member.set_kinds(Kinds {
         witnesses: [MemberId(WITNESS)].into(),
         ranks: [(MemberId(PRIMARY), 0), (MemberId(SECONDARY), 1)].into(),
+        log_begins: 0,
     });
     member
 }
