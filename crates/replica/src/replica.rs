@@ -565,15 +565,13 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
     }
 
-    /// A witness that leads hands over as soon as a member that may take writes has all entries.
+    /// A witness that leads hands over as soon as a member that may take writes has all entries, decided or not: what the
+    /// others lack, that one may be able to give them, and the witness not (seed 671).
     fn hand_over_as_witness(&mut self) -> Result<()> {
         if !self.is_witness || !self.leads || self.node.handing_over_to().is_some() {
             return Ok(());
         }
         let status = self.node.status();
-        if self.applied.term != self.led {
-            return Ok(());
-        }
         let is_able = |peer: &&quorum::Peer| {
             let report = self.reports.get(&peer.member).copied().unwrap_or_default();
             peer.member != self.id
