@@ -203,6 +203,9 @@ def a_member_goes_on_alone_and_the_others_begin_anew():
         alone.kill()
         with cluster.client() as client:
             client.test.a.insert_one({"_id": "given up"})
+            # That it is decided stands with what follows it.
+            for n in range(3):
+                client.test.a.insert_one({"_id": f"given up too {n}"})
         primary.kill()
         other.kill()
         alone.start()
