@@ -328,7 +328,8 @@ class ReplicaSet:
 
         def there():
             running = [member.hello() for member in self.members if member.is_running()]
-            return all(hello.get("secondary") or hello.get("isWritablePrimary") for hello in running)
+            roles = ("secondary", "isWritablePrimary", "arbiterOnly")
+            return all(any(hello.get(role) for role in roles) for hello in running)
 
         wait_until(there, "a member finds no role", self.tails)
         return self.wait_for_primary()

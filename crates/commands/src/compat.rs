@@ -40,7 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
         "205 ClusterTimeFailsRateLimiter",
     ),
     (
-        "replica sets: arbiters, delayed members, members without indexes; in a set of several other settings than \
+        "replica sets: delayed members, members without indexes, a second arbiter; in a set of several other settings than \
          MongoDB's defaults of `heartbeatIntervalMillis`, `heartbeatTimeoutSecs`, `catchUpTimeoutMillis`, \
          `catchUpTakeoverDelayMillis`, `chainingAllowed`",
         "93 InvalidReplicaSetConfig",
@@ -49,7 +49,11 @@ const REFUSED: &[(&str, &str)] = &[
         "`replSetInitiate` of several members, of which another one than this has data",
         "110 CannotInitializeNodeWithData",
     ),
-    ("`replSetReconfig` with `force` in a set of several members", "238 NotImplemented"),
+    (
+        "`replSetReconfig` with `force` in a set of several members: while this member hears a primary, or with members \
+         that the set did not have",
+        "103 NewReplicaSetConfigurationIncompatible",
+    ),
     (
         "on a member of a set of several: writing to `local`, `profile` with a level, `replSetResizeOplog`, \
          `replSetExpireOplog`",

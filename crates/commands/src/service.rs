@@ -664,7 +664,7 @@ fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> R
     if !shows_data || local || command.name == "getMore" {
         return Ok(());
     }
-    if matches!(role, Role::Uninitiated | Role::Recovering) {
+    if matches!(role, Role::Uninitiated | Role::Recovering | Role::Arbiter) {
         let text = "node is not in primary or recovering state";
         return Err(Error::new(Code::NOT_PRIMARY_OR_SECONDARY, text));
     }

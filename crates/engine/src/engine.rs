@@ -335,6 +335,21 @@ impl Engine {
         self.change_keys(DirectoryKeys::rotate_data_key)
     }
 
+    /// A log of the layers above in a directory of that name beside the data file, encrypted with the directory's keys
+    /// where it is encrypted: found, and not read yet.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn log_beside(&self, name: &str) -> Result<wal::Replay> {
+        let environment = self.environment();
+        let (directory, options) = (environment.options.dir.join(name), WalOptions::default());
+        // Its figures are not those of the redo log.
+        let metrics = wal::Metrics::new(&Registry::new());
+        let found = Wal::open(&environment.os, &directory, options, metrics);
+        let keys = environment.keys.as_ref().map(DirectoryKeys::ring);
+        found.and_then(|found| found.with_keys(keys)).map_err(Error::from)
+    }
+
     fn change_keys(
         &self,
         change: impl FnOnce(&DirectoryKeys, &Os, &Path) -> Result<()>,

@@ -45,6 +45,11 @@ impl DirectoryKeys {
         Self { ring: Arc::clone(ring), held: Mutex::new(held) }
     }
 
+    /// The data keys.
+    pub(crate) fn ring(&self) -> Arc<KeyRing> {
+        Arc::clone(&self.ring)
+    }
+
     pub(crate) fn status(&self) -> Encryption {
         let (newest_key, keys) = (self.ring.newest().0, self.ring.len());
         Encryption { master: self.held.lock().master.fingerprint(), newest_key, keys }

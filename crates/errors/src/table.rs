@@ -84,6 +84,7 @@ codes! {
     96 OPERATION_FAILED "OperationFailed"
     100 UNSATISFIABLE_WRITE_CONCERN "UnsatisfiableWriteConcern"
     103 NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE "NewReplicaSetConfigurationIncompatible"
+    104 NODE_NOT_ELECTABLE "NodeNotElectable"
     109 CONFIGURATION_IN_PROGRESS "ConfigurationInProgress"
     110 CANNOT_INITIALIZE_NODE_WITH_DATA "CannotInitializeNodeWithData"
     112 WRITE_CONFLICT "WriteConflict"

@@ -49,7 +49,8 @@ pub enum Mismatch {
     Itself,
     /// It went another way than this one when the set was forced to go on.
     #[error(
-        "it and this server took different ways when the set was forced to go on without its majority"
+        "it and this server took different ways when the set was forced to go on without its majority: the data \
+         directory of the one that was left behind is to be emptied, and is filled again"
     )]
     Lineage,
     /// Nobody knows it.

@@ -29,7 +29,7 @@ use crate::view::Published;
 use os::{JoinHandle, Os, Panicked};
 use parking_lot::Mutex;
 use quorum::{Change, MemberId, Position};
-use replica::{Frame, Journal, Links, NeedsCopy, Promises, Replica};
+use replica::{Frame, Journal, Kinds, Links, NeedsCopy, Promises, Replica};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -76,6 +76,7 @@ enum MemberRequest {
     ReadPoint(ReplySender<u64>),
     Campaign,
     SetPriority { electable: bool, rank: u32 },
+    SetKinds(Kinds),
     SetElectionTimeout { milliseconds: u64 },
     Freeze { until_ms: Option<u64> },
     SetMaintenance(bool),
@@ -170,6 +171,11 @@ impl Member {
     /// Whether and how early this member campaigns.
     pub fn set_priority(&self, electable: bool, rank: u32) {
         self.tell(MemberRequest::SetPriority { electable, rank });
+    }
+
+    /// What the members are.
+    pub fn set_kinds(&self, kinds: Kinds) {
+        self.tell(MemberRequest::SetKinds(kinds));
     }
 
     /// After how many milliseconds without a word from the leader an election begins.

@@ -126,6 +126,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 MemberRequest::SetPriority { electable, rank } => {
                     self.replica.set_priority(electable, rank);
                 }
+                MemberRequest::SetKinds(kinds) => self.replica.set_kinds(kinds),
                 MemberRequest::SetElectionTimeout { milliseconds } => {
                     self.replica.set_election_timeout(milliseconds);
                 }

@@ -17,7 +17,9 @@ use member::{Member, Pending, Refusal, View, Watcher, successor};
 use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
-use replica::{EngineJournal, Options, Promises, Replica, StateFile, SyncMode};
+use replica::{
+    EngineJournal, Journal, Options, Promises, Replica, StateFile, SyncMode, WitnessJournal,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,6 +41,9 @@ const ANSWERS: Duration = Duration::from_secs(5);
 const NEAR: u64 = 64;
 /// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
 const PREFERRED_FOR: Duration = Duration::from_secs(5);
+/// The directory of a witness's log, in the data directory, and how much of what a member lacks it keeps there.
+const WITNESS_LOG: &str = "witness";
+const WITNESS_LOG_BYTES: u64 = 1 << 30;
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -185,9 +190,17 @@ impl Membership {
                     .to_owned(),
             ));
         }
-        if !was_begun {
+        let is_witness = document.is_witness(own);
+        if is_witness && founder == own {
+            return Err(Error::Document("a witness founds no set".to_owned()));
+        }
+        let configuration = Configuration::of_voters([founder]);
+        if is_witness {
             state.set_name(document.name(), founder.0)?;
-            let configuration = Configuration::of_voters([founder]);
+            // The engine stays empty.
+            witness_journal(engine, SyncMode::Inline)?.begin(BASE, &configuration)?;
+        } else if !was_begun {
+            state.set_name(document.name(), founder.0)?;
             EngineJournal::<CatalogObserver>::begin(engine, BASE, &configuration)?;
         }
         set_file::write(&*parts.os.vfs, &parts.directory, document)?;
@@ -232,7 +245,8 @@ impl Membership {
             return Err(Error::Directory("this directory is in no set".to_owned()));
         };
         let own = state.state().member;
-        let begins = parts.engine.entries().last.index == 0;
+        let is_witness = document.is_witness(own);
+        let begins = !is_witness && parts.engine.entries().last.index == 0;
         if begins {
             // What was removed by hand, all but the files that say who this is, must not begin a second time.
             let has_data = parts.engine.complete().timestamp().0 > 0;
@@ -257,7 +271,8 @@ impl Membership {
             parts;
         let (own, lineage) = (state.state().member, state.state().lineage);
         let others = document.others(own);
-        let rank = document.rank(own);
+        let rank = document.campaign_rank(own);
+        let (kinds, is_witness) = (document.kinds(), document.is_witness(own));
         let election_ms = document.election_timeout_ms();
         let admission = Arc::new(AdmitKnown::new(own, lineage, document));
         let links = Arc::new(Links::new(dialer, memory, Arc::clone(&admission) as _, tuning));
@@ -266,9 +281,8 @@ impl Membership {
         let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || inbox.wake());
         let observer = CatalogObserver::new(&catalog, times_led.clone());
         let syncs = SyncMode::Thread(Arc::clone(&os.spawner), Arc::clone(&notify));
-        let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
-        engine.when_open(notify);
         let mut options = Options::new(own);
+        options.is_witness = is_witness;
         if let Some((report_ms, tick_ms)) = pace_ms {
             (options.report_ms, options.tick_ms) = (report_ms, tick_ms);
         }
@@ -277,14 +291,11 @@ impl Membership {
         }
         options.settings.electable = rank.is_some();
         options.settings.rank = rank.unwrap_or(0);
-        let entropy = Arc::clone(&os.entropy);
-        let random = Box::new(move || entropy.next_u64());
-        let replica = Replica::new(options, journal, links.sender(), state, random)?;
         let inner = Arc::new(Inner {
             own,
             os: os.clone(),
             directory,
-            engine,
+            engine: engine.clone(),
             admission,
             links: Arc::downgrade(&links),
             roles,
@@ -299,7 +310,20 @@ impl Membership {
         links.set_peers(&others)?;
         let arrivals = links.arrivals();
         let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let member = Member::start(&os, replica, None, arrivals, watcher)?;
+        let start =
+            StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
+        let member = if is_witness {
+            let journal = witness_journal(&engine, syncs)?;
+            if !journal.is_begun() {
+                let text = "the log of this witness has nothing of its set: empty the directory, and it begins anew";
+                return Err(Error::Directory(text.to_owned()));
+            }
+            start.member(journal)?
+        } else {
+            let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
+            engine.when_open(notify);
+            start.member(journal)?
+        };
         let _only_once = inner.member.set(member);
         Ok(Arc::new(Self { inner, links }))
     }
@@ -452,6 +476,45 @@ impl Membership {
         Some(next)
     }
 
+    /// The set goes on with this member alone, whatever its majority has: from its next start on. What this member has on
+    /// its disk counts, decided or not; what it lacks is given up, and those who have it never speak with it again.
+    /// This membership ends. On disk when it returns; where it fails, it can be asked for again.
+    ///
+    /// First it is another history, then alone: a crash between must not leave a member that decides alone while the
+    /// others take it for one of theirs.
+    ///
+    /// # Errors
+    /// The document does not name this directory, or this member has no data; what the disk says.
+    pub fn go_on_alone(&self, document: &SetDocument) -> Result<()> {
+        let Inner { own, os, directory, engine, .. } = &*self.inner;
+        if document.rank(*own).is_none() {
+            return Err(Error::Document("this member is not one that may lead in it".to_owned()));
+        }
+        self.stop();
+        let last = engine.entries().last;
+        let index = last.index + 1;
+        let document = document.clone().begun_behind(index);
+        let mut state = open_state(os, directory)?;
+        state.set_name(document.name(), another_lineage(os, state.state().lineage, &document))?;
+        set_file::write(&*os.vfs, directory, &document)?;
+        let term = state.state().term.max(last.term) + 1;
+        state.keep(HardState { term, vote: None }, 0)?;
+        // An entry of its own, behind which the configuration counts.
+        engine.close_entry((term, index), engine::EntryKind::Fence, &[], last.index)?;
+        engine.sync()?;
+        let alone = quorum::codec::encode_configuration(&Configuration::of_voters([*own]));
+        engine.apply_configuration(index, &alone)?;
+        engine.checkpoint()?;
+        let is_there = engine.entries().before.index == index
+            && engine.configuration_at(index).is_some_and(|told| *told == *alone);
+        if is_there {
+            return Ok(());
+        }
+        Err(Error::Directory(
+            "the configuration of this member alone is not in its checkpoint".to_owned(),
+        ))
+    }
+
     /// Ends it: clients' writes are refused, the thread and the links end. What is not decided by then is decided
     /// by the others.
     pub fn stop(&self) {
@@ -464,6 +527,45 @@ impl Membership {
         }
         self.links.shutdown(LINKS_END);
     }
+}
+
+/// A name for another history of the set: no member's, and not the one that it has.
+fn another_lineage(os: &Os, before: u64, document: &SetDocument) -> u64 {
+    loop {
+        let lineage = os.entropy.next_u64();
+        if lineage > 0 && lineage != before && document.id_of(MemberId(lineage)).is_none() {
+            return lineage;
+        }
+    }
+}
+
+/// What a member's thread is started with beside its journal.
+struct StartParts<S> {
+    os: Os,
+    options: Options,
+    kinds: replica::Kinds,
+    sender: S,
+    state: StateFile,
+    arrivals: Arc<dyn member::Arrivals>,
+    watcher: Box<dyn Watcher>,
+}
+
+impl<S: replica::Links + Send + 'static> StartParts<S> {
+    fn member<J: Journal + Send + 'static>(self, journal: J) -> Result<Member> {
+        let Self { os, options, kinds, sender, state, arrivals, watcher } = self;
+        let entropy = Arc::clone(&os.entropy);
+        let random = Box::new(move || entropy.next_u64());
+        let mut replica = Replica::new(options, journal, sender, state, random)?;
+        replica.set_kinds(kinds);
+        Ok(Member::start(&os, replica, None, arrivals, watcher)?)
+    }
+}
+
+/// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.
+fn witness_journal(engine: &Engine, mode: SyncMode) -> Result<WitnessJournal> {
+    let history = engine.options().history.map_or(u64::MAX, |history| history.bytes);
+    let most_bytes = WITNESS_LOG_BYTES.min(history);
+    Ok(WitnessJournal::open(engine.log_beside(WITNESS_LOG)?, mode, most_bytes)?)
 }
 
 impl Drop for Membership {
@@ -513,6 +615,7 @@ impl Inner {
 
     fn configure(&self, document: &SetDocument) -> Result<Option<Pending<Position>>> {
         let Some(member) = self.member() else { return Ok(None) };
+        let document = &document.clone().following(&self.admission.document());
         let changes = self.changes(&member.view(), document);
         Ok(Some(member.configure(changes, document.encode()?)))
     }
@@ -524,7 +627,8 @@ impl Inner {
 
     /// Whether this member's log has everything since the beginning of the set: nobody needs a copy then.
     fn reaches_back(&self) -> bool {
-        self.engine.entries().first_readable <= BASE.index + 1
+        let is_forced = self.admission.document().log_begins() > 0;
+        !is_forced && self.engine.entries().first_readable <= BASE.index + 1
     }
 
     fn hand_over(&self) -> Option<Pending<()>> {
@@ -538,13 +642,15 @@ impl Inner {
         let document = SetDocument::decode(bytes)?;
         set_file::write(&*self.os.vfs, &self.directory, &document)?;
         let others = document.others(self.own);
-        let rank = document.rank(self.own);
+        let rank = document.campaign_rank(self.own);
+        let kinds = document.kinds();
         let election_ms = document.election_timeout_ms();
         self.admission.follow(document);
         if let Some(links) = self.links.upgrade() {
             links.set_peers(&others)?;
         }
         if let Some(member) = self.member() {
+            member.set_kinds(kinds);
             member.set_priority(rank.is_some(), rank.unwrap_or(0));
             if let Some(election_ms) = election_ms {
                 member.set_election_timeout(election_ms);
@@ -613,8 +719,10 @@ impl Inner {
 
 /// Whether a member gets entries as they come.
 fn keeps_up(view: &View, member: MemberId) -> bool {
-    let is_near =
-        |peer: &quorum::Peer| peer.active && peer.matched.saturating_add(NEAR) >= view.last.index;
+    // Consensus takes one that is new for active, before anything is heard of it.
+    let is_near = |peer: &quorum::Peer| {
+        peer.active && peer.matched > 0 && peer.matched.saturating_add(NEAR) >= view.last.index
+    };
     view.peers.iter().any(|peer| peer.member == member && is_near(peer))
 }
 
@@ -723,6 +831,23 @@ mod tests {
             let found = preferred_over(&view, &document).map(|member| member.0);
             assert_eq!(found, preferred, "{priorities:?} {near:?}");
         }
+    }
+
+    #[test]
+    fn who_was_never_heard_of_does_not_keep_up_with_a_short_log() {
+        let view = |matched| View {
+            peers: vec![quorum::Peer {
+                member: MemberId(2),
+                matched,
+                next: matched + 1,
+                phase: quorum::PeerPhase::Probing,
+                active: true,
+            }],
+            last: Position { term: 1, index: NEAR },
+            ..View::default()
+        };
+        assert!(!keeps_up(&view(0), MemberId(2)));
+        assert!(keeps_up(&view(1), MemberId(2)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! directory each member is.
 //!
 //! ```text
-//! {v: 1, config: <as rs.conf() shows it>, members: [{_id: int, member: long}, …]}
+//! {v: 1, config: <as rs.conf() shows it>, members: [{_id: int, member: long}, …], logBegins: long}
 //! ```
 //!
 //! Always true of a [`SetDocument`]: each member of the configuration has one data directory, and no two the same.
@@ -12,10 +12,14 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use links::HostAndPort;
 use quorum::MemberId;
+use replica::Kinds;
 use std::collections::BTreeMap;
 
 /// The version that this program writes.
 const VERSION: i32 = 1;
+/// How much later than the others a witness campaigns: so many ranks, two election timeouts in all. It is needed only
+/// where nobody else can win.
+const WITNESS_RANK: u32 = 20;
 
 /// One member, as far as consensus and links want to know it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +29,7 @@ pub(crate) struct Listed {
     pub(crate) host: String,
     pub(crate) votes: bool,
     pub(crate) priority: f64,
+    pub(crate) is_witness: bool,
 }
 
 /// A set's configuration, and who its members are.
@@ -32,6 +37,8 @@ pub(crate) struct Listed {
 pub struct SetDocument {
     config: Document,
     members: Vec<Listed>,
+    /// Behind which index the log of the set begins that was forced to go on; 0 where it never was.
+    log_begins: u64,
 }
 
 fn wrong(what: impl Into<String>) -> Error {
@@ -74,12 +81,32 @@ impl SetDocument {
                 host: host.to_owned(),
                 votes: number(value.get("votes")).is_none_or(|votes| votes > 0.0),
                 priority: number(value.get("priority")).unwrap_or(1.0),
+                is_witness: value.get_bool("arbiterOnly").unwrap_or(false),
             });
         }
         if members.len() != ids.len() {
             return Err(wrong("a directory is of no member"));
         }
-        Ok(Self { config, members })
+        Ok(Self { config, members, log_begins: 0 })
+    }
+
+    /// Of the set that another document is of.
+    #[must_use]
+    pub fn following(mut self, before: &Self) -> Self {
+        self.log_begins = self.log_begins.max(before.log_begins);
+        self
+    }
+
+    /// Of a set that is forced to go on, with the log behind that index.
+    pub(crate) fn begun_behind(mut self, index: u64) -> Self {
+        self.log_begins = index;
+        self
+    }
+
+    /// Behind which index the set's log begins, where the set was forced to go on without its majority: what is before it
+    /// is sent to nobody, because the configuration changed there by no entry. Otherwise 0.
+    pub fn log_begins(&self) -> u64 {
+        self.log_begins
     }
 
     /// What `rs.conf()` shows.
@@ -134,7 +161,7 @@ impl SetDocument {
     /// How many priorities that members have are above this one's; `None` of one that is never to lead.
     pub fn rank(&self, member: MemberId) -> Option<u32> {
         let own = self.members.iter().find(|listed| listed.member == member)?;
-        if own.priority <= 0.0 || !own.votes {
+        if own.priority <= 0.0 || !own.votes || own.is_witness {
             return None;
         }
         let mut above: Vec<f64> = self.members.iter().map(|listed| listed.priority).collect();
@@ -144,13 +171,37 @@ impl SetDocument {
         u32::try_from(above.len()).ok()
     }
 
+    /// Whether it votes and keeps the log without applying it: MongoDB's arbiter.
+    pub fn is_witness(&self, member: MemberId) -> bool {
+        self.members.iter().any(|listed| listed.member == member && listed.is_witness)
+    }
+
+    /// What the members are.
+    pub(crate) fn kinds(&self) -> Kinds {
+        let all = || self.members.iter().map(|listed| listed.member);
+        Kinds {
+            witnesses: all().filter(|member| self.is_witness(*member)).collect(),
+            log_begins: self.log_begins,
+            ranks: all().filter_map(|member| Some((member, self.rank(member)?))).collect(),
+        }
+    }
+
+    /// How late a member campaigns compared with the others; `None` of one that never does. A witness does, to bring a
+    /// member up to date that has less than it: it never takes writes.
+    pub(crate) fn campaign_rank(&self, member: MemberId) -> Option<u32> {
+        if self.is_witness(member) { Some(WITNESS_RANK) } else { self.rank(member) }
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let member = |listed: &Listed| {
             Bson::Document(doc! { "_id": listed.id, "member": listed.member.0.cast_signed() })
         };
         let members: Vec<Bson> = self.members.iter().map(member).collect();
-        let document = doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        let mut document = doc! { "v": VERSION, "config": self.config.clone(), "members": members };
+        if self.log_begins > 0 {
+            document.insert("logBegins", self.log_begins.cast_signed());
+        }
         let raw = RawDocumentBuf::try_from(&document).map_err(|error| wrong(error.to_string()))?;
         Ok(raw.into_bytes())
     }
@@ -179,7 +230,12 @@ impl SetDocument {
                 return Err(wrong(format!("member {id} has two directories")));
             }
         }
-        Self::new(config.clone(), &ids)
+        let log_begins = match document.get("logBegins") {
+            None => 0,
+            Some(Bson::Int64(index)) if *index > 0 => index.cast_unsigned(),
+            Some(_) => return Err(wrong("where its log begins cannot be read")),
+        };
+        Ok(Self::new(config.clone(), &ids)?.begun_behind(log_begins))
     }
 }
 
@@ -213,9 +269,29 @@ mod tests {
         assert_eq!(document.set_id(), Some(ObjectId::from_bytes([7; 12])));
         let ranks = [10, u64::MAX, 12, 13, 99].map(|of| document.rank(MemberId(of)));
         assert_eq!(ranks, [Some(0), Some(1), Some(1), None, None]);
+        let forced = document.clone().begun_behind(77);
+        assert_eq!(SetDocument::decode(&forced.encode().unwrap()).unwrap(), forced);
+        assert_eq!(document.clone().following(&forced).log_begins(), 77);
+        assert_eq!(forced.clone().following(&document).log_begins(), 77);
         let others = document.others(MemberId(10));
         assert_eq!(others.len(), 3);
         assert_eq!(others[0], (MemberId(u64::MAX), HostAndPort::new("localhost", 2)));
+    }
+
+    #[test]
+    fn a_witness_may_never_lead_for_clients_and_campaigns_last() {
+        let mut config = config();
+        let members = config.get_array_mut("members").unwrap();
+        members[2].as_document_mut().unwrap().insert("arbiterOnly", true);
+        let document = SetDocument::new(config, &ids()).unwrap();
+        let (witness, of_data) = (MemberId(12), MemberId(u64::MAX));
+        assert!(document.is_witness(witness) && !document.is_witness(of_data));
+        assert_eq!((document.rank(witness), document.campaign_rank(witness)), (None, Some(20)));
+        assert_eq!(document.campaign_rank(of_data), Some(1));
+        assert_eq!(document.campaign_rank(MemberId(13)), None, "without a vote never");
+        let kinds = document.kinds();
+        assert_eq!(kinds.witnesses, [witness].into());
+        assert_eq!(kinds.ranks, [(MemberId(10), 0), (of_data, 1)].into());
     }
 
     #[test]

@@ -16,11 +16,10 @@
 //! [`Journal::cut`], and those that were open at either end never do.
 
 mod older;
-mod syncs;
-
-pub use syncs::SyncMode;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
@@ -28,8 +27,8 @@ use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
 use crate::observer::Observer;
+use crate::syncs::{SyncMode, Syncs};
 use older::OlderEntries;
-use syncs::Syncs;
 
 /// The journal.
 pub struct EngineJournal<O> {
@@ -40,6 +39,8 @@ pub struct EngineJournal<O> {
     observed_index: u64,
     /// Entries of this member's clients since its start that are not decided.
     own: BTreeSet<u64>,
+    /// Entries up to this one are sent to nobody.
+    log_begins: Arc<AtomicU64>,
 }
 
 fn failed(error: &engine::Error) -> Error {
@@ -58,11 +59,14 @@ impl<O: Observer> EngineJournal<O> {
     /// # Errors
     /// Where there is no thread for syncs.
     pub fn new(engine: Engine, observer: O, mode: SyncMode) -> Result<Self> {
-        let syncs = Syncs::start(&engine, mode)?;
+        let log = engine.clone();
+        let sync = Arc::new(move || log.sync().map_err(|error| error.to_string()));
+        let syncs = Syncs::start(sync, mode)?;
         let observed_index = engine.committed_index();
         // Clients' commits come when it leads.
         engine.forbid_writes();
-        Ok(Self { engine, observer, syncs, observed_index, own: BTreeSet::new() })
+        let (own, log_begins) = (BTreeSet::new(), Arc::default());
+        Ok(Self { engine, observer, syncs, observed_index, own, log_begins })
     }
 
     /// Makes an engine's directory the beginning of a set's log: its commits are those of the entry `at`,
@@ -90,7 +94,7 @@ impl<O: Observer> EngineJournal<O> {
     /// # Errors
     /// A sync failed.
     pub fn finish_syncs(&mut self) -> Result<()> {
-        self.syncs.finish(&self.engine)
+        self.syncs.finish()
     }
 
     fn position(&self, index: u64) -> Option<Position> {
@@ -234,11 +238,12 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn older(&self) -> Box<dyn Older> {
-        Box::new(OlderEntries::new(&self.engine))
+        Box::new(OlderEntries::new(&self.engine, &self.log_begins))
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        if self.position(at.index) != Some(at) {
+        let log_begins = self.log_begins.load(Ordering::Relaxed);
+        if self.position(at.index) != Some(at) || at.index <= log_begins {
             return Ok(None);
         }
         match self.engine.entry_records(at.index) {
@@ -253,24 +258,19 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
-        match content {
-            Content::Records(_) if payload.is_empty() => Err("there are none"),
-            Content::Records(records) => {
-                let (last_ts, last_time) = (records.last_ts, records.last_time);
-                let are_records = Engine::check_entry_records(payload, last_ts, last_time);
-                if are_records { Ok(()) } else { Err("they cannot be read") }
-            }
-            _ if payload.is_empty() => Ok(()),
-            _ => Err("there are some"),
-        }
+        check_payload(content, payload)
     }
 
     fn has_room(&self) -> bool {
         self.engine.has_room_for_entries()
     }
 
+    fn set_log_begins(&mut self, index: u64) {
+        self.log_begins.store(index, Ordering::Relaxed);
+    }
+
     fn begin_sync(&mut self, number: u64) -> Result<()> {
-        self.syncs.begin(&self.engine, number)
+        self.syncs.begin(number)
     }
 
     fn synced(&mut self) -> Result<u64> {
@@ -308,6 +308,23 @@ impl<O: Observer> Journal for EngineJournal<O> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Whether an engine would take these as the records of an entry with this content.
+pub(crate) fn check_payload(
+    content: &Content,
+    payload: &[u8],
+) -> std::result::Result<(), &'static str> {
+    match content {
+        Content::Records(_) if payload.is_empty() => Err("there are none"),
+        Content::Records(records) => {
+            let (last_ts, last_time) = (records.last_ts, records.last_time);
+            let are_records = Engine::check_entry_records(payload, last_ts, last_time);
+            if are_records { Ok(()) } else { Err("they cannot be read") }
+        }
+        _ if payload.is_empty() => Ok(()),
+        _ => Err("there are some"),
     }
 }
 

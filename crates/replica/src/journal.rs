@@ -96,4 +96,19 @@ pub trait Journal {
     /// These entries are decided: apply and show them. In order, each once, and none is empty.
     /// `configuration` is that which counts behind the last of them.
     fn committed(&mut self, entries: &[Entry], configuration: &Configuration) -> Result<()>;
+
+    /// Of a witness: the log begins anew behind a place up to which all is decided, and `configuration` counts there.
+    /// On disk when this returns.
+    fn begin_anew(&mut self, _at: Position, _configuration: &Configuration) -> Result<()> {
+        Err(crate::error::Error::Journal("this member's log is not begun anew".to_owned()))
+    }
+
+    /// Entries up to this one are sent to nobody, though the log has them: the set was forced to go on behind it, and
+    /// what its configuration is since then follows from no entry.
+    fn set_log_begins(&mut self, _index: u64) {}
+
+    /// All members with data have the entries up to this one, and have applied them.
+    fn others_have(&mut self, _index: u64) -> Result<()> {
+        Ok(())
+    }
 }

@@ -15,6 +15,7 @@
 //! 4. After an error of journal or state file nothing is acknowledged any more.
 
 mod engine_journal;
+mod entry_log;
 mod error;
 mod frame;
 mod journal;
@@ -24,13 +25,18 @@ mod observer;
 mod policy;
 mod replica;
 mod state_file;
+mod syncs;
+mod witness;
 
-pub use engine_journal::{EngineJournal, SyncMode};
+pub use engine_journal::EngineJournal;
+pub use entry_log::EntryLog;
 pub use error::{Error, Result};
 pub use frame::{Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport};
 pub use journal::{Journal, LoadedLog};
 pub use links::Links;
 pub use observer::{Nobody, Observed, Observer};
 pub use policy::MAX_ENTRY_BYTES;
-pub use replica::{Event, NeedsCopy, Options, Replica};
+pub use replica::{Event, Kinds, NeedsCopy, Options, Replica};
 pub use state_file::{Promises, StateFile};
+pub use syncs::SyncMode;
+pub use witness::WitnessJournal;

@@ -35,11 +35,15 @@ enum Line {
     Cut(u64),
     /// Open records are void.
     DiscardOpen,
+    /// The log begins anew behind a place.
+    Begun(Position, Configuration),
 }
 
 /// What the lines say.
 #[derive(Clone, Debug, Default)]
 struct Held {
+    base: Position,
+    configuration: Configuration,
     entries: Vec<(Entry, Vec<u8>)>,
     open: VecDeque<Record>,
     commit: u64,
@@ -59,6 +63,8 @@ pub enum Fault {
     ForgetsCuts,
     /// A bug: a start does not find the commit index.
     ForgetsCommits,
+    /// A bug: of other members' entries the records are not kept.
+    KeepsNoRecords,
 }
 
 /// The journal.
@@ -71,7 +77,7 @@ pub struct MemoryJournal {
     safe: usize,
     held: Held,
     /// The entries that stand, for consensus to ask for.
-    older: Arc<Mutex<Vec<Entry>>>,
+    older: Arc<Mutex<(Position, Vec<Entry>)>>,
     /// The first entry that can be sent to others.
     first: Arc<AtomicU64>,
     /// So many open records are gathered, by entry.
@@ -182,7 +188,7 @@ impl MemoryJournal {
     }
 
     fn held_payload(&self, at: Position) -> Option<Vec<u8>> {
-        let place = at.index.checked_sub(self.base.index + 1).map(|place| place as usize);
+        let place = at.index.checked_sub(self.held.base.index + 1).map(|place| place as usize);
         let found = place.and_then(|place| self.held.entries.get(place));
         let found = found.filter(|(entry, _)| entry.position() == at);
         found.map(|(_, payload)| payload.clone())
@@ -190,8 +196,10 @@ impl MemoryJournal {
 
     /// The entries that stand have changed from this index on.
     fn changed(&mut self, from: u64) {
-        let stays = from.saturating_sub(self.base.index + 1) as usize;
+        let stays = from.saturating_sub(self.held.base.index + 1) as usize;
         let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        let (base, older) = &mut *older;
+        *base = self.held.base;
         older.truncate(stays);
         let changed = self.held.entries.iter().skip(older.len());
         older.extend(changed.map(|(entry, _)| entry.clone()));
@@ -199,7 +207,8 @@ impl MemoryJournal {
 
     /// Reads the lines from the first on.
     fn read(&self) -> Result<Held> {
-        let mut held = Held::default();
+        let (base, configuration) = (self.base, self.configuration.clone());
+        let mut held = Held { base, configuration, ..Held::default() };
         for line in &self.lines {
             match line {
                 Line::Record(record) => held.open.push_back(record.clone()),
@@ -207,7 +216,11 @@ impl MemoryJournal {
                     held.close(entry, payload)?;
                     held.commit = held.commit.max(*commit);
                 }
-                Line::Cut(index) => held.cut(*index, self.base),
+                Line::Cut(index) => held.cut(*index),
+                Line::Begun(at, configuration) => {
+                    let (base, configuration) = (*at, configuration.clone());
+                    held = Held { base, configuration, commit: at.index, ..Held::default() };
+                }
                 Line::DiscardOpen => held.open.clear(),
             }
         }
@@ -234,8 +247,8 @@ impl Held {
         Ok(())
     }
 
-    fn cut(&mut self, index: u64, base: Position) {
-        self.entries.truncate(index.saturating_sub(base.index + 1) as usize);
+    fn cut(&mut self, index: u64) {
+        self.entries.truncate(index.saturating_sub(self.base.index + 1) as usize);
         self.open.clear();
     }
 }
@@ -243,15 +256,17 @@ impl Held {
 impl Journal for MemoryJournal {
     fn load(&mut self) -> Result<LoadedLog> {
         self.held = self.read()?;
+        self.shown_to = self.held.base.index;
+        self.first.fetch_max(self.shown_to + 1, Ordering::Relaxed);
         self.changed(0);
         // What belonged to no entry when the power went is nobody's.
         self.discard_open()?;
         Ok(LoadedLog {
-            base: self.base,
+            base: self.held.base,
             entries: self.entries().cloned().collect(),
             commit: if self.fault == Fault::ForgetsCommits { 0 } else { self.held.commit },
-            applied: self.base.index,
-            configuration: self.configuration.clone(),
+            applied: self.held.base.index,
+            configuration: self.held.configuration.clone(),
         })
     }
 
@@ -321,7 +336,7 @@ impl Journal for MemoryJournal {
         if index <= self.shown_to {
             return Err(damaged("what is shown is cut off"));
         }
-        self.held.cut(index, self.base);
+        self.held.cut(index);
         self.changed(index);
         self.gathered.clear();
         if self.fault != Fault::ForgetsCuts {
@@ -341,11 +356,12 @@ impl Journal for MemoryJournal {
 
     fn older(&self) -> Box<dyn Older> {
         let (entries, first) = (Arc::clone(&self.older), Arc::clone(&self.first));
-        Box::new(OlderEntries { base: self.base, entries, first })
+        Box::new(OlderEntries { entries, first })
     }
 
     fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        let is_there = at.index >= self.first.load(Ordering::Relaxed);
+        let is_there =
+            at.index >= self.first.load(Ordering::Relaxed) && self.fault != Fault::KeepsNoRecords;
         Ok(self.held_payload(at).filter(|_| is_there))
     }
 
@@ -381,21 +397,32 @@ impl Journal for MemoryJournal {
         }
         Ok(())
     }
+
+    fn begin_anew(&mut self, at: Position, configuration: &Configuration) -> Result<()> {
+        self.lines.push(Line::Begun(at, configuration.clone()));
+        // On disk at once, as the real one's.
+        self.safe = self.lines.len();
+        let configuration = configuration.clone();
+        self.held = Held { base: at, configuration, commit: at.index, ..Held::default() };
+        self.gathered.clear();
+        self.shown.clear();
+        self.shown_to = at.index;
+        self.first.fetch_max(at.index + 1, Ordering::Relaxed);
+        self.changed(0);
+        Ok(())
+    }
 }
 
 struct OlderEntries {
-    base: Position,
-    entries: Arc<Mutex<Vec<Entry>>>,
+    entries: Arc<Mutex<(Position, Vec<Entry>)>>,
     first: Arc<AtomicU64>,
 }
 
 impl OlderEntries {
-    fn with<T>(&self, work: impl FnOnce(&[Entry]) -> T) -> T {
-        work(&self.entries.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn place(&self, index: u64) -> Option<usize> {
-        index.checked_sub(self.base.index + 1).map(|place| place as usize)
+    /// Where the entries begin, and all of them.
+    fn with<T>(&self, work: impl FnOnce(Position, &[Entry]) -> T) -> T {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        work(entries.0, &entries.1)
     }
 }
 
@@ -405,19 +432,23 @@ impl Older for OlderEntries {
     }
 
     fn position(&self, index: u64) -> Option<Position> {
-        if index == self.base.index {
-            return Some(self.base);
-        }
-        let place = self.place(index)?;
-        self.with(|entries| entries.get(place).map(Entry::position))
+        self.with(|base, entries| {
+            if index == base.index {
+                return Some(base);
+            }
+            let place = index.checked_sub(base.index + 1)? as usize;
+            entries.get(place).map(Entry::position)
+        })
     }
 
     fn entries(&self, low: u64, high: u64, most: usize, _most_bytes: u64) -> Vec<Entry> {
-        let Some(place) = self.place(low).filter(|_| low >= self.first()) else {
-            return Vec::new();
-        };
         let most = most.min(high.saturating_sub(low) as usize);
-        self.with(|entries| entries.iter().skip(place).take(most).cloned().collect())
+        let first = self.first();
+        self.with(|base, entries| {
+            let place = low.checked_sub(base.index + 1).filter(|_| low >= first);
+            let found = place.map(|place| entries.iter().skip(place as usize).take(most));
+            found.map(|found| found.cloned().collect()).unwrap_or_default()
+        })
     }
 }
 

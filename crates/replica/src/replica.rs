@@ -12,12 +12,16 @@
 //!
 //! A leader whose log does not reach back to what a member needs tells it where its log begins (as a snapshot
 //! without content). Consensus of the member hears of that only where the member has that place: else it needs a
-//! copy of the data, which the layers above get ([`Replica::needs_copy`]).
+//! copy of the data, which the layers above get ([`Replica::needs_copy`]). A witness needs none, because it applies
+//! nothing: it is told what its leader has applied, and its log begins anew behind that.
 //!
-//! Always true: between two calls consensus has nothing to say, and no payload waits for its entry; consensus
-//! never replaces the log by a snapshot.
+//! A witness that leads takes no writes. It brings the others up to date and hands over to the first that has all it
+//! has.
+//!
+//! Always true: between two calls consensus has nothing to say, and no payload waits for its entry; but for a
+//! witness, consensus never replaces the log by a snapshot.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quorum::{
     Body, Change, Configuration, Content, Entry, MemberId, Message, Node, Position, ReadId,
@@ -40,12 +44,25 @@ pub struct Options {
     pub tick_ms: u64,
     /// Between two reports to the others.
     pub report_ms: u64,
+    /// It votes and keeps entries, applies none, and takes no writes.
+    pub is_witness: bool,
+}
+
+/// What the members are, as the newest configuration says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Those that apply nothing.
+    pub witnesses: BTreeSet<MemberId>,
+    /// Those that may take writes, and how many priorities are above theirs.
+    pub ranks: BTreeMap<MemberId, u32>,
+    /// Entries up to this one are sent to nobody; see [`Journal::set_log_begins`].
+    pub log_begins: u64,
 }
 
 impl Options {
     /// The design's: ticks of 50 ms, a report every two seconds.
     pub fn new(id: MemberId) -> Self {
-        Self { settings: Settings::new(id), tick_ms: 50, report_ms: 2000 }
+        Self { settings: Settings::new(id), tick_ms: 50, report_ms: 2000, is_witness: false }
     }
 }
 
@@ -111,8 +128,14 @@ pub struct Replica<J, L, P> {
     ineligibility: Ineligibility,
     /// Whether and how early this member campaigns where nothing keeps it from that.
     priority: (bool, u32),
+    is_witness: bool,
+    kinds: Kinds,
     stopped: Option<String>,
 }
+
+/// What a snapshot carries whose place is what its leader has applied, and whose configuration counts exactly there: a
+/// witness may begin anew with it.
+const OF_WHAT_IS_APPLIED: &[u8] = b"applied";
 
 /// Why a member does not campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,7 +157,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         promises: P,
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Self> {
-        let Options { settings, tick_ms, report_ms } = options;
+        let Options { settings, tick_ms, report_ms, is_witness } = options;
         let (id, priority) = (settings.id, (settings.electable, settings.rank));
         let election_ticks = settings.election_ticks as u64;
         let least_election_ms = 2 * settings.heartbeat_ticks as u64 * tick_ms;
@@ -179,6 +202,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             needs_copy: None,
             ineligibility: Ineligibility::default(),
             priority,
+            is_witness,
+            kinds: Kinds::default(),
             stopped: None,
         })
     }
@@ -200,6 +225,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             let mut done = replica.pass_time(now_ms)?;
             done |= replica.look_at_syncs()?;
             done |= replica.propose_what_is_open()?;
+            replica.hand_over_as_witness()?;
             done |= replica.report(now_ms, wall_ms);
             Ok(done)
         })
@@ -232,7 +258,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         if let Body::Snapshot(snapshot) = &message.body
             && !self.node.holds(snapshot.position)
+            && !(self.is_witness && snapshot.data == OF_WHAT_IS_APPLIED)
         {
+            if self.is_witness || self.kinds.witnesses.contains(&link) {
+                // It begins with another place, or its leader has nothing that could be copied.
+                return Ok(());
+            }
             let now = self.node.role_state();
             // What an old leader says, or one that was not heard of yet, is said again where it counts.
             if message.term == now.term && now.leader == Some(link) {
@@ -313,6 +344,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     pub fn set_priority(&mut self, electable: bool, rank: u32) {
         self.priority = (electable, rank);
         self.apply_priority();
+    }
+
+    /// What the members are.
+    pub fn set_kinds(&mut self, kinds: Kinds) {
+        self.journal.set_log_begins(kinds.log_begins);
+        self.kinds = kinds;
     }
 
     /// How long no word from the leader comes before an election, in milliseconds; heartbeats go with it.
@@ -487,6 +524,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             let matched = status.peers.iter().map(|peer| peer.matched);
             self.node.compact_to(policy::forgets(status.applied_index, matched));
         }
+        self.forget_what_others_have(&status);
         let members = status.configuration.members();
         self.reports.retain(|member, _| members.contains(member));
         let last = match &self.applied.content {
@@ -509,6 +547,45 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             self.links.send(member, Frame::Report(report));
         }
         true
+    }
+
+    /// A witness keeps the entries that a member with data may need of it. What a member has applied and has on disk is
+    /// decided, and its own for good. An error is met again by what is written next.
+    fn forget_what_others_have(&mut self, status: &Status) {
+        if !self.is_witness {
+            return;
+        }
+        let has = |member: MemberId| {
+            self.reports.get(&member).map_or(0, |report| report.applied.min(report.synced))
+        };
+        let members = status.configuration.members().into_iter();
+        let with_data = members.filter(|member| !self.kinds.witnesses.contains(member));
+        if let Some(index) = with_data.filter(|member| *member != self.id).map(has).min() {
+            let _met_again = self.journal.others_have(index);
+        }
+    }
+
+    /// A witness that leads hands over as soon as a member that may take writes has all entries, decided or not: what the
+    /// others lack, that one may be able to give them, and the witness not (seed 671).
+    fn hand_over_as_witness(&mut self) -> Result<()> {
+        if !self.is_witness || !self.leads || self.node.handing_over_to().is_some() {
+            return Ok(());
+        }
+        let status = self.node.status();
+        let is_able = |peer: &&quorum::Peer| {
+            let report = self.reports.get(&peer.member).copied().unwrap_or_default();
+            peer.member != self.id
+                && peer.active
+                && peer.matched == status.last.index
+                && status.configuration.is_voter(peer.member)
+                && !(report.stopped || report.in_maintenance || report.frozen)
+        };
+        let able = status.peers.iter().filter(is_able);
+        let ranked =
+            able.filter_map(|peer| Some((self.kinds.ranks.get(&peer.member)?, peer.member)));
+        let Some((_, next)) = ranked.min() else { return Ok(()) };
+        self.node.transfer_to(next)?;
+        self.work()
     }
 
     /// Does what consensus says until it says nothing more.
@@ -543,6 +620,14 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         if let Some(hard) = ready.hard_state {
             self.promises.keep(hard, ready.commit)?;
         }
+        if let Some(snapshot) = &ready.snapshot {
+            self.journal.begin_anew(snapshot.position, &snapshot.configuration)?;
+            self.applied = Entry {
+                term: snapshot.position.term,
+                index: snapshot.position.index,
+                content: Content::Fence,
+            };
+        }
         if let Some(index) = ready.cut {
             self.journal.cut(index)?;
         }
@@ -564,8 +649,16 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     }
 
     fn send(&mut self, messages: Vec<Message>) -> Result<()> {
-        for message in messages {
+        for mut message in messages {
             let to = message.to;
+            if let Body::Snapshot(snapshot) = &mut message.body
+                && self.kinds.witnesses.contains(&to)
+                && !self.tell_what_is_applied(snapshot)
+            {
+                // It is told once the leader knows what is decided.
+                self.node.snapshot_sent(to, false);
+                continue;
+            }
             let tells_where_the_log_begins = matches!(message.body, Body::Snapshot(_));
             match self.with_payloads(message)? {
                 Some(frame) => {
@@ -580,6 +673,18 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             }
         }
         Ok(())
+    }
+
+    /// A witness gets the place up to which this leader has applied, and the configuration that counts there.
+    fn tell_what_is_applied(&self, snapshot: &mut quorum::Snapshot) -> bool {
+        let Some(at) = self.node.applied_position() else { return false };
+        if !self.leads || at.term != self.led || at.index < snapshot.position.index {
+            return false;
+        }
+        snapshot.position = at;
+        snapshot.configuration = self.node.configuration();
+        snapshot.data = OF_WHAT_IS_APPLIED.to_vec();
+        true
     }
 
     /// The message with what belongs to its entries; as many of those as fit into a frame.
@@ -618,7 +723,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             self.applied.content = records.content.clone();
         }
         (self.applied.term, self.applied.index) = (last.term, last.index);
-        if self.leads && !self.writable && last.term == self.led {
+        if self.leads && !self.writable && !self.is_witness && last.term == self.led {
             self.journal.lead()?;
             self.writable = true;
             self.events.push(Event::Writable);

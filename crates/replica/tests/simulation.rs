@@ -39,6 +39,10 @@ pub(crate) enum Planted {
     TakenWhileCopying,
     /// A copy is made of any member.
     CopiedFromAnybody,
+    /// A witness takes clients' writes when it leads.
+    WitnessTakesWrites,
+    /// A witness goes on leading.
+    WitnessLeadsOn,
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -57,17 +61,29 @@ fn run<M: Machine>(usual: u64, steps: u64, copied: u64) {
         None => 0..number("FERN_REPLICA_SEEDS").unwrap_or(usual),
     };
     let many = seeds.end - seeds.start >= usual;
-    let mut done = [0; 5];
+    let mut done = [0; 6];
     for seed in seeds {
         let world = play::<M>(seed, steps, Planted::Nothing);
         let world = world.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let World { voided, came_back, .. } = world;
-        let of = [world.acknowledged(), world.leaders(), voided, came_back, world.copied];
+        let World { voided, came_back, led_by_witness, .. } = world;
+        let of = [
+            world.acknowledged(),
+            world.leaders(),
+            voided,
+            came_back,
+            world.copied,
+            led_by_witness,
+        ];
         done.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
     }
     // A simulation in which nothing happens shows nothing.
-    let enough = done.iter().zip([50, 50, 50, 20, copied]).all(|(n, least)| *n >= least);
-    assert!(!many || enough, "acknowledged, leaders, voided, came back, copied: {done:?}");
+    // What engines run has no witness, as it makes no copies.
+    let least = [50, 50, 50, 20, copied, copied];
+    let enough = done.iter().zip(least).all(|(n, least)| *n >= least);
+    assert!(
+        !many || enough,
+        "acknowledged, leaders, voided, came back, copied, by a witness: {done:?}"
+    );
 }
 
 #[test]
@@ -100,6 +116,8 @@ fn planted_bugs_are_found() {
     // It takes a leader that is cut off while its data is copied, and a decision that hangs on one acknowledgement.
     found_in::<MemoryMachine>(Planted::TakenWhileCopying, STEPS, 550..1000);
     found::<MemoryMachine>(Planted::CopiedFromAnybody, STEPS, 300);
+    found::<MemoryMachine>(Planted::WitnessTakesWrites, STEPS, 100);
+    found::<MemoryMachine>(Planted::WitnessLeadsOn, STEPS, 100);
 }
 
 #[test]

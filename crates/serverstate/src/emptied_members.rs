@@ -19,7 +19,7 @@ fn replaced(document: &SetDocument, id: i32, by: MemberId) -> membership::Result
     ids.insert(id, by);
     let version = config.get_i32("version").unwrap_or(1);
     config.insert("version", version.saturating_add(1));
-    SetDocument::new(config, &ids)
+    Ok(SetDocument::new(config, &ids)?.following(document))
 }
 
 impl ServerState {

@@ -65,10 +65,18 @@ pub enum Role {
     Secondary,
     /// It lacks what its primary's log has no more: it shows nothing until it has a copy of the data.
     Recovering,
+    /// It votes, and has no data.
+    Arbiter,
 }
 
-const ROLES: [Role; 5] =
-    [Role::Standalone, Role::Uninitiated, Role::Primary, Role::Secondary, Role::Recovering];
+const ROLES: [Role; 6] = [
+    Role::Standalone,
+    Role::Uninitiated,
+    Role::Primary,
+    Role::Secondary,
+    Role::Recovering,
+    Role::Arbiter,
+];
 
 /// The member that this server is.
 pub struct Replication {
@@ -210,7 +218,8 @@ impl Replication {
 
     /// Whether replies carry times.
     pub fn keeps_time(&self) -> bool {
-        self.role.load(Ordering::Relaxed) >= Role::Primary as u8
+        let role = self.role.load(Ordering::Relaxed);
+        role >= Role::Primary as u8 && role != Role::Arbiter as u8
     }
 
     /// While stepped down: when it will be primary again.

@@ -128,6 +128,29 @@ impl ServerState {
         })
     }
 
+    /// The set goes on with this member alone: it starts again by itself, and whoever is connected by then connects again.
+    pub fn go_on_alone(&self, set: &SetDocument) -> Result<()> {
+        let _one_at_a_time = self.beginning.lock();
+        let Some(membership) = self.replication.membership() else { return Ok(()) };
+        let gone: Vec<&str> = membership
+            .document()
+            .ids()
+            .into_values()
+            .filter(|member| *member != membership.own())
+            .filter_map(|member| set.host_of(member))
+            .collect();
+        tracing::warn!(target: "REPL", id = 9_016_871, set = set.name(), others = ?gone,
+            "The set goes on with this member alone, because it was forced to. What a majority has acknowledged and this \
+             member does not have on its disk is given up. The other members are refused until their data directories \
+             are emptied; while they are a majority of the former set, they may go on by themselves: stop them");
+        membership.go_on_alone(set).map_err(|error| refused(&error))?;
+        self.host.start_again().map_err(|why| {
+            let text =
+                format!("this member goes on alone from its next start on: start it again ({why})");
+            Error::new(Code::INTERNAL_ERROR, text)
+        })
+    }
+
     fn join(&self, membership: Arc<Membership>) -> Result<()> {
         self.pause_expiry();
         self.replication.clock.follow_commits()?;

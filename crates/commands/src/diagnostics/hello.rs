@@ -179,7 +179,7 @@ fn no_links(role: Role) -> Error {
         Role::Uninitiated => {
             (Code::NOT_YET_INITIALIZED, "it is in no replica set yet: it waits for replSetInitiate")
         }
-        Role::Primary | Role::Secondary | Role::Recovering => {
+        Role::Primary | Role::Secondary | Role::Recovering | Role::Arbiter => {
             (Code::INVALID_REPLICA_SET_CONFIG, "its replica set has no other members")
         }
     };

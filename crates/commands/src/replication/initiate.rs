@@ -155,10 +155,6 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     let role = service.replication.role(&service.os);
     let is_of_several = service.replication.is_of_several();
-    if force && is_of_several {
-        // It would give up what a lost majority has acknowledged.
-        return Err(fields[1].not_yet());
-    }
     if role != Role::Primary && !force {
         return Err(Error::new(
             Code::NOT_WRITABLE_PRIMARY,
@@ -172,6 +168,10 @@ fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     change::check(&before, &config, force)?;
     config.check_supported()?;
     config.keep_identity_of(&before);
+    if is_of_several && role != Role::Primary {
+        config.check_settings_of_several()?;
+        return several::force(context, &before, config);
+    }
     if is_of_several {
         return several::reconfigure(context, &config);
     }

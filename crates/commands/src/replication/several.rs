@@ -220,6 +220,7 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
     if !ids.values().any(|id| *id == own) {
         return Err(maps_to_nobody(config, "answers as this server"));
     }
+    check_may_lead(config, &ids, own)?;
     let set = set_document(config, &ids)?;
     for member in others(config, &ids, own) {
         ask_to_join(context, &member.host, &set, own)?;
@@ -237,6 +238,22 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a configuration in which this server, which has to lead first, never may.
+fn check_may_lead(config: &Config, ids: &BTreeMap<i32, MemberId>, own: MemberId) -> Result<()> {
+    let itself = config.members.iter().find(|member| ids.get(&member.id) == Some(&own));
+    match itself {
+        Some(itself) if !itself.is_electable() => Err(Error::new(
+            Code::NODE_NOT_ELECTABLE,
+            format!(
+                "This node, {}, with _id {} is not electable under the new configuration with {{version: {}}} for \
+                 replica set {}",
+                itself.host, itself.id, config.version, config.set
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn others<'a>(
@@ -268,11 +285,59 @@ pub(super) fn reconfigure(context: &Context<'_>, config: &Config) -> Result<()> 
     if !ids.values().any(|id| *id == membership.own()) {
         return Err(maps_to_nobody(config, "is this member, which is primary"));
     }
-    let set = set_document(config, &ids)?;
+    let set = set_document(config, &ids)?.following(&membership.document());
     for member in new {
         ask_to_join(context, &member.host, &set, founder)?;
     }
     decide(context, membership, &set)
+}
+
+/// The set goes on with this member alone, which has lost its majority for good.
+pub(super) fn force(context: &mut Context<'_>, before: &Config, mut config: Config) -> Result<()> {
+    let service = context.service;
+    let Some(membership) = service.replication.membership() else { return Ok(()) };
+    let incompatible =
+        |text: String| Err(Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text));
+    if let Some(leader) = leader_with_a_link(membership) {
+        return incompatible(format!(
+            "the set has a primary, or is about to have one: {leader}. `force` is for a member whose set has lost its \
+             majority for good; ask the primary without it"
+        ));
+    }
+    let known = membership.document().ids();
+    if let Some(new) = config.members.iter().find(|member| !known.contains_key(&member.id)) {
+        return incompatible(format!(
+            "a forced configuration has only members that the set had, and not {}: add it once there is a primary",
+            new.host
+        ));
+    }
+    let ids = config.members.iter().filter_map(|member| Some((member.id, *known.get(&member.id)?)));
+    let ids: BTreeMap<i32, MemberId> = ids.collect();
+    let own = membership.own();
+    if !ids.values().any(|id| *id == own) {
+        return Err(maps_to_nobody(&config, "is this member"));
+    }
+    check_may_lead(&config, &ids, own)?;
+    // As MongoDB's: above what the members left behind come to by themselves.
+    let above = 10_000 + (service.os.entropy.next_u64() % 90_000) as i32;
+    let version = config.version.max(before.version).saturating_add(above);
+    config.set_version(version);
+    service.go_on_alone(&set_document(&config, &ids)?)?;
+    context.reply.str(
+        "note",
+        "This member goes on alone and starts again. What a majority acknowledged and it does not have is given up; the \
+         other members are refused until their data directories are emptied.",
+    );
+    Ok(())
+}
+
+/// Who leads, where there is a link to it: one that is dead may not have been missed yet.
+fn leader_with_a_link(membership: &Membership) -> Option<String> {
+    let (view, document) = (membership.view(), membership.document());
+    let leader = view.role_state.leader?;
+    let link = membership.links().states().get(&leader).copied().unwrap_or_default();
+    let is_heard = leader == membership.own() || link.sends || link.receives;
+    is_heard.then(|| document.host_of(leader).unwrap_or("a former member").to_owned())
 }
 
 /// Proposes a document and waits until it, or a later one, is decided.

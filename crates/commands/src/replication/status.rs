@@ -64,7 +64,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let voting = view.map_or(0, |view| view.configuration.voters.len());
     let voting = if voting == 0 { config.voters().count() } else { voting };
     let majority = voting / 2 + 1;
-    let writable = voting;
+    let arbiters = config.members.iter().filter(|member| member.arbiter_only).count();
+    let writable = voting.saturating_sub(arbiters).max(1);
     let mut status = doc! {
         "set": &config.set,
         "date": DateTime::from_millis(service.os.clock.wall_ms()),
@@ -74,7 +75,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "syncSourceId": source.map_or(-1, |member| member.id),
         "heartbeatIntervalMillis": config.settings.heartbeat_interval.as_millis() as i64,
         "majorityVoteCount": majority as i32,
-        "writeMajorityCount": majority as i32,
+        "writeMajorityCount": majority.min(writable) as i32,
         "votingMembersCount": voting as i32,
         "writableVotingMembersCount": writable as i32,
         "optimes": {
@@ -88,6 +89,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         },
         "lastStableRecoveryTimestamp": replication.clock.now(),
     };
+    if replication.membership().is_some_and(|own| own.document().log_begins() > 0) {
+        status.insert(
+            "forcedReconfig",
+            "this set was forced to go on without its majority: what that had acknowledged, and the member that went on \
+             did not have, was given up",
+        );
+    }
     if role == Role::Primary {
         let metrics = election_metrics(service, &config, own, majority);
         status.insert("electionCandidateMetrics", metrics);
@@ -154,6 +162,7 @@ const PRIMARY: i32 = 1;
 const SECONDARY: i32 = 2;
 const RECOVERING: i32 = 3;
 const STARTUP2: i32 = 5;
+const ARBITER: i32 = 7;
 const UNREACHABLE: i32 = 8;
 
 fn state_name(state: i32) -> &'static str {
@@ -162,6 +171,7 @@ fn state_name(state: i32) -> &'static str {
         SECONDARY => "SECONDARY",
         RECOVERING => "RECOVERING",
         STARTUP2 => "STARTUP2",
+        ARBITER => "ARBITER",
         _ => "(not reachable/healthy)",
     }
 }
@@ -173,6 +183,7 @@ fn own_state(service: &ServerState, role: Role) -> i32 {
         // Its first copy, or one in the place of what it has.
         Role::Recovering if membership.is_some_and(|own| !own.has_entries()) => STARTUP2,
         Role::Recovering => RECOVERING,
+        Role::Arbiter => ARBITER,
         _ => SECONDARY,
     }
 }
@@ -186,21 +197,30 @@ fn row(
     source: Option<&Member>,
 ) -> Document {
     let time = &place.op_time;
-    doc! {
+    let mut row = doc! {
         "_id": member.id,
         "name": &member.host,
         "health": f64::from(u8::from(state != UNREACHABLE)),
         "state": state,
         "stateStr": state_name(state),
         "uptime": uptime as i64,
-        "optime": time.clone(),
-        "optimeDate": place.wall,
-        "lastAppliedWallTime": place.wall,
-        "lastDurableWallTime": place.wall,
+    };
+    if !member.arbiter_only {
+        row.extend(doc! {
+            "optime": time.clone(),
+            "optimeDate": place.wall,
+            "lastAppliedWallTime": place.wall,
+            "lastDurableWallTime": place.wall,
+        });
+    }
+    // An arbiter shows nothing of what it keeps.
+    let source = source.filter(|_| !member.arbiter_only);
+    row.extend(doc! {
         "syncSourceHost": source.map_or("", |member| member.host.as_str()),
         "syncSourceId": source.map_or(-1, |member| member.id),
         "infoMessage": "",
-    }
+    });
+    row
 }
 
 fn own_status(
@@ -251,6 +271,7 @@ fn status_of(
         && view.applied_index > BASE.index + 1;
     let state = match (link.sends || link.receives, leads) {
         (false, _) => UNREACHABLE,
+        (true, _) if member.arbiter_only => ARBITER,
         (true, true) => PRIMARY,
         (true, false) if has_nothing => STARTUP2,
         (true, false) if lacks || heard.is_some_and(|heard| heard.report.in_maintenance) => {
@@ -272,9 +293,13 @@ fn status_of(
         (false, true) => "this member has no connection to it",
         (false, false) => "there is no connection to it",
     };
+    if !member.arbiter_only {
+        shown.extend(doc! {
+            "optimeDurable": place.op_time.clone(),
+            "optimeDurableDate": place.wall,
+        });
+    }
     shown.extend(doc! {
-        "optimeDurable": place.op_time.clone(),
-        "optimeDurableDate": place.wall,
         "lastHeartbeat": DateTime::from_millis(heard_at),
         "lastHeartbeatRecv": DateTime::from_millis(heard_at),
         "lastHeartbeatMessage": message,
@@ -318,6 +343,9 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     reply.bool("secondary", role == Role::Secondary);
     if let Some(primary) = replication.primary(config, role, port) {
         reply.str("primary", &primary.host);
+    }
+    if own.arbiter_only {
+        reply.bool("arbiterOnly", true);
     }
     if own.priority == 0.0 {
         reply.bool("passive", true);

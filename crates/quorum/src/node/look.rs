@@ -42,6 +42,13 @@ impl Node {
         self.raft.raft.raft_log.applied
     }
 
+    /// The place up to which entries were handed out as committed, where it is known.
+    pub fn applied_position(&self) -> Option<Position> {
+        let index = self.applied();
+        let term = self.raft.raft.raft_log.term(index).ok().filter(|term| *term > 0)?;
+        Some(Position { term, index })
+    }
+
     /// The entry of that index, where it is in memory.
     pub fn entry(&self, index: u64) -> Option<Entry> {
         self.raft.store().get(index).and_then(|entry| entry_out(entry).ok())

@@ -26,6 +26,8 @@ pub(crate) trait Machine: Sized {
     type Promises: Promises;
     /// By which a client waits.
     type Ticket;
+    /// Whether a witness can run on it.
+    const HAS_WITNESSES: bool = false;
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self;
     /// What the disk holds; an error only where the power goes meanwhile.
     fn start(&mut self, random: &mut Gen) -> Result<(Self::Journal, Self::Promises), String>;
@@ -73,6 +75,7 @@ impl Machine for MemoryMachine {
     type Journal = MemoryJournal;
     type Promises = MemoryPromises;
     type Ticket = u64;
+    const HAS_WITNESSES: bool = true;
 
     fn new(id: u64, _seed: u64, configuration: &Configuration, planted: Planted) -> Self {
         let mut journal = MemoryJournal::new(BASE, configuration.clone());
@@ -84,6 +87,8 @@ impl Machine for MemoryMachine {
             | Planted::AnsweredBeforeCommitted
             | Planted::NotLookedBack
             | Planted::TakenWhileCopying
+            | Planted::WitnessTakesWrites
+            | Planted::WitnessLeadsOn
             | Planted::CopiedFromAnybody => Fault::None,
         };
         journal.slow = true;

@@ -3,13 +3,14 @@
 //! 1. What a client was told is done is in the journal of each later leader that takes writes.
 //! 2. What members show is the same at the same timestamp, and no member goes back while it runs.
 //! 3. What is shown is never cut off (the journal refuses it, and a member that stops fails the test).
-//! 4. Once all is well, all members hold the same entries and show the same, and there is no record without an
+//! 4. A witness, which some sets have, takes no writes and hands over what it leads.
+//! 5. Once all is well, all members hold the same entries and show the same, and there is no record without an
 //!    entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorum::{Change, Configuration, MemberId, Role, Settings, Standing};
-use replica::{Error, Event, Frame, Journal as _, Links, Options, Replica};
+use replica::{Error, Event, Frame, Journal as _, Kinds, Links, Options, Replica};
 use testkit::Gen;
 
 use crate::Planted;
@@ -72,6 +73,8 @@ pub(crate) struct World<M: Machine> {
     /// What was shown at each timestamp, in short.
     shown: BTreeMap<u64, u64>,
     terms: BTreeMap<u64, MemberId>,
+    /// Votes and applies nothing, where the set has such a member.
+    witness: Option<MemberId>,
     /// Entries that consensus has in memory.
     max_entries: usize,
     /// Members that need entries from before those, by the leader's term.
@@ -81,6 +84,8 @@ pub(crate) struct World<M: Machine> {
     pub(crate) came_back: u64,
     /// How often a member started with a copy.
     pub(crate) copied: u64,
+    /// How often a witness led.
+    pub(crate) led_by_witness: u64,
 }
 
 const TICK_MS: u64 = 10;
@@ -122,6 +127,8 @@ impl<M: Machine> World<M> {
             voided: 0,
             came_back: 0,
             copied: 0,
+            led_by_witness: 0,
+            witness: (M::HAS_WITNESSES && seed % 4 != 1).then_some(MemberId(voters)),
             random,
         }
     }
@@ -203,8 +210,10 @@ impl<M: Machine> World<M> {
             return;
         };
         if copying.copy.is_none() && now >= copying.looks_at {
+            let has_data = Some(copying.from) != self.witness;
             let from = &mut self.members[place(copying.from)].running;
-            copying.copy = from.as_mut().and_then(|from| M::copy(from.journal()));
+            let from = from.as_mut().filter(|_| has_data);
+            copying.copy = from.and_then(|from| M::copy(from.journal()));
             if copying.copy.is_none() {
                 // Its source is gone.
                 if let Some(replica) = &mut self.members[at].running {
@@ -246,21 +255,34 @@ impl<M: Machine> World<M> {
         let (journal, promises) =
             started.map_err(|error| format!("{} cannot start: {error}", member.id))?;
         member.shown = 0;
+        let is_witness = self.witness == Some(member.id);
         let settings = Settings {
             election_ticks: 10,
             heartbeat_ticks: 2,
-            rank: at as u32 % 3,
+            rank: if is_witness { 20 } else { at as u32 % 3 },
             max_in_flight: 4,
             max_message_bytes: 300,
             max_uncommitted_bytes: 3000,
             max_entries: self.max_entries,
             ..Settings::new(member.id)
         };
-        let options = Options { settings, tick_ms: TICK_MS, report_ms: 100 };
+        let knows_itself = self.planted != Planted::WitnessTakesWrites;
+        let is_witness = is_witness && knows_itself;
+        let options = Options { settings, tick_ms: TICK_MS, report_ms: 100, is_witness };
         let random = Box::new(move || seed.u64());
+        let id = member.id;
         let replica = Replica::new(options, journal, Outbox::default(), promises, random);
-        member.running =
-            Some(replica.map_err(|error| format!("{} cannot start: {error}", member.id))?);
+        let mut replica = replica.map_err(|error| format!("{id} cannot start: {error}"))?;
+        let mut kinds = Kinds { witnesses: self.witness.into_iter().collect(), ..Kinds::default() };
+        if self.planted != Planted::WitnessLeadsOn {
+            let all = (1..=self.members.len() as u64).map(MemberId);
+            kinds.ranks = all
+                .filter(|id| Some(*id) != self.witness)
+                .map(|id| (id, (id.0 as u32 - 1) % 3))
+                .collect();
+        }
+        replica.set_kinds(kinds);
+        self.members[at].running = Some(replica);
         Ok(())
     }
 
@@ -307,10 +329,14 @@ impl<M: Machine> World<M> {
         for event in events {
             match event {
                 Event::Role(now) if now.role == Role::Leader => {
+                    self.led_by_witness += u64::from(self.witness == Some(id));
                     let leader = *self.terms.entry(now.term).or_insert(id);
                     ensure(leader == id, || format!("term {} has two leaders", now.term))?;
                 }
                 Event::Role(_) => self.answer(at),
+                Event::Writable if self.witness == Some(id) => {
+                    return Err("a witness takes writes".to_owned());
+                }
                 Event::Writable => self.check_leader(at)?,
                 Event::Read(_) | Event::Configured { .. } => {}
             }
@@ -344,6 +370,10 @@ impl<M: Machine> World<M> {
     }
 
     fn check_shown(&mut self, at: usize) -> Check {
+        if self.witness == Some(self.members[at].id) {
+            // It applies nothing.
+            return Ok(());
+        }
         let Member { running, machine, .. } = &mut self.members[at];
         let Some(replica) = running else { return Ok(()) };
         let (ts, digest) = machine.shown(replica.journal())?;
@@ -448,10 +478,30 @@ impl<M: Machine> World<M> {
             member: MemberId(self.random.below(self.members.len() as u64) + 1),
             standing: standing[self.random.below(4) as usize],
         });
-        let changes = changes.collect();
+        let changes: Vec<Change> = changes.collect();
+        if self.witness.is_some() && !self.keeps_data(&changes) {
+            return;
+        }
         let at = self.writable().unwrap_or(at);
         let replica = self.members[at].running.as_mut();
         let _refused = replica.map(|replica| replica.propose_configuration(changes, vec![7; 5]));
+    }
+
+    /// Whether a change leaves the witness what it is, and two voters with data.
+    fn keeps_data(&self, changes: &[Change]) -> bool {
+        let Some(leader) = self.writable().and_then(|at| self.members[at].running.as_ref()) else {
+            return false;
+        };
+        let mut voters = leader.configuration().voters;
+        for change in changes {
+            match change.standing {
+                Standing::Voter => voters.insert(change.member),
+                _ => voters.remove(&change.member),
+            };
+        }
+        let witness = self.witness.unwrap_or_default();
+        let touched = changes.iter().any(|change| change.member == witness);
+        !touched && voters.iter().filter(|voter| **voter != witness).count() >= 2
     }
 
     fn writable(&self) -> Option<usize> {
@@ -502,6 +552,7 @@ impl<M: Machine> World<M> {
         let last = leader.status().last;
         let settled =
             leader.status().commit_index == last.index && leader.journal().open_bytes() == 0;
+        let witness = self.witness;
         let shown = self.members[at].shown;
         if shown == 0 {
             self.write();
@@ -514,8 +565,7 @@ impl<M: Machine> World<M> {
             let Some(replica) = running else { return false };
             replica.status().last == last
                 && replica.status().commit_index == last.index
-                && *of == shown
-                && machine.is_settled(replica.journal())
+                && (witness == Some(id) || (*of == shown && machine.is_settled(replica.journal())))
         })
     }
 

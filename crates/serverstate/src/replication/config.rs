@@ -93,12 +93,15 @@ impl Config {
         Ok(Self { document, set: set.to_owned(), version, term, members, settings, modes })
     }
 
-    /// Refuses what no member can be yet.
+    /// Refuses what no member can be yet, and a second arbiter, as MongoDB does.
     pub fn check_supported(&self) -> Result<()> {
+        if self.members.iter().filter(|member| member.arbiter_only).count() > 1 {
+            return Err(invalid(
+                "Multiple arbiters are not allowed: each of them votes for what no further member has",
+            ));
+        }
         for member in &self.members {
-            let what = if member.arbiter_only {
-                "an arbiter"
-            } else if member.delay_seconds > 0 {
+            let what = if member.delay_seconds > 0 {
                 "delayed (secondaryDelaySecs)"
             } else if !member.build_indexes {
                 "without indexes (buildIndexes)"

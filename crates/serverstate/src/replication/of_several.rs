@@ -62,6 +62,7 @@ impl Replication {
         let role = match (own, takes_writes) {
             (None, _) => Role::Uninitiated,
             (Some(_), true) => Role::Primary,
+            (Some(_), false) if document.is_witness(view.id) => Role::Arbiter,
             // Of one that has got nothing yet nobody knows whether it needs a copy.
             (Some(_), false) if view.needs_copy.is_some() || view.applied_index <= BASE.index => {
                 Role::Recovering
@@ -119,7 +120,9 @@ impl Replication {
             (state.own, state.leader?)
         };
         // One that does not take writes yet is not told of as who does.
-        config.members.iter().find(|member| member.id == leader && Some(member.id) != own)
+        let is_other = |member: &&Member| member.id == leader && Some(member.id) != own;
+        // An arbiter leads only until another member has what it has.
+        config.members.iter().find(is_other).filter(|member| !member.arbiter_only)
     }
 
     /// This member's `_id` in a set of several.
@@ -212,6 +215,20 @@ mod tests {
             assert_eq!(found.map(host), primary.map(host), "step {n}");
             assert_eq!(replication.term.load(Ordering::Acquire) as u64, view.role_state.term);
         }
+        // An arbiter shows nothing, and nobody takes it for a primary while it leads to bring another one up to date.
+        let mut config = set.config().clone();
+        let third = config.get_array_mut("members").unwrap()[2].as_document_mut().unwrap();
+        third.insert("arbiterOnly", true);
+        third.insert("priority", 0);
+        let with_arbiter = SetDocument::new(config, &set.ids()).unwrap();
+        replication.follow(&view(3, Some(3), 6), false, &with_arbiter, &os);
+        assert_eq!(replication.role.load(Ordering::Acquire), Role::Arbiter as u8);
+        assert!(!replication.keeps_time());
+        replication.follow(&view(2, Some(3), 6), false, &with_arbiter, &os);
+        let config = replication.config().unwrap();
+        assert!(replication.primary(&config, Role::Secondary, 0).is_none());
+        replication.follow(&view(2, Some(1), 7), false, &with_arbiter, &os);
+        assert!(replication.primary(&config, Role::Secondary, 0).is_some());
         // The configuration has it no more.
         let followed = replication.follow(&view(9, Some(1), 6), false, &set, &os);
         assert!(followed.changed);

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use engine::Engine;
 use os::sync::{Condvar, Mutex};
 use os::{JoinHandle, Spawner};
 
 use crate::error::{Error, Result};
+
+/// Syncs a whole log; what the disk said where it cannot.
+pub(crate) type SyncLog = Arc<dyn Fn() -> std::result::Result<(), String> + Send + Sync>;
 
 /// Who syncs the log.
 #[derive(Clone)]
@@ -17,7 +19,7 @@ pub enum SyncMode {
     Thread(Arc<dyn Spawner>, Arc<dyn Fn() + Send + Sync>),
     /// Who asks for it: where there are no threads.
     Inline,
-    /// Who calls [`super::EngineJournal::finish_syncs`]. For simulations.
+    /// Who calls [`crate::EngineJournal::finish_syncs`]. For simulations.
     WhenTold,
     /// Nobody, and it is said to be done: a bug, for simulations to find.
     #[doc(hidden)]
@@ -40,37 +42,38 @@ struct Shared {
 }
 
 /// The syncs of one journal.
-pub(super) struct Syncs {
+pub(crate) struct Syncs {
+    log: SyncLog,
     shared: Arc<Shared>,
     mode: SyncMode,
     thread: Option<JoinHandle>,
 }
 
 impl Syncs {
-    pub(super) fn start(engine: &Engine, mode: SyncMode) -> Result<Self> {
+    pub(crate) fn start(log: SyncLog, mode: SyncMode) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = match &mode {
             SyncMode::Thread(spawner, on_synced) => {
-                let (engine, shared, told) =
-                    (engine.clone(), Arc::clone(&shared), Arc::clone(on_synced));
-                let job = Box::new(move || run(&engine, &shared, &*told));
+                let (log, shared, told) =
+                    (Arc::clone(&log), Arc::clone(&shared), Arc::clone(on_synced));
+                let job = Box::new(move || run(&log, &shared, &*told));
                 let thread = spawner.spawn("fern-raft-sync", job);
                 let refused = |error| Error::Journal(format!("no thread for syncs: {error}"));
                 Some(thread.map_err(refused)?)
             }
             _ => None,
         };
-        Ok(Self { shared, mode, thread })
+        Ok(Self { log, shared, mode, thread })
     }
 
     /// All that is in the log now is to be synced, as this number.
-    pub(super) fn begin(&self, engine: &Engine, number: u64) -> Result<()> {
+    pub(crate) fn begin(&self, number: u64) -> Result<()> {
         self.shared.state.lock().asked = number;
         match self.mode {
             SyncMode::Thread(..) => {
                 self.shared.changed.notify_one();
             }
-            SyncMode::Inline => self.finish(engine)?,
+            SyncMode::Inline => self.finish()?,
             SyncMode::WhenTold => {}
             SyncMode::Never => self.shared.state.lock().synced = number,
         }
@@ -78,20 +81,20 @@ impl Syncs {
     }
 
     /// Syncs what was asked for, on this thread.
-    pub(super) fn finish(&self, engine: &Engine) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         let (asked, synced) = {
             let state = self.shared.state.lock();
             (state.asked, state.synced)
         };
         if asked > synced {
-            engine.sync().map_err(|error| Error::Journal(error.to_string()))?;
+            (self.log)().map_err(Error::Journal)?;
             self.shared.state.lock().synced = asked;
         }
         Ok(())
     }
 
     /// The newest number that is synced.
-    pub(super) fn synced(&self) -> Result<u64> {
+    pub(crate) fn synced(&self) -> Result<u64> {
         let state = self.shared.state.lock();
         match &state.failed {
             Some(error) => Err(Error::Journal(error.clone())),
@@ -114,7 +117,7 @@ impl Drop for Syncs {
 }
 
 /// What the thread does.
-fn run(engine: &Engine, shared: &Shared, on_synced: &dyn Fn()) {
+fn run(log: &SyncLog, shared: &Shared, on_synced: &dyn Fn()) {
     loop {
         let asked = {
             let mut state = shared.state.lock();
@@ -126,12 +129,12 @@ fn run(engine: &Engine, shared: &Shared, on_synced: &dyn Fn()) {
             }
             state.asked
         };
-        let synced = engine.sync();
+        let synced = log();
         let failed = {
             let mut state = shared.state.lock();
             match synced {
                 Ok(()) => state.synced = asked,
-                Err(error) => state.failed = Some(error.to_string()),
+                Err(error) => state.failed = Some(error),
             }
             state.failed.is_some()
         };
