@@ -10,13 +10,15 @@ use bson::raw::RawBsonRef;
 use bsonval::Path;
 use engine::DictionaryId;
 use errors::Result;
+use indexkeys::PrimaryKey;
 use std::sync::Arc;
 
 impl Collection {
     /// Whether what stands beside its documents is the same whatever an update does to these paths.
     pub fn takes_fast_updates(&self, touched: &[Path]) -> bool {
         let options = &self.options;
-        self.primary_index.is_none()
+        let moves = |key: &PrimaryKey| key.depends_on(touched);
+        !options.primary_key.as_deref().is_some_and(moves)
             && self.order.is_none()
             && self.collation().is_none()
             && !self.is_partitioned()
@@ -28,6 +30,16 @@ impl Collection {
             && !matches!(self.namespace.database(), "admin" | "config" | "local")
             && touched.iter().all(|path| path.first() != "_id")
             && !self.indexes.iter().any(|index| index.keys.depends_on(touched))
+    }
+
+    /// The key under which the document stands, if there is one, that has these values in the fields of the primary
+    /// key, of which the last is `_id`.
+    fn record_key_of_values(&self, values: &[RawBsonRef<'_>]) -> Result<Vec<u8>> {
+        let (id, leading) = values.split_last().expect("a primary key ends in _id");
+        match &self.options.primary_key {
+            None => self.id_key(*id),
+            Some(key) => key.record_key_of_values(leading, *id, self.collation()),
+        }
     }
 }
 
@@ -46,12 +58,13 @@ impl Catalog {
 }
 
 impl Txn {
-    /// Has the document of an `_id` changed as the engine's rules say of `argument`, if there is one, or, where it
-    /// `upserts`, made, without reading it. False, and nothing was done, where that is not possible.
+    /// Has the document with these values in the fields of the primary key changed as the engine's rules say of
+    /// `argument`, if there is one, or, where it `upserts`, made, without reading it. False, and nothing was done,
+    /// where that is not possible.
     pub fn update_fast(
         &mut self,
         collection: &Arc<Collection>,
-        id: RawBsonRef<'_>,
+        values: &[RawBsonRef<'_>],
         touched: &[Path],
         (argument, upserts): (&[u8], bool),
     ) -> Result<bool> {
@@ -64,7 +77,7 @@ impl Txn {
         if !may {
             return Ok(false);
         }
-        let key = collection.id_key(id)?;
+        let key = collection.record_key_of_values(values)?;
         if upserts {
             self.note_uncounted(collection)?;
         }
