@@ -9,6 +9,8 @@ use engine::{
     Applied, Cursor, Direction, KeyRange, PlantedUpdateBug, Snapshot, UpdatePlace, Updates,
 };
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const DOCUMENTS: i32 = 2000;
 
@@ -16,6 +18,8 @@ const DOCUMENTS: i32 = 2000;
 #[derive(Debug, Default)]
 struct AddToN {
     planted: Option<PlantedUpdateBug>,
+    /// How often an update was applied.
+    applied: AtomicU64,
 }
 
 fn added(document: &RawDocument, more: i32) -> Vec<u8> {
@@ -27,6 +31,7 @@ fn added(document: &RawDocument, more: i32) -> Vec<u8> {
 
 impl Updates for AddToN {
     fn apply(&self, _: UpdatePlace<'_>, old: Option<&[u8]>, argument: &[u8]) -> Applied {
+        self.applied.fetch_add(1, Ordering::Relaxed);
         let (more, new) = argument.split_first_chunk().unwrap();
         match old.or((!new.is_empty()).then_some(new)) {
             None => Applied::Unchanged,
@@ -53,6 +58,7 @@ type Expected = BTreeMap<i32, i32>;
 
 struct Shop {
     engine: Engine,
+    updates: Arc<AddToN>,
     catalog: Arc<Catalog>,
     /// The documents are clustered by `a` and `_id`, not by `_id` alone.
     is_keyed: bool,
@@ -70,8 +76,10 @@ fn document(id: i32, n: i32) -> Document {
 impl Shop {
     /// Documents that lie in plain leaves, with an index on `a`.
     fn new(is_keyed: bool, planted: Option<PlantedUpdateBug>) -> Self {
+        let updates = Arc::new(AddToN { planted, ..AddToN::default() });
         let engine = Engine::temporary_with(|options| {
-            options.updates = Some(Arc::new(AddToN { planted }));
+            options.updates = Some(Arc::clone(&updates) as Arc<dyn Updates>);
+            options.cleaner_period = Duration::ZERO;
         });
         let catalog = open(&engine);
         let mut options = doc! { "pageSize": 65536, "readPageSize": 4096 };
@@ -80,7 +88,8 @@ impl Shop {
         }
         let options = CollectionOptions::parse(&raw(&options)).unwrap();
         catalog.create_collection(&ns("db.c"), &options, &never).unwrap();
-        let mut shop = Self { engine, catalog, is_keyed, expected: Expected::new() };
+        let expected = Expected::new();
+        let mut shop = Self { engine, updates, catalog, is_keyed, expected };
         let mut txn = shop.catalog.begin(TxnKind::Statement);
         let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
         for id in 0..DOCUMENTS {
@@ -132,9 +141,13 @@ impl Shop {
         }
     }
 
-    /// Whether updates wait in buffers on disk.
+    /// Whether a read of the first document has to apply updates.
     fn has_waiting(&self) -> bool {
-        self.engine.dictionary_stats(self.collection().primary()).unwrap().buffered_bytes > 0
+        let collection = self.collection();
+        let key = collection.record_key(&raw(&document(0, 0))).unwrap();
+        let before = self.updates.applied.load(Ordering::Relaxed);
+        self.catalog.snapshot().get(collection.primary(), &key).unwrap();
+        self.updates.applied.load(Ordering::Relaxed) > before
     }
 
     /// Compares what every way finds in the newest state; and validates.
