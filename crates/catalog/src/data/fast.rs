@@ -1,4 +1,4 @@
-//! Updates that are written as one message, without reading the document.
+//! Updates that are written as one message, without reading the document; inserts that do not look whether there is one.
 //!
 //! Always true: nothing beside the document depends on what such an update makes of it: no index, no rule of the
 //! collection, and nobody who is told of changes.
@@ -6,7 +6,7 @@
 use crate::catalog::Catalog;
 use crate::data::txn::Txn;
 use crate::metadata::collection::Collection;
-use bson::raw::RawBsonRef;
+use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::Path;
 use engine::DictionaryId;
 use errors::Result;
@@ -84,5 +84,29 @@ impl Txn {
         let updated = self.engine.update(collection.primary, &key, argument);
         updated.map_err(|error| self.failed(error))?;
         Ok(true)
+    }
+
+    /// Inserts a document of which the client says that no other has its `_id`: nobody looks, and one that has it is
+    /// replaced. Where anything depends on what was replaced, as [`Txn::insert_document`]. From then on documents
+    /// are counted by walking over them: what was replaced was counted before.
+    pub fn insert_unchecked(
+        &mut self,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+    ) -> Result<()> {
+        let may = self.catalog.may_update_fast()
+            && self.notes.is_none()
+            && self.load.is_none()
+            && collection.shared.changes().is_none()
+            && collection.takes_fast_updates(&[])
+            && collection.indexes.is_empty();
+        if !may {
+            return self.insert_document(collection, document);
+        }
+        let key = collection.record_key(document)?;
+        self.note_uncounted(collection)?;
+        let put = self.engine.put(collection.primary, &key, document.as_bytes());
+        put.map_err(|error| self.failed(error))?;
+        self.write_inserted(collection, document, &key, &[])
     }
 }

@@ -333,7 +333,17 @@ static PARAMETERS: &[Parameter] = &[
     }),
     flag("fastUpdates", |service| &service.fast_updates.enabled),
     flag("fastUpdatesIgnoreErrors", |_| &serverstate::fast_update_rules().ignores_errors),
-    only("pkUniqueChecks", true),
+    switch(
+        "pkUniqueChecks",
+        |service| {
+            let skips = &service.fast_updates.skips_unique_checks;
+            Bson::Boolean(!skips.load(Ordering::Relaxed))
+        },
+        |service, value| {
+            let skips = &service.fast_updates.skips_unique_checks;
+            skips.store(!value.is_true(), Ordering::Relaxed);
+        },
+    ),
     unused("electionBackoffMillis", Shape::Whole(0, INT_MAX), || Bson::Int32(1000)),
     unused("forceWriteLocks", Shape::Switch, || Bson::Boolean(false)),
     switch(
