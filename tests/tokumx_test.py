@@ -1008,7 +1008,7 @@ def the_bulk_loader_is_that_of_the_manual():
 MORE_PARAMETERS = [
     ("compressBuffersBeforeEviction", None, True), ("loaderMaxMemory", 100 << 20, 64 << 20), ("loaderCompressTmp", True, False),
     ("forceWriteLocks", False, True), ("migrateStartCloneLockTimeout", 60000, 1000), ("migrateUniqueChecks", True, False),
-    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False),
+    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False), ("pkUniqueChecks", True, False),
     ("txnMemLimit", 1 << 20, None), ("cacheSize", 64 << 20, None), ("directio", False, None), ("locktreeMaxMemory", (64 << 20) // 10, None),
 ]
 
@@ -1024,8 +1024,8 @@ def every_other_parameter_is_read_and_set():
                 continue
             assert client.admin.command("setParameter", 1, **{name: value})["was"] == before, name
             assert parameter(name) == value, name
-        for name in ("fastUpdates", "fastUpdatesIgnoreErrors", "pkUniqueChecks"):
-            for value in (False, True) if name == "pkUniqueChecks" else (True, False):
+        for name in ("fastUpdates", "fastUpdatesIgnoreErrors"):
+            for value in (True, False):
                 assert client.admin.command("setParameter", 1, **{name: value})["was"] is not value, name
                 assert parameter(name) is value, name
         fast = client.admin.command("serverStatus")["metrics"]["fastUpdates"]

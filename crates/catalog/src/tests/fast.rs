@@ -374,3 +374,41 @@ fn a_way_that_misses_updates_is_found() {
     let found = ways(&shop.collection(), &shop.catalog.snapshot());
     assert!(found.is_err_and(|found| found.starts_with("a walk backward")));
 }
+
+#[test]
+fn an_insert_that_nobody_checks_replaces_and_is_counted_by_a_walk() {
+    let mut shop = Shop::new(false, None);
+    let insert = |shop: &Shop, document: &Document| {
+        let mut txn = shop.catalog.begin(TxnKind::Statement);
+        let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
+        txn.insert_unchecked(&collection, &raw(document)).unwrap();
+        txn.commit().unwrap();
+    };
+    shop.update(0, 5, false);
+    for id in [0, 10, DOCUMENTS, DOCUMENTS + 1, DOCUMENTS] {
+        insert(&shop, &document(id, 40));
+        shop.expected.insert(id, 40);
+    }
+    assert!(shop.collection().counts_are_unknown());
+    shop.update(0, 1, false);
+    shop.check();
+    assert_eq!(shop.collection().count(), shop.expected.len() as u64, "validate has counted");
+    shop.settle();
+    shop.check();
+}
+
+#[test]
+fn an_insert_is_checked_all_the_same_where_something_depends_on_what_it_would_replace() {
+    let indexed = Shop::new(false, None);
+    build(&indexed.catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a" }).unwrap();
+    for shop in [indexed, Shop::new(true, None)] {
+        let mut txn = shop.catalog.begin(TxnKind::Statement);
+        let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
+        let refused = txn.insert_unchecked(&collection, &raw(&document(10, 40))).unwrap_err();
+        assert_eq!(refused.code(), Code::DUPLICATE_KEY);
+        txn.insert_unchecked(&collection, &raw(&document(DOCUMENTS, 0))).unwrap();
+        txn.commit().unwrap();
+        assert!(!shop.collection().counts_are_unknown());
+        assert_eq!(check_valid(&shop.catalog, "db.c").records, DOCUMENTS as u64 + 1);
+    }
+}

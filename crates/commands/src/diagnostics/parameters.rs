@@ -53,8 +53,6 @@ enum Shape {
     LogLevels,
     /// Names of mechanisms, between commas.
     Mechanisms,
-    /// Only what it is: the other one is not built yet.
-    Only(bool),
 }
 
 /// A value of the right shape.
@@ -230,12 +228,6 @@ fn warn_of_unused(service: &ServerState, name: &str) {
         message: text,
         attributes: doc! { "parameter": name },
     });
-}
-
-/// A switch whose other position is not built yet.
-const fn only(name: &'static str, value: bool) -> Parameter {
-    let read: Read = if value { |_| Bson::Boolean(true) } else { |_| Bson::Boolean(false) };
-    kept(name, Shape::Only(value), Place::Behind(read, |_, _| {}))
 }
 
 /// Bytes, as a number.
@@ -718,11 +710,6 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
     let name = parameter.name;
     match parameter.shape {
         Shape::Switch => Ok(Value::Switch(parse_switch(field.value))),
-        Shape::Only(value) if parse_switch(field.value) == value => Ok(Value::Switch(value)),
-        Shape::Only(value) => Err(Error::new(
-            Code::NOT_IMPLEMENTED,
-            format!("parameter {name} can only be {value} in this version of FernDB"),
-        )),
         Shape::Whole(least, most) => {
             let number = match field.value {
                 RawBsonRef::Boolean(set) => Some(i64::from(set)),
