@@ -151,7 +151,7 @@ def without_unique_checks_an_insert_replaces_where_nothing_depends_on_it():
         assert db.command("collStats", "plain")["count"] == 15
         db.indexed.create_index("n")
         db.command("create", "keyed", primaryKey={"k": 1, "_id": 1})
-        db.create_collection("partitioned", **{"partitioned": True})
+        db.command("create", "partitioned", partitioned=True)
         db.create_collection("capped", capped=True, size=100000)
         db.create_collection("validated", validator={"n": {"$gte": 0}})
         for name in ("indexed", "keyed", "partitioned", "capped", "validated"):
