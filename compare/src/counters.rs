@@ -47,7 +47,8 @@ pub fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&options.out)?;
     let (mut results, before) = (Results::default(), load_average());
     let rows = if options.rows > 0 { options.rows } else { (options.cache_mb << 20) * 10 / 108 };
-    let turn = |name: &str| Turn { name: name.to_owned(), cache_mb: options.cache_mb, direct: true };
+    let turn =
+        |name: &str| Turn { name: name.to_owned(), cache_mb: options.cache_mb, direct: true };
     let mut workers = options
         .engines
         .iter()
@@ -122,18 +123,29 @@ fn table(options: &Options, rows: u64, results: &Results) -> String {
     }
     if let [ours, theirs, ..] = &options.engines[..] {
         let ratio = |what: &str| rate(ours, what) / rate(theirs, what);
-        line(format_args!("{ours} / {theirs}: additions {:.2}, reads right after {:.2}", ratio(ADD), ratio(READ_AFTER)));
+        line(format_args!(
+            "{ours} / {theirs}: additions {:.2}, reads right after {:.2}",
+            ratio(ADD),
+            ratio(READ_AFTER)
+        ));
     }
     for engine in &options.engines {
         for slice in results.all(engine, LONG) {
-            let seconds: Vec<f64> =
-                slice["each_second"].as_array().into_iter().flatten().filter_map(|n| n.as_f64()).collect();
+            let seconds: Vec<f64> = slice["each_second"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|n| n.as_f64())
+                .collect();
             let minutes: Vec<String> = seconds
                 .chunks(60)
                 .filter(|minute| minute.len() == 60)
                 .map(|minute| format!("{:.0}", minute.iter().sum::<f64>() / 60.0))
                 .collect();
-            line(format_args!("{engine}, additions a second in each minute: {}", minutes.join(", ")));
+            line(format_args!(
+                "{engine}, additions a second in each minute: {}",
+                minutes.join(", ")
+            ));
         }
     }
     out

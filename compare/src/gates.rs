@@ -290,7 +290,12 @@ pub fn run(options: &Options) -> Result<usize> {
     report(&options.out, &results, &scale, json!(options.quick), machine(&before))
 }
 
-pub(crate) fn slice(worker: &mut Worker, what: &str, line: &str, results: &mut Results) -> Result<()> {
+pub(crate) fn slice(
+    worker: &mut Worker,
+    what: &str,
+    line: &str,
+    results: &mut Results,
+) -> Result<()> {
     let value = worker.ask(line)?;
     if value.is_null() {
         return Ok(());

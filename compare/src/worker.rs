@@ -56,8 +56,7 @@ pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
         })
     };
     let directory = directory.to_path_buf();
-    let mut worker =
-        Worker { store, directory, rows: Arc::default(), seed: 1, added: Vec::new() };
+    let mut worker = Worker { store, directory, rows: Arc::default(), seed: 1, added: Vec::new() };
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -111,13 +111,7 @@ peer!(wired);
 peer!(lmdb);
 
 unsafe extern "C" {
-    fn rocks_add(
-        of: Handle,
-        table: c_int,
-        key: *const u8,
-        key_len: usize,
-        amount: u64,
-    ) -> c_int;
+    fn rocks_add(of: Handle, table: c_int, key: *const u8, key_len: usize, amount: u64) -> c_int;
 }
 
 type Add = unsafe extern "C" fn(Handle, c_int, *const u8, usize, u64) -> c_int;

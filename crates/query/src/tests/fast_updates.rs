@@ -60,7 +60,10 @@ fn an_update_that_names_every_field_of_the_primary_key_does_not_read() {
     ] {
         assert_eq!(change(&room, &filter, &inc, false), 1, "{filter}");
     }
-    assert_eq!(change(&room, &doc! { "k": 1, "d.x": 1, "_id": 7 }, &doc! { "$set": { "d.y": 5 } }, false), 1);
+    assert_eq!(
+        change(&room, &doc! { "k": 1, "d.x": 1, "_id": 7 }, &doc! { "$set": { "d.y": 5 } }, false),
+        1
+    );
     let expected = doc! { "_id": 7, "k": 1, "d": { "x": 1, "y": 5 }, "n": 3, "s": 7 };
     for filter in [doc! { "_id": 7 }, doc! { "s": 7 }, doc! { "k": 1, "d.x": 1, "_id": 7 }] {
         assert_eq!(room.find(filter), [expected.clone()]);

@@ -69,7 +69,8 @@ fn insert_parts(
         let end = chunk_end(request.documents, next);
         let chunk = prepare(ctx, &request.documents[next..end]);
         let skip = done.get(next..end).unwrap_or_default();
-        let step = |txn: &mut Txn| insert_chunk(txn, ns, (&chunk, skip), insert_one, request.ordered);
+        let step =
+            |txn: &mut Txn| insert_chunk(txn, ns, (&chunk, skip), insert_one, request.ordered);
         let outcomes = |part: &InsertResult| {
             runs_of(part, skip, end - next, request.ordered)
                 .map(|(first, count)| (next + first, StatementOutcome::Inserted(count)))
