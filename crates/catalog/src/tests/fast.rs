@@ -255,7 +255,7 @@ fn by_entries(
     while let Some((entry, value)) = cursor.next().unwrap() {
         let key = index.keys.record_key_of(entry, value).unwrap();
         let found = snapshot.get(primary, key).unwrap().expect("an entry has its document");
-        let document = RawDocument::from_bytes(&found).unwrap();
+        let document = RawDocument::from_bytes(&found[..]).unwrap();
         fetched.push((key.to_vec(), Document::try_from(document).unwrap()));
     }
     fetched
@@ -329,8 +329,8 @@ fn documents_with_updates_above_them_are_changed_and_deleted_as_they_are_read() 
         let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
         let key = collection.record_key(&raw(&document(20, 0))).unwrap();
         let old = txn.get_for_update(&collection, &key).unwrap().unwrap();
-        let old = RawDocument::from_bytes(&old).unwrap();
-        assert_eq!(old.get_i32("n"), Ok(3));
+        let old = RawDocument::from_bytes(&old[..]).unwrap();
+        assert_eq!(old.get_i32("n").unwrap(), 3);
         txn.delete_document(&collection, &key, old).unwrap();
         txn.commit().unwrap();
         shop.expected.remove(&20);
@@ -362,7 +362,7 @@ fn a_transaction_reads_its_own_updates_over_those_that_wait() {
     }
     let key = collection.record_key(&raw(&document(10, 0))).unwrap();
     let found = txn.get(collection.primary(), &key).unwrap().unwrap();
-    assert_eq!(RawDocument::from_bytes(&found).unwrap().get_i32("n"), Ok(7));
+    assert_eq!(RawDocument::from_bytes(&found[..]).unwrap().get_i32("n").unwrap(), 7);
     drop(txn);
     shop.check();
 }
