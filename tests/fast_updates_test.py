@@ -94,7 +94,9 @@ def other_updates_go_the_ordinary_way():
         db.command("create", "keyed", primaryKey={"k": 1, "_id": 1})
         db.keyed.insert_one({"_id": 1, "k": 1})
         db.keyed.update_one({"_id": 1}, {"$inc": {"n": 1}})
-        assert performed(client) == 0
+        db.keyed.update_one({"k": 1, "_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+        db.keyed.update_one({"k": 1, "_id": 1}, {"$set": {"k": 2}})
+        assert performed(client) == 0 and db.keyed.find_one() == {"_id": 1, "k": 2, "n": 2}
         coll.update_one({"_id": 1}, {"$inc": {"n": 1}})
         assert performed(client) == 0, "the partial index may have any document"
         coll.drop_index("partial_1")
@@ -104,6 +106,66 @@ def other_updates_go_the_ordinary_way():
         coll.update_one({"_id": 1}, {"$inc": {"everything.n": 1}})
         assert performed(client) == 1
         validate(coll)
+
+
+def a_document_is_named_by_the_whole_of_a_longer_primary_key():
+    with Fernd(*ON) as server, server.client() as client:
+        db = client.shop
+        db.command("create", "visits", primaryKey={"site": 1, "at.day": -1, "_id": 1})
+        db.visits.create_index("kind")
+        db.visits.insert_many({"_id": i, "site": f"s{i % 3}", "at": {"day": i % 5}, "kind": i % 2, "n": 0} for i in range(60))
+        for round in range(3):
+            for i in range(60):
+                filter = {"_id": i, "site": f"s{i % 3}", "at.day": i % 5}
+                result = db.visits.update_one(filter, {"$inc": {"n": 1}, "$set": {"at.hour": round}})
+                assert (result.matched_count, result.modified_count) == (1, 1)
+        assert performed(client) == 180
+        # Another place than the document's: nothing is there to be changed.
+        db.visits.update_one({"site": "s1", "at.day": 0, "_id": 0}, {"$inc": {"n": 100}})
+        assert performed(client) == 181
+        for found in (db.visits.find(), db.visits.find().hint("kind_1"), db.visits.find().hint("_id_"), db.visits.find({"site": {"$gte": "s"}})):
+            documents = sorted(found, key=lambda document: document["_id"])
+            expected = [{"_id": i, "site": f"s{i % 3}", "at": {"day": i % 5, "hour": 2}, "kind": i % 2, "n": 3} for i in range(60)]
+            assert documents == expected
+        db.visits.update_one({"_id": 7, "site": "s1", "at.day": 2}, {"$inc": {"kind": 1}})
+        assert performed(client) == 181, "an index depends on it"
+        assert db.visits.count_documents({}) == 60 == db.visits.estimated_document_count()
+        validate(db.visits)
+
+
+def without_unique_checks_an_insert_replaces_where_nothing_depends_on_it():
+    with Fernd("--setParameter", "pkUniqueChecks=0") as server, server.client() as client:
+        db = client.shop
+        assert client.admin.command("getParameter", 1, pkUniqueChecks=1)["pkUniqueChecks"] is False
+        db.plain.insert_many({"_id": i, "n": 0} for i in range(10))
+        assert len(db.plain.insert_many({"_id": i, "n": 1} for i in range(5, 15)).inserted_ids) == 10
+        assert [document["n"] for document in db.plain.find().sort("_id")] == [0] * 5 + [1] * 10
+        assert db.plain.estimated_document_count() == 15 == db.plain.count_documents({})
+        with client.start_session() as session, session.start_transaction():
+            db.plain.insert_one({"_id": 0, "n": 2}, session=session)
+            assert db.plain.find_one({"_id": 0}, session=session)["n"] == 2
+        # An upsert goes by what is there, whatever inserts do.
+        result = db.plain.update_one({"_id": 0}, {"$setOnInsert": {"n": 9}}, upsert=True)
+        assert result.upserted_id is None and db.plain.find_one({"_id": 0})["n"] == 2
+        validate(db.plain)
+        assert db.command("collStats", "plain")["count"] == 15
+        db.indexed.create_index("n")
+        db.command("create", "keyed", primaryKey={"k": 1, "_id": 1})
+        db.command("create", "partitioned", partitioned=True)
+        db.create_collection("capped", capped=True, size=100000)
+        db.create_collection("validated", validator={"n": {"$gte": 0}})
+        for name in ("indexed", "keyed", "partitioned", "capped", "validated"):
+            db[name].insert_one({"_id": 1, "k": 1, "n": 1})
+            fails(11000, lambda name=name: db[name].insert_one({"_id": 1, "k": 1, "n": 2}))
+            assert db[name].find_one()["n"] == 1
+            validate(db[name])
+        client.admin.command("setParameter", 1, pkUniqueChecks=True)
+        fails(11000, lambda: db.plain.insert_one({"_id": 0}))
+        server.kill()
+        server.start()
+        client = server.client()
+        assert client.shop.plain.count_documents({}) == 15
+        validate(client.shop.plain)
 
 
 def upserts_make_documents_and_counts_stay_right():
@@ -315,6 +377,8 @@ TESTS = [
     an_update_is_told_to_have_changed_a_document_that_may_not_be_there,
     what_does_not_fit_is_left_counted_and_logged,
     other_updates_go_the_ordinary_way,
+    a_document_is_named_by_the_whole_of_a_longer_primary_key,
+    without_unique_checks_an_insert_replaces_where_nothing_depends_on_it,
     upserts_make_documents_and_counts_stay_right,
     random_operators_make_the_same_documents_both_ways,
     transactions_and_snapshots_see_what_they_should,

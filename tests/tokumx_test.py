@@ -1008,7 +1008,7 @@ def the_bulk_loader_is_that_of_the_manual():
 MORE_PARAMETERS = [
     ("compressBuffersBeforeEviction", None, True), ("loaderMaxMemory", 100 << 20, 64 << 20), ("loaderCompressTmp", True, False),
     ("forceWriteLocks", False, True), ("migrateStartCloneLockTimeout", 60000, 1000), ("migrateUniqueChecks", True, False),
-    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False),
+    ("soTimeoutForReplLargeTxn", 600, 10), ("electionBackoffMillis", 1000, 500), ("ttlMonitorEnabled", True, False), ("pkUniqueChecks", True, False),
     ("txnMemLimit", 1 << 20, None), ("cacheSize", 64 << 20, None), ("directio", False, None), ("locktreeMaxMemory", (64 << 20) // 10, None),
 ]
 
@@ -1024,7 +1024,6 @@ def every_other_parameter_is_read_and_set():
                 continue
             assert client.admin.command("setParameter", 1, **{name: value})["was"] == before, name
             assert parameter(name) == value, name
-        # Until they are built they can only be what they are.
         for name in ("fastUpdates", "fastUpdatesIgnoreErrors"):
             for value in (True, False):
                 assert client.admin.command("setParameter", 1, **{name: value})["was"] is not value, name
@@ -1034,10 +1033,6 @@ def every_other_parameter_is_read_and_set():
             "errors": 0, "eligible": {"primaryKey": 0, "secondaryKey": 0},
             "performed": {"primaryKey": 0, "secondaryKey": 0, "slowOnSecondary": 0},
         }, fast
-        for name, own in (("pkUniqueChecks", True),):
-            assert client.admin.command("setParameter", 1, **{name: own})["was"] is own, name
-            assert name in str(fails(238, lambda name=name, own=own: client.admin.command("setParameter", 1, **{name: not own})))
-            assert parameter(name) is own, name
 
 
 def documents_stay_while_the_ttl_monitor_is_off():

@@ -39,6 +39,8 @@ typedef struct peer_session peer_session;
                     size_t room);
 
 PEER_FUNCTIONS(rocks)
+/* Adds to the number in a value's first eight bytes, without reading it: RocksDB's merge operator. */
+int rocks_add(peer_session *, int table, const void *key, size_t key_len, uint64_t amount);
 PEER_FUNCTIONS(wired)
 PEER_FUNCTIONS(lmdb)
 

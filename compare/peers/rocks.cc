@@ -5,6 +5,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/merge_operator.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
@@ -25,6 +26,27 @@ struct peer_session {
   peer *of;
   WriteBatch batch;
   PinnableSlice found;
+};
+
+// Values and operands begin with a number of eight bytes; an operand is nothing else.
+class Add : public AssociativeMergeOperator {
+ public:
+  bool Merge(const Slice &, const Slice *old, const Slice &operand, std::string *merged,
+             Logger *) const override {
+    if (!old) {
+      merged->assign(operand.data(), operand.size());
+      return true;
+    }
+    if (old->size() < 8 || operand.size() < 8) return false;
+    uint64_t sum, more;
+    memcpy(&sum, old->data(), 8);
+    memcpy(&more, operand.data(), 8);
+    sum += more;
+    merged->assign(old->data(), old->size());
+    memcpy(&(*merged)[0], &sum, 8);
+    return true;
+  }
+  const char *Name() const override { return "add"; }
 };
 
 static int code(const Status &s) { return s.ok() ? 0 : 1 + static_cast<int>(s.code()); }
@@ -51,6 +73,7 @@ peer *rocks_open(const char *dir, uint64_t cache_bytes, int direct) {
   t.cache_index_and_filter_blocks = true;
   t.pin_l0_filter_and_index_blocks_in_cache = true;
   o.table_factory.reset(NewBlockBasedTableFactory(t));
+  o.merge_operator = std::make_shared<Add>();
   std::vector<ColumnFamilyDescriptor> families;
   families.emplace_back(kDefaultColumnFamilyName, o);
   for (const char *name : {"one", "two", "three"}) families.emplace_back(name, o);
@@ -97,6 +120,11 @@ int rocks_put(peer_session *s, int table, const void *key, size_t key_len, const
               size_t value_len) {
   return code(s->batch.Put(s->of->tables[table], Slice((const char *)key, key_len),
                            Slice((const char *)value, value_len)));
+}
+
+int rocks_add(peer_session *s, int table, const void *key, size_t key_len, uint64_t amount) {
+  return code(s->batch.Merge(s->of->tables[table], Slice((const char *)key, key_len),
+                             Slice((const char *)&amount, 8)));
 }
 
 void rocks_abort(peer_session *s) { s->batch.Clear(); }

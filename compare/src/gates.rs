@@ -78,7 +78,15 @@ const FULL: Scale = Scale {
     rounds: 5,
 };
 
-struct Worker {
+/// An engine to be started.
+pub(crate) struct Turn {
+    pub(crate) name: String,
+    pub(crate) cache_mb: u64,
+    pub(crate) direct: bool,
+}
+
+/// One engine in its process.
+pub(crate) struct Worker {
     name: String,
     child: Child,
     input: ChildStdin,
@@ -88,36 +96,26 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(
-        options: &Options,
-        name: &str,
-        directory: &Path,
-        cache_mb: u64,
-        direct: bool,
-    ) -> Result<Self> {
-        let directory = directory.join(name);
+    /// Starts it over an empty directory; `before` is the program of the one that is so called.
+    pub(crate) fn start(turn: &Turn, before: Option<&Path>, directory: &Path) -> Result<Self> {
+        let directory = directory.join(&turn.name);
         let _ = std::fs::remove_dir_all(&directory);
-        let program = match &options.before {
-            Some(program) if name == BEFORE => program.clone(),
+        let program = match before {
+            Some(program) if turn.name == BEFORE => program.to_path_buf(),
             _ => std::env::current_exe()?,
         };
-        Self::reopen(&program, name, &directory, cache_mb, direct).map(|(worker, _)| worker)
+        Self::reopen(&program, turn, &directory).map(|(worker, _)| worker)
     }
 
     /// Starts over what is there; returns the milliseconds the engine took to open.
-    fn reopen(
-        program: &Path,
-        name: &str,
-        directory: &Path,
-        cache_mb: u64,
-        direct: bool,
-    ) -> Result<(Self, f64)> {
+    fn reopen(program: &Path, turn: &Turn, directory: &Path) -> Result<(Self, f64)> {
+        let name = &turn.name[..];
         let mut command = Command::new(program);
         command
             .args(["worker", if name == BEFORE { "fern" } else { name }])
             .arg(directory)
-            .arg(format!("--cache-mb={cache_mb}"));
-        if direct {
+            .arg(format!("--cache-mb={}", turn.cache_mb));
+        if turn.direct {
             command.arg("--direct");
         }
         let mut child =
@@ -136,7 +134,7 @@ impl Worker {
 
     /// Lets the engine run for this one command. Nothing comes from a peer that is gone: it costs
     /// its own lines, and not the run.
-    fn ask(&mut self, line: &str) -> Result<Value> {
+    pub(crate) fn ask(&mut self, line: &str) -> Result<Value> {
         if self.gone {
             return Ok(Value::Null);
         }
@@ -215,7 +213,7 @@ fn report(
 
 /// Everything measured, by engine and slice name.
 #[derive(Default)]
-struct Results {
+pub(crate) struct Results {
     slices: BTreeMap<(String, String), Vec<Value>>,
 }
 
@@ -224,12 +222,21 @@ impl Results {
         self.slices.entry((engine.to_owned(), what.to_owned())).or_default().push(value);
     }
 
-    fn all(&self, engine: &str, what: &str) -> &[Value] {
+    pub(crate) fn all(&self, engine: &str, what: &str) -> &[Value] {
         self.slices.get(&(engine.to_owned(), what.to_owned())).map_or(&[], Vec::as_slice)
     }
 
+    /// Each slice with its engine and its work.
+    pub(crate) fn slices(&self) -> Vec<Value> {
+        let named = |((engine, what), all): (&(String, String), &Vec<Value>)| {
+            let slice = |(slice, value): (usize, &Value)| json!({ "engine": engine, "work": what, "slice": slice, "result": value });
+            all.iter().enumerate().map(slice).collect::<Vec<Value>>()
+        };
+        self.slices.iter().flat_map(named).collect()
+    }
+
     /// The median over slices of one figure.
-    fn figure(&self, engine: &str, what: &str, figure: &str) -> Option<f64> {
+    pub(crate) fn figure(&self, engine: &str, what: &str, figure: &str) -> Option<f64> {
         let mut all: Vec<f64> =
             self.all(engine, what).iter().filter_map(|v| v.get(figure)?.as_f64()).collect();
         all.sort_by(f64::total_cmp);
@@ -283,7 +290,12 @@ pub fn run(options: &Options) -> Result<usize> {
     report(&options.out, &results, &scale, json!(options.quick), machine(&before))
 }
 
-fn slice(worker: &mut Worker, what: &str, line: &str, results: &mut Results) -> Result<()> {
+pub(crate) fn slice(
+    worker: &mut Worker,
+    what: &str,
+    line: &str,
+    results: &mut Results,
+) -> Result<()> {
     let value = worker.ask(line)?;
     if value.is_null() {
         return Ok(());
@@ -319,7 +331,9 @@ fn rounds(
 fn start(options: &Options, cache_mb: u64, direct: bool) -> Result<Vec<Worker>> {
     let before = options.before.as_ref().map(|_| BEFORE);
     let engines = options.engines.iter().map(String::as_str).chain(before);
-    engines.map(|name| Worker::start(options, name, &options.directory, cache_mb, direct)).collect()
+    let turn = |name: &str| Turn { name: name.to_owned(), cache_mb, direct };
+    let program = options.before.as_deref();
+    engines.map(|name| Worker::start(&turn(name), program, &options.directory)).collect()
 }
 
 /// Data that fits: reads, scans and updates by one, two and four threads.
@@ -363,7 +377,8 @@ fn side_by_side(
     results: &mut Results,
 ) -> Result<()> {
     let directory = options.directory.join("beside");
-    let mut other = Worker::start(options, "fern", &directory, scale.roomy_mb, false)?;
+    let turn = Turn { name: "fern".to_owned(), cache_mb: scale.roomy_mb, direct: false };
+    let mut other = Worker::start(&turn, None, &directory)?;
     other.ask(&format!("load {} 600", scale.roomy_rows))?;
     for settle in ["settle", "fullscan 1", "rmw 1 1"] {
         other.ask(settle)?;
@@ -454,8 +469,8 @@ fn recovery(
     std::thread::sleep(Duration::from_secs(4));
     drop(fern);
     let directory = options.directory.join("fern");
-    let (mut fern, opened_ms) =
-        Worker::reopen(&std::env::current_exe()?, "fern", &directory, scale.tight_mb, true)?;
+    let turn = Turn { name: "fern".to_owned(), cache_mb: scale.tight_mb, direct: true };
+    let (mut fern, opened_ms) = Worker::reopen(&std::env::current_exe()?, &turn, &directory)?;
     let counted = fern.ask("count")?;
     eprintln!("  fern        recovery {opened_ms:.0} ms, {} rows", counted["rows"]);
     let value = json!({ "opened_ms": opened_ms, "rows": counted["rows"] });
@@ -471,7 +486,6 @@ fn write_out(
     machine: Value,
 ) -> Result<()> {
     let mut csv = String::from("engine,work,slice,second,operations,stolen\n");
-    let mut slices = Vec::new();
     for ((engine, what), all) in &results.slices {
         for (slice, value) in all.iter().enumerate() {
             for (second, count) in value["each_second"].as_array().into_iter().flatten().enumerate()
@@ -479,7 +493,6 @@ fn write_out(
                 let stolen = value["stolen_each_second"][second].as_f64().unwrap_or(0.0);
                 csv.push_str(&format!("{engine},{what},{slice},{second},{count},{stolen:.3}\n"));
             }
-            slices.push(json!({ "engine": engine, "work": what, "slice": slice, "result": value }));
         }
     }
     let lines: Vec<Value> = lines
@@ -489,17 +502,18 @@ fn write_out(
                     "bar": l.bar, "verdict": l.verdict })
         })
         .collect();
-    let all = json!({ "quick": quick, "machine": machine, "gates": lines, "slices": slices });
+    let all = json!({ "quick": quick, "machine": machine, "gates": lines,
+                      "slices": results.slices() });
     std::fs::write(out.join("gates.json"), serde_json::to_string_pretty(&all)?)?;
     std::fs::write(out.join("gates.csv"), csv)?;
     Ok(())
 }
 
-fn load_average() -> String {
+pub(crate) fn load_average() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
 }
 
-fn machine(before: &str) -> Value {
+pub(crate) fn machine(before: &str) -> Value {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

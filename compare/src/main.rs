@@ -1,6 +1,8 @@
 //! The engine against its peers: `compare worker` is one engine in one process, `compare gates` drives
-//! several of them in short alternating slices and judges the ratios.
+//! several of them in short alternating slices and judges the ratios; `compare counters` does so with counters that
+//! are added to without being read.
 
+mod counters;
 mod data;
 mod gates;
 mod measure;
@@ -32,6 +34,8 @@ enum Task {
     },
     /// The gates and the key-value ratios, one line each.
     Gates(gates::Options),
+    /// Counters that are added to without being read.
+    Counters(counters::Options),
     /// Judges an earlier run's folder again, without measuring.
     Judge { folder: PathBuf },
 }
@@ -47,6 +51,7 @@ fn main() -> anyhow::Result<()> {
             worker::serve(&engine, &directory, &settings)
         }
         Task::Gates(options) => end(gates::run(&options)?),
+        Task::Counters(options) => counters::run(&options),
         Task::Judge { folder } => end(gates::judge_again(&folder)?),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod fern;
-#[cfg(feature = "peers")]
+#[cfg(feature = "rocksdb")]
 mod peers;
 
 /// What a worker is told to open.
@@ -38,6 +38,10 @@ pub trait Store: Send + Sync {
 pub trait Session: Send {
     fn begin(&mut self) -> Result<()>;
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Adds to the number in a value's first eight bytes, without reading the value.
+    fn add(&mut self, _table: usize, _key: &[u8], _amount: u64) -> Result<()> {
+        bail!("this engine has nothing of that kind")
+    }
     fn commit(&mut self) -> Result<()>;
     fn abort(&mut self);
     /// Reads into `into` (its length is set); says whether the key was there. Within a transaction
@@ -69,8 +73,10 @@ pub const ROW_AT: usize = 12;
 pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
     match name {
         "fern" => fern::open(directory, settings),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => peers::open(name, directory, settings),
         #[cfg(feature = "peers")]
-        "rocksdb" | "wiredtiger" | "lmdb" => peers::open(name, directory, settings),
+        "wiredtiger" | "lmdb" => peers::open(name, directory, settings),
         _ => bail!("no engine `{name}`"),
     }
 }

@@ -4,8 +4,11 @@
 //! `load ROWS SECONDS` · `fill ROWS` (each table in key order, for an engine that random order would
 //! take hours) · `count` (all tables agree, ids without gaps; sets the rows) · `read SECONDS THREADS` · `upsert SECONDS THREADS` · `rmw SECONDS THREADS` ·
 //! `mixed SECONDS` (one reader beside one unthrottled writer; counts the reader) ·
+//! `counters ROWS`, `add SECONDS`, `add-by-reading SECONDS`, `read-counters SECONDS` ([`counters`]) ·
 //! `scan SECONDS ENTRIES` · `fullscan SECONDS` · `throttle SEEKS MEGABYTES` (a second, of the disk from
 //! now on; 0 ends it) · `settle` · `space` · `quit`
+
+mod counters;
 
 use crate::data::{self, Random, VALUE_BYTES};
 use crate::measure::{Tally, Usage};
@@ -29,6 +32,8 @@ struct Worker {
     directory: PathBuf,
     rows: Arc<AtomicU64>,
     seed: u64,
+    /// What was added to each counter.
+    added: Vec<u32>,
 }
 
 /// Runs until `quit` or the end of input.
@@ -50,8 +55,8 @@ pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
             }
         })
     };
-    let mut worker =
-        Worker { store, directory: directory.to_path_buf(), rows: Arc::default(), seed: 1 };
+    let directory = directory.to_path_buf();
+    let mut worker = Worker { store, directory, rows: Arc::default(), seed: 1, added: Vec::new() };
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -103,6 +108,10 @@ impl Worker {
             Some("read") => self.threads(number(1)?, number(2)?, read),
             Some("upsert") => self.threads(number(1)?, number(2)?, upsert),
             Some("rmw") => self.threads(number(1)?, number(2)?, read_modify_write),
+            Some("counters") => self.fill_counters(number(1)?),
+            Some("add") => self.count_on(number(1)?, counters::add),
+            Some("add-by-reading") => self.count_on(number(1)?, counters::add_by_reading),
+            Some("read-counters") => self.count_on(number(1)?, counters::read),
             Some("mixed") => self.mixed(number(1)?),
             Some("scan") => {
                 let entries = number(2)?;
@@ -263,7 +272,11 @@ struct Job {
 }
 
 impl Job {
-    fn until(&mut self, duration: Duration, work: impl Fn(&mut Self) -> Result<u64>) -> Result<()> {
+    fn until(
+        &mut self,
+        duration: Duration,
+        mut work: impl FnMut(&mut Self) -> Result<u64>,
+    ) -> Result<()> {
         let mut now = Instant::now();
         let end = now + duration;
         while now < end {

@@ -3,8 +3,8 @@
 use super::{ROW_AT, Session, Settings, Store};
 use anyhow::{Context, Result};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange,
-    OnConflict, TxnOptions,
+    Applied, DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange,
+    OnConflict, TxnOptions, UpdatePlace, Updates,
 };
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,36 @@ struct FernSession {
     txn: Option<EngineTxn>,
 }
 
+/// Values and arguments begin with a number of eight bytes; an argument is nothing else.
+#[derive(Debug)]
+struct Add;
+
+fn added(old: &[u8], more: &[u8]) -> Option<Vec<u8>> {
+    let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let sum = number(old)?.wrapping_add(number(more)?);
+    let mut value = old.to_vec();
+    value[..8].copy_from_slice(&sum.to_le_bytes());
+    Some(value)
+}
+
+impl Updates for Add {
+    fn apply(&self, _: UpdatePlace<'_>, old: Option<&[u8]>, argument: &[u8]) -> Applied {
+        match old {
+            None => Applied::Value(argument.to_vec()),
+            Some(old) => added(old, argument).map_or(Applied::Unchanged, Applied::Value),
+        }
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        added(older, newer)
+    }
+}
+
 pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
     let mut options = engine::Options::new(directory);
     options.cache_size = settings.cache_bytes;
     options.directio = settings.direct;
+    options.updates = Some(Arc::new(Add));
     let registry = Arc::new(telemetry::Registry::default());
     let engine = Engine::open(os::Os::real(), registry, options)?;
     let mut ids = engine.dictionaries().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
@@ -141,6 +167,11 @@ impl Session for FernSession {
             _ => txn.write_covered(self.of.tables[table], key, Some(value))?,
         }
         Ok(())
+    }
+
+    fn add(&mut self, table: usize, key: &[u8], amount: u64) -> Result<()> {
+        let txn = self.txn.as_mut().context("begin comes first")?;
+        Ok(txn.update(self.of.tables[table], key, &amount.to_le_bytes())?)
     }
 
     fn commit(&mut self) -> Result<()> {

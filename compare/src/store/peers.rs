@@ -105,12 +105,22 @@ macro_rules! peer {
 }
 
 peer!(rocks);
+#[cfg(feature = "peers")]
 peer!(wired);
+#[cfg(feature = "peers")]
 peer!(lmdb);
+
+unsafe extern "C" {
+    fn rocks_add(of: Handle, table: c_int, key: *const u8, key_len: usize, amount: u64) -> c_int;
+}
+
+type Add = unsafe extern "C" fn(Handle, c_int, *const u8, usize, u64) -> c_int;
 
 struct Peer {
     handle: Handle,
     functions: Functions,
+    /// Where it has a merge operator.
+    add: Option<Add>,
 }
 
 // SAFETY: the engines behind the handle are made for use from many threads; a session is used by one
@@ -130,9 +140,13 @@ unsafe impl Send for PeerSession {}
 pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
     let functions = match name {
         "rocksdb" => rocks::FUNCTIONS,
+        #[cfg(feature = "peers")]
         "wiredtiger" => wired::FUNCTIONS,
-        _ => lmdb::FUNCTIONS,
+        #[cfg(feature = "peers")]
+        "lmdb" => lmdb::FUNCTIONS,
+        _ => bail!("no engine `{name}`"),
     };
+    let add = (name == "rocksdb").then_some(rocks_add as Add);
     let path = CString::new(directory.to_str().context("a path in UTF-8")?)?;
     // SAFETY: the path is a C string that outlives the call.
     let handle = unsafe {
@@ -141,7 +155,7 @@ pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn
     if handle.is_null() {
         bail!("{name} did not open");
     }
-    Ok(Arc::new(Peer { handle, functions }))
+    Ok(Arc::new(Peer { handle, functions, add }))
 }
 
 /// `PEER_CONFLICT` of `peer.h`.
@@ -210,6 +224,13 @@ impl Session for PeerSession {
             )
         };
         check(code, "put")
+    }
+
+    fn add(&mut self, table: usize, key: &[u8], amount: u64) -> Result<()> {
+        let add = self.of.add.context("this engine has no merge operator")?;
+        // SAFETY: the slice outlives the call; the session is open.
+        let code = unsafe { add(self.handle, table as c_int, key.as_ptr(), key.len(), amount) };
+        check(code, "add")
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -65,7 +65,6 @@ const REFUSED: &[(&str, &str)] = &[
          `getLastError`",
         "238 NotImplemented",
     ),
-    ("another value of the parameter `pkUniqueChecks` (true)", "238 NotImplemented"),
     (
         "a description of the index on `_id` (`create.idIndex`; `createIndexes`) of another shape than the collection's",
         "197 InvalidIndexSpecificationOption; 85 IndexOptionsConflict",

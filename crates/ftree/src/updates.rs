@@ -81,10 +81,6 @@ impl PendingUpdates {
         self.updates.clear();
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.updates.len()
-    }
-
     /// An older one.
     pub(crate) fn push(&mut self, ts: u64, argument: &[u8]) {
         self.updates.push((ts, argument.into()));

@@ -104,9 +104,19 @@ impl PrimaryKey {
         id: RawBsonRef<'_>,
         collation: Option<&Collation>,
     ) -> Result<Vec<u8>> {
+        self.record_key_of_values(&self.leading_values(document)?, id, collation)
+    }
+
+    /// The key of the record of a document with these values in the fields before `_id`.
+    pub fn record_key_of_values(
+        &self,
+        leading: &[RawBsonRef<'_>],
+        id: RawBsonRef<'_>,
+        collation: Option<&Collation>,
+    ) -> Result<Vec<u8>> {
+        assert_eq!(leading.len(), self.paths.len(), "every field before _id has a value");
         let mut builder = KeyBuilder::reusing(Vec::with_capacity(USUAL_BYTES));
-        let leading = self.leading_values(document)?;
-        let record = RecordKey::new(id, &[]).behind(&leading);
+        let record = RecordKey::new(id, &[]).behind(leading);
         record.append_to(&mut builder, &self.directions, collation)?;
         Ok(builder.into_bytes())
     }

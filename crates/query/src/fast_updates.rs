@@ -37,7 +37,7 @@ const MOST_BYTES: usize = 4096;
 /// Errors that are remembered, so that reading a document again does not count them again.
 const REMEMBERED_ERRORS: usize = 1024;
 
-/// Whether a server makes fast updates, and how many it has made.
+/// Whether a server makes writes that do not read, and how many fast updates it has made.
 #[derive(Debug, Default)]
 pub struct FastUpdates {
     /// `fastUpdates`.
@@ -46,6 +46,8 @@ pub struct FastUpdates {
     pub eligible: AtomicU64,
     /// Statements that were.
     pub performed: AtomicU64,
+    /// `pkUniqueChecks` is off: inserts do not look whether their `_id` is there, where nothing depends on it.
+    pub skips_unique_checks: AtomicBool,
 }
 
 /// What fast updates mean, and which of them could not be applied. One for the whole process: what is stored must

@@ -9,6 +9,10 @@ use bsonval::raw;
 use catalog::Collection;
 use engine::{DictionaryId, Value};
 use errors::Result;
+use smallvec::SmallVec;
+
+/// One value for each field of a primary key.
+pub(crate) type KeyValues<'a> = SmallVec<[RawBsonRef<'a>; 4]>;
 
 /// The `_id` that a filter names, where it names nothing else and compares it by its value alone.
 pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
@@ -19,16 +23,44 @@ pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
         return Ok(None);
     }
     let id = first.value()?;
-    let is_plain = matches!(
-        id,
+    Ok(is_plain(id).then_some(id))
+}
+
+/// Whether a filter compares a field with this by its value alone.
+fn is_plain(value: RawBsonRef<'_>) -> bool {
+    matches!(
+        value,
         RawBsonRef::ObjectId(_)
             | RawBsonRef::Int32(_)
             | RawBsonRef::Int64(_)
             | RawBsonRef::String(_)
             | RawBsonRef::Binary(_)
             | RawBsonRef::DateTime(_)
-    );
-    Ok(is_plain.then_some(id))
+    )
+}
+
+/// The values of the primary key that a filter names, in the key's order, where it names each of its fields and
+/// nothing else, and compares them by their values alone.
+pub(crate) fn key_of<'a>(
+    collection: &Collection,
+    filter: &'a RawDocument,
+) -> Result<Option<KeyValues<'a>>> {
+    let Some(primary) = &collection.options().primary_key else {
+        return Ok(id_of(filter)?.map(|id| KeyValues::from_slice(&[id])));
+    };
+    let parts = primary.parts();
+    // The fields of a key differ: with as many in the filter, each of them found, there is no other in it.
+    if raw::elements(filter).count() != parts.len() {
+        return Ok(None);
+    }
+    let mut values = KeyValues::new();
+    for part in parts {
+        match raw::field(filter, &part.path)? {
+            Some(value) if is_plain(value) => values.push(value),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(values))
 }
 
 /// The document of an `_id` in the state that `get` reads. Two lookups where the primary key is not `_id`

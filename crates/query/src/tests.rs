@@ -18,6 +18,7 @@ mod plans;
 mod writes;
 
 mod collation;
+mod fast_updates;
 #[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
 mod model;

@@ -120,7 +120,8 @@ impl Txn {
         Ok(())
     }
 
-    fn write_inserted(
+    /// What comes with a record that was just written: index entries, counts, notes.
+    pub(crate) fn write_inserted(
         &mut self,
         collection: &Arc<Collection>,
         document: &RawDocument,

@@ -53,8 +53,6 @@ enum Shape {
     LogLevels,
     /// Names of mechanisms, between commas.
     Mechanisms,
-    /// Only what it is: the other one is not built yet.
-    Only(bool),
 }
 
 /// A value of the right shape.
@@ -232,12 +230,6 @@ fn warn_of_unused(service: &ServerState, name: &str) {
     });
 }
 
-/// A switch whose other position is not built yet.
-const fn only(name: &'static str, value: bool) -> Parameter {
-    let read: Read = if value { |_| Bson::Boolean(true) } else { |_| Bson::Boolean(false) };
-    kept(name, Shape::Only(value), Place::Behind(read, |_, _| {}))
-}
-
 /// Bytes, as a number.
 fn bytes(bytes: u64) -> Bson {
     Bson::Int64(i64::try_from(bytes).unwrap_or(i64::MAX))
@@ -333,7 +325,17 @@ static PARAMETERS: &[Parameter] = &[
     }),
     flag("fastUpdates", |service| &service.fast_updates.enabled),
     flag("fastUpdatesIgnoreErrors", |_| &serverstate::fast_update_rules().ignores_errors),
-    only("pkUniqueChecks", true),
+    switch(
+        "pkUniqueChecks",
+        |service| {
+            let skips = &service.fast_updates.skips_unique_checks;
+            Bson::Boolean(!skips.load(Ordering::Relaxed))
+        },
+        |service, value| {
+            let skips = &service.fast_updates.skips_unique_checks;
+            skips.store(!value.is_true(), Ordering::Relaxed);
+        },
+    ),
     unused("electionBackoffMillis", Shape::Whole(0, INT_MAX), || Bson::Int32(1000)),
     unused("forceWriteLocks", Shape::Switch, || Bson::Boolean(false)),
     switch(
@@ -708,11 +710,6 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
     let name = parameter.name;
     match parameter.shape {
         Shape::Switch => Ok(Value::Switch(parse_switch(field.value))),
-        Shape::Only(value) if parse_switch(field.value) == value => Ok(Value::Switch(value)),
-        Shape::Only(value) => Err(Error::new(
-            Code::NOT_IMPLEMENTED,
-            format!("parameter {name} can only be {value} in this version of FernDB"),
-        )),
         Shape::Whole(least, most) => {
             let number = match field.value {
                 RawBsonRef::Boolean(set) => Some(i64::from(set)),

@@ -14,6 +14,9 @@ const OPENED_RUN: u64 = 4 << 10;
 const SKIPPED_ENTRY: u64 = 16;
 /// An update that a read applies, because it lies apart from its base: some copying of a document.
 const GATHERED_UPDATE: u64 = 128;
+/// A point read that finds updates in a run opens a page for them and goes on below. Mostly it waits for the disk,
+/// for about 100 µs, and nothing was read ahead for it as it is for a scan.
+const GATHERED_PAGE: u64 = 8 << 10;
 /// One in so many point reads takes notes, for all of them: readers share the node's counter.
 const SAMPLE: u64 = 32;
 
@@ -34,9 +37,10 @@ pub(crate) fn skipped(entries: u64) -> u64 {
     entries * SKIPPED_ENTRY
 }
 
-/// What a read counts that applies so many updates from a node's runs.
+/// What a point read counts that found so many updates in one of a node's runs, none of them its base. Every one
+/// counts, not a sample: such reads are few beside those that find a value at once, and wait for much more.
 pub(crate) fn gathered(updates: u64) -> u64 {
-    updates * GATHERED_UPDATE
+    if updates == 0 { 0 } else { GATHERED_PAGE + updates * GATHERED_UPDATE }
 }
 
 /// One node's debt.

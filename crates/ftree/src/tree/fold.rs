@@ -5,7 +5,7 @@ use super::{State, Tree};
 use crate::error::Result;
 use crate::memtable::hash;
 use crate::message::{Kind, Message};
-use crate::node::{Child, Node, reads};
+use crate::node::{Child, reads};
 use crate::segment::Segment;
 use crate::spill::Written;
 use crate::updates::{Applied, PendingUpdates, PlantedUpdateBug};
@@ -93,9 +93,9 @@ impl Tree {
         loop {
             let child = node.child_of(key);
             for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
-                let before = pending.count();
-                let base = self.gather_in(&attached.run, (key, on_disk), (ts, floor), pending)?;
-                self.note_updates(node, pending.count().saturating_sub(before));
+                let (base, updates) =
+                    self.gather_in(&attached.run, (key, on_disk), (ts, floor), pending)?;
+                self.note_reads(node, reads::gathered(updates));
                 if let Base::Here(_) = base {
                     return Ok(base);
                 }
@@ -103,51 +103,52 @@ impl Tree {
             match &node.children[child] {
                 Child::Node(below) => node = below,
                 Child::Leaf(leaf) => {
-                    return self.gather_in(leaf, (key, on_disk), (ts, floor), pending);
+                    let found = self.gather_in(leaf, (key, on_disk), (ts, floor), pending);
+                    return found.map(|(base, _)| base);
                 }
                 Child::Empty => return Ok(Base::Below),
             }
         }
     }
 
+    /// What a segment has of the key: its base, and how many updates stand above that.
     fn gather_in(
         &self,
         segment: &Segment,
         (key, hash): (&[u8], u64),
         (ts, floor): (u64, u64),
         pending: &mut PendingUpdates,
-    ) -> Result<Base> {
-        let (mut at, mut is_first) = (ts, true);
+    ) -> Result<(Base, u64)> {
+        let (mut at, mut is_first, mut updates) = (ts, true, 0);
         while let Some(found) = segment.get(key, hash, at)?.filter(|found| found.ts >= floor) {
             if std::mem::take(&mut is_first) {
                 self.enter_level(pending, found.ts);
             }
             let payload = &found.frame[found.payload.clone()];
             match found.kind {
-                Kind::Update => pending.push(found.ts, payload),
-                Kind::Delete => return Ok(Base::Here(None)),
+                Kind::Update => {
+                    pending.push(found.ts, payload);
+                    updates += 1;
+                }
+                Kind::Delete => return Ok((Base::Here(None), updates)),
                 Kind::Put => {
-                    return Ok(Base::Here(Some(Value::in_frame(found.frame, found.payload))));
+                    let value = Value::in_frame(found.frame, found.payload);
+                    return Ok((Base::Here(Some(value)), updates));
                 }
                 Kind::Large => {
                     let frame = self.load_large(payload, Access::Demand)?;
                     let all = 0..frame.len();
-                    return Ok(Base::Here(Some(Value::in_frame(frame, all))));
+                    return Ok((Base::Here(Some(Value::in_frame(frame, all))), updates));
                 }
             }
             at = found.ts - 1;
         }
-        Ok(Base::Below)
+        Ok((Base::Below, updates))
     }
 
     fn enter_level(&self, pending: &mut PendingUpdates, newest: u64) {
         if self.context.updates.planted_bug() != Some(PlantedUpdateBug::AppliesReplayAgain) {
             pending.forget_up_to(newest);
         }
-    }
-
-    /// A flush would have folded them.
-    fn note_updates(&self, node: &Node, count: usize) {
-        self.note_reads(node, reads::gathered(count as u64));
     }
 }

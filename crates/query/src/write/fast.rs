@@ -1,23 +1,24 @@
-//! An update of one document, named by its `_id`, that does not read it.
+//! An update of one document, named by all of its primary key, that does not read it.
 
 use super::apply::Change;
+use super::point::key_of;
 use super::remembered;
 use crate::context::{OpContext, StatementOutcome};
 use crate::fast_updates::{argument_of, needs_time};
 use crate::request::UpdateStatement;
 use bson::raw::RawBsonRef;
-use catalog::{Namespace, Txn};
+use catalog::{Collection, Namespace, Txn};
 use errors::Result;
 use std::sync::atomic::Ordering;
 
-/// Writes the change of the document of an `_id` as one message, where that is allowed and possible. False where
-/// it has done nothing: then the statement goes the ordinary way. Whether there is such a document is not asked.
+/// Writes the change of the document that the filter names by its whole primary key as one message, where that is
+/// allowed and possible. False where it has done nothing: then the statement goes the ordinary way. Whether there is
+/// such a document is not asked.
 pub(super) fn update(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
     index: usize,
     statement: &UpdateStatement<'_>,
-    id: RawBsonRef<'_>,
     change: &Change,
 ) -> Result<bool> {
     let Some(fast) = ctx.fast_updates else { return Ok(false) };
@@ -29,27 +30,32 @@ pub(super) fn update(
         && statement.constants.is_none()
         && !change.is_positional()
         && !touched.is_empty();
-    let collection = ctx.catalog.collection(ns);
-    let is_eligible = is_plain
-        && collection.is_some_and(|collection| {
-            collection.takes_fast_updates(touched)
-                && (!statement.upsert || collection.indexes().is_empty())
-        })
-        && ctx.catalog.may_update_fast();
-    if !is_eligible {
+    let collection = ctx.catalog.collection(ns).filter(|_| is_plain);
+    let takes_it = |collection: &Collection| {
+        collection.takes_fast_updates(touched)
+            && (!statement.upsert || collection.indexes().is_empty())
+    };
+    let Some(collection) = collection.filter(|collection| takes_it(collection)) else {
+        return Ok(false);
+    };
+    if !ctx.catalog.may_update_fast() || key_of(&collection, statement.filter)?.is_none() {
         return Ok(false);
     }
     fast.eligible.fetch_add(1, Ordering::Relaxed);
     if !fast.enabled.load(Ordering::Relaxed) {
         return Ok(false);
     }
-    // The filter is the `_id` and nothing else.
+    // An upsert's filter is the `_id` and nothing else: with a longer primary key there is an index on it.
     let seed = statement.upsert.then_some(statement.filter);
     let argument = argument_of(update, seed, needs_time(update).then(|| change.time()));
     let argument = (&argument[..], statement.upsert);
-    let step = |txn: &mut Txn| match txn.open_for_write(ns)? {
-        Some(collection) => txn.update_fast(&collection, id, touched, argument),
-        None => Ok(false),
+    let step = |txn: &mut Txn| {
+        let Some(collection) = txn.open_for_write(ns)? else { return Ok(false) };
+        // It may be another one by now.
+        match key_of(&collection, statement.filter)? {
+            Some(values) => txn.update_fast(&collection, &values, touched, argument),
+            None => Ok(false),
+        }
     };
     let describe = |done: &bool| match done {
         true => vec![(index, StatementOutcome::Updated { n: 1, modified: 1, upserted: None })],

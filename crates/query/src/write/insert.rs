@@ -9,16 +9,19 @@ use super::{
     note, remembered,
 };
 use crate::context::{Atomicity, OpContext, StatementOutcome};
+use crate::fast_updates::FastUpdates;
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::ElementType;
 use bsonval::raw::{self, Element};
-use catalog::{Namespace, Txn, check_value};
+use catalog::{Collection, Namespace, Txn, check_value};
 use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
 use os::Os;
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use update::check_stored_id;
 
 /// Inserts documents, creating the collection where it does not exist.
@@ -57,11 +60,17 @@ fn insert_parts(
     let done = done_before(ctx, request.documents.len())?;
     result.n = done.iter().filter(|done| **done).count() as u64;
     let (mut next, mut space) = (0, UntilFull::default());
+    let unchecked = |fast: &FastUpdates| fast.skips_unique_checks.load(Ordering::Relaxed);
+    let insert_one: InsertOne = match ctx.fast_updates.is_some_and(unchecked) {
+        true => Txn::insert_unchecked,
+        false => Txn::insert_document,
+    };
     while next < request.documents.len() {
         let end = chunk_end(request.documents, next);
         let chunk = prepare(ctx, &request.documents[next..end]);
         let skip = done.get(next..end).unwrap_or_default();
-        let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
+        let step =
+            |txn: &mut Txn| insert_chunk(txn, ns, (&chunk, skip), insert_one, request.ordered);
         let outcomes = |part: &InsertResult| {
             runs_of(part, skip, end - next, request.ordered)
                 .map(|(first, count)| (next + first, StatementOutcome::Inserted(count)))
@@ -233,17 +242,20 @@ fn checked_as_stored<'a>(
     Ok(Cow::Owned(stored))
 }
 
+/// How a document comes into its collection.
+type InsertOne = fn(&mut Txn, &Arc<Collection>, &RawDocument) -> Result<()>;
+
 fn insert_chunk(
     txn: &mut Txn,
     ns: &Namespace,
-    documents: &[Prepared<'_>],
-    skip: &[bool],
+    (documents, skip): (&[Prepared<'_>], &[bool]),
+    insert_one: InsertOne,
     ordered: bool,
 ) -> Result<InsertResult> {
     let Some(collection) = txn.open_for_write(ns)? else {
         // Dropped since `ensure`, or to be made by the client's transaction.
         txn.ensure_collection(ns)?;
-        return insert_chunk(txn, ns, documents, skip, ordered);
+        return insert_chunk(txn, ns, (documents, skip), insert_one, ordered);
     };
     let mut result = InsertResult::default();
     for (index, prepared) in documents.iter().enumerate() {
@@ -251,7 +263,7 @@ fn insert_chunk(
             continue;
         }
         let inserted = match prepared {
-            Ok(document) => txn.insert_document(&collection, document),
+            Ok(document) => insert_one(txn, &collection, document),
             Err(error) => Err(error.clone()),
         };
         match inserted {

@@ -8,7 +8,7 @@ use crate::context::{OpContext, StatementOutcome};
 use crate::examined::note_id_lookup;
 use crate::exec::copied_bytes;
 use crate::plan_cache::PlanCache;
-use crate::point;
+use crate::point::{self, KeyValues};
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Collection, Namespace, Txn, snapshot_unavailable};
 use errors::Result;
@@ -37,10 +37,20 @@ pub(super) fn id_of<'a>(
     collection: Option<&Collection>,
     filter: &'a RawDocument,
 ) -> Result<Option<RawBsonRef<'a>>> {
-    let applies = collection.is_none_or(|collection| {
-        point::has_ids(collection) && !PlanCache::of(collection).has_filters()
-    });
+    let applies = collection.is_none_or(needs_no_plan);
     if applies { point::id_of(filter) } else { Ok(None) }
+}
+
+/// The values of the primary key by which a statement names its document, as [`id_of`].
+pub(super) fn key_of<'a>(
+    collection: &Collection,
+    filter: &'a RawDocument,
+) -> Result<Option<KeyValues<'a>>> {
+    if needs_no_plan(collection) { point::key_of(collection, filter) } else { Ok(None) }
+}
+
+fn needs_no_plan(collection: &Collection) -> bool {
+    point::has_ids(collection) && !PlanCache::of(collection).has_filters()
 }
 
 /// Has `change` change the document of an `_id`; `None` where there is none. `describe` tells a

@@ -88,9 +88,7 @@ fn run(
     if change.is_positional() && filter.is_none() {
         filter = Some(parse_filter()?);
     }
-    if let (Some(id), None) = (id, &filter)
-        && let_variables.is_none()
-        && super::fast::update(ctx, ns, index, statement, id, &change)?
+    if plain && let_variables.is_none() && super::fast::update(ctx, ns, index, statement, &change)?
     {
         return Ok(Done { matched: 1, modified: 1, upserted: None });
     }
