@@ -89,7 +89,7 @@ pub use history::{
 };
 pub use keys::Encryption;
 pub use live::TxnInfo;
-pub use load::{FillError, FillTarget, Load, Loaded, LoadedRows, Twice};
+pub use load::{AreSame, FillError, FillTarget, Load, Loaded, LoadedRows, Twice};
 pub use locktree::{LockInfo, Refusal};
 pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;

@@ -21,7 +21,7 @@
 mod fill;
 mod leaves;
 
-pub use fill::{FillError, FillTarget, Twice};
+pub use fill::{AreSame, FillError, FillTarget, Twice};
 
 use crate::handle::EngineHandle;
 use crate::settings::PlantedBug;
