@@ -65,6 +65,7 @@ pub struct Sorter {
     writer: Helper<RunWriter>,
     counted: Counted,
     unasked: u64,
+    count: u64,
 }
 
 impl Engine {
@@ -80,7 +81,7 @@ impl Engine {
         let id = 1 << 63 | handle.live.new_id();
         let rows = RowSorter::create(&handle.trees, id, shape, 0);
         let writer = Helper::new("fern-sort", 1, RunWriter::default());
-        Sorter { rows, writer, counted: Counted(handle), unasked: 0 }
+        Sorter { rows, writer, counted: Counted(handle), unasked: 0, count: 0 }
     }
 }
 
@@ -91,6 +92,7 @@ impl Sorter {
     /// Those of the disk, a full one among them; then the sorter is of no more use.
     pub fn put(&mut self, space: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let handle = &self.counted.0;
+        self.count += 1;
         self.unasked += (key.len() + value.len()) as u64;
         if self.unasked >= PIECE_BYTES {
             let budget = self.gathered_at_once();
@@ -127,9 +129,9 @@ impl Sorter {
     /// # Errors
     /// As [`Sorter::put`].
     pub fn finish(self) -> Result<Sorted> {
-        let Self { mut rows, writer, counted, .. } = self;
+        let Self { mut rows, writer, counted, count, .. } = self;
         rows.add(writer.finish(&counted.0.health)?.0);
-        Ok(Sorted { rows: rows.finish(), counted })
+        Ok(Sorted { rows: rows.finish(), counted, count })
     }
 }
 
@@ -143,12 +145,18 @@ impl std::fmt::Debug for Sorter {
 pub struct Sorted {
     rows: SortedRows,
     counted: Counted,
+    count: u64,
 }
 
 impl Sorted {
     /// Bytes of the keys and values.
     pub fn row_bytes(&self) -> u64 {
         self.rows.row_bytes()
+    }
+
+    /// How many rows there are.
+    pub fn row_count(&self) -> u64 {
+        self.count
     }
 
     /// Bytes of the keys and values of a space.

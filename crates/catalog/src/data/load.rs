@@ -273,7 +273,10 @@ impl Txn {
             targets.push(FillTarget { space, id, options, beside: None });
         }
         let mut asked = Ok(());
-        let mut go_on = |_| {
+        let beside = targets.iter().filter_map(|target| target.beside.as_ref());
+        let total = sorted.row_count() + beside.map(Loaded::row_count).sum::<u64>();
+        let mut go_on = |done| {
+            limits::note_progress("Bulk load: writing documents and index entries", done, total);
             asked = check();
             asked.is_ok()
         };

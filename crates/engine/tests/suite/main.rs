@@ -22,6 +22,7 @@ mod members;
 mod model;
 mod older_entries;
 mod serializable;
+mod fills;
 mod sorter;
 mod space;
 mod threads;

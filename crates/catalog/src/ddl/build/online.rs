@@ -49,6 +49,10 @@ const MOST_PASSES: usize = 50;
 /// Entries of fewer bytes go through the log: a checkpoint would take longer.
 const LEAST_LOADED_BYTES: u64 = if cfg!(test) { 400 } else { 4 << 20 };
 
+/// What `currentOp` says of a build, in MongoDB's words.
+const SCANNING: &str = "Index Build: scanning collection";
+const INSERTING: &str = "Index Build: inserting keys from external sorter into index";
+
 /// Indexes of one collection that are being built.
 pub(super) struct Build {
     engine: Engine,
@@ -231,7 +235,9 @@ impl Build {
             are_of_one(index, key, one, other).unwrap_or(false)
         };
         let mut asked = Ok(());
-        let mut go_on = |_| {
+        let total = sorted.row_count();
+        let mut go_on = |done| {
+            limits::note_progress(INSERTING, done, total);
             asked = self.check(check);
             asked.is_ok()
         };
@@ -257,10 +263,15 @@ impl Build {
         }
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         self.is_made = true;
+        let (mut done, total) = (0, sorted.row_count());
         for (space, index) in self.parts() {
             let mut txn = self.begin_step();
             let (mut bytes, mut entries) = (0, 0);
             self.each(sorted, space, index, check, |key, value| {
+                done += 1;
+                if done % CHUNK_DOCUMENTS as u64 == 0 {
+                    limits::note_progress(INSERTING, done, total);
+                }
                 txn.write_covered(index.dictionary, key, Some(value)).map_err(from_engine)?;
                 bytes += key.len() + value.len();
                 entries += 1;
@@ -369,6 +380,8 @@ impl Build {
                 }
                 documents += 1;
                 if documents % CHUNK_DOCUMENTS == 0 {
+                    let (done, known) = (documents as u64, self.collection.count());
+                    limits::note_progress(SCANNING, done, known.max(done));
                     self.check(check)?;
                 }
             }
