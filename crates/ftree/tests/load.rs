@@ -4,8 +4,8 @@
 use blockfile::{BlockFile, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, RowBounds, RowSorter, SortedRows, Tree,
-    TreeLoader, TreeOptions, Visibility,
+    Context, Direction, Effort, KeyRange, Message, Progress, RowBounds, RowSorter, SortedRows,
+    Tree, TreeLoader, TreeOptions, Visibility,
 };
 use os::sim::SimOs;
 use std::collections::{BTreeMap, BTreeSet};

@@ -75,7 +75,8 @@ impl World {
         }
         let sorted = Arc::new(sorter.finish()?);
         let target = FillTarget { space: 7, id, options: shape, beside };
-        let filled = engine.fill(&sorted, vec![target], Arc::new(|_, _, _, _| false), &mut |_| true);
+        let filled =
+            engine.fill(&sorted, vec![target], Arc::new(|_, _, _, _| false), &mut |_| true);
         match filled {
             Ok(mut filled) => Ok(filled.remove(0)),
             Err(FillError::Engine(error)) => Err(error),

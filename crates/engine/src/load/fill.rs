@@ -101,7 +101,8 @@ impl Engine {
             unfinished.push(self.begin_parts(sorted, number, target, &mut parts)?);
         }
         let runs = parts.iter().map(|part: &Part| sorted.rows().runs_of(part.space));
-        let (threads, window) = share(sorted.memory_left(), runs.max().unwrap_or(0), parts.len());
+        let most = self.processors().min(parts.len());
+        let (threads, window) = share(sorted.memory_left(), runs.max().unwrap_or(0), most);
         // The first comes out first.
         parts.reverse();
         let filling = Arc::new(Filling {
@@ -129,6 +130,11 @@ impl Engine {
         Ok(loaded)
     }
 
+    /// Processors for which there may be threads.
+    fn processors(&self) -> usize {
+        if self.handle().has_helpers() { os::cpu_count() } else { 1 }
+    }
+
     /// Begins the load of a target, and cuts its rows into parts.
     fn begin_parts(
         &self,
@@ -141,8 +147,7 @@ impl Engine {
         let memory = sorted.memory_left();
         let part_bytes = (memory / 4).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
         let bytes = sorted.bytes_of(space) + beside.as_ref().map_or(0, Loaded::row_bytes);
-        let processors = if self.handle().has_helpers() { os::cpu_count() } else { 1 };
-        let most = processors * PARTS_PER_PROCESSOR;
+        let most = self.processors() * PARTS_PER_PROCESSOR;
         let wanted = usize::try_from(bytes / part_bytes).unwrap_or(most).clamp(1, most);
         let between = self.handle().check(sorted.rows().split(space, wanted))?;
         let ends = between.iter().cloned().map(Some).chain([None]);
@@ -164,12 +169,12 @@ impl Engine {
     }
 }
 
-/// How many threads there are, and in what pieces each reads runs, so that all stay within `memory`.
-fn share(memory: u64, runs: usize, parts: usize) -> (usize, u64) {
+/// How many threads there are, of `most`, and in what pieces each reads runs, so that all stay within `memory`.
+fn share(memory: u64, runs: usize, most: usize) -> (usize, u64) {
     let runs = runs.max(1) as u64;
     let least = LEAF_BYTES + runs * LEAST_WINDOW;
     let threads = usize::try_from(memory / least).unwrap_or(usize::MAX);
-    let threads = threads.min(os::cpu_count()).min(parts).max(1);
+    let threads = threads.min(most).max(1);
     let of_each = (memory / threads as u64).saturating_sub(LEAF_BYTES);
     (threads, (of_each / runs).clamp(LEAST_WINDOW, WINDOW))
 }

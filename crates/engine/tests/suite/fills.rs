@@ -56,8 +56,7 @@ fn targets(engine: &Engine) -> engine::Result<Vec<FillTarget>> {
         load.put(&key(number), &value(number))?;
     }
     let beside = Some(load.finish()?);
-    let first =
-        FillTarget { space: 5, id: engine.new_dictionary_id(), options, beside: None };
+    let first = FillTarget { space: 5, id: engine.new_dictionary_id(), options, beside: None };
     Ok(vec![first, FillTarget { space: 9, id, options, beside }])
 }
 
@@ -180,12 +179,12 @@ fn who_is_told_to_stop_leaves_nothing() {
         left -= 1;
         left > 0
     };
-    let filled =
-        engine.fill(&sorted, targets(&engine).unwrap(), Arc::new(none_are), &mut go_on);
+    let filled = engine.fill(&sorted, targets(&engine).unwrap(), Arc::new(none_are), &mut go_on);
     assert!(matches!(filled, Err(FillError::Stopped)), "{filled:?}");
     // One that is given up in the middle of a row's way, too.
     let mut sorter = engine.sorter();
-    let mut load = engine.start_load_behind(engine.new_dictionary_id(), Default::default()).unwrap();
+    let mut load =
+        engine.start_load_behind(engine.new_dictionary_id(), Default::default()).unwrap();
     for number in 0..ROWS {
         sorter.put(1, &key(number), &value(number)).unwrap();
         load.put(&number.to_be_bytes(), &value(number)).unwrap();

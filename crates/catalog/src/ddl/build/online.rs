@@ -28,7 +28,7 @@ use crate::metadata::records::drop_unfinished;
 use bson::raw::RawDocument;
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, FillError,
-    FillTarget, KeyRange, Loaded, OnConflict, Snapshot, Sorted, Timestamp, TxnOptions, Twice,
+    FillTarget, KeyRange, Loaded, OnConflict, Snapshot, Sorted, Timestamp, Twice, TxnOptions,
 };
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec, RecordKey};
