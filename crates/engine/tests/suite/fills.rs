@@ -227,11 +227,13 @@ fn what_fails_behind_is_told() {
             }
         }
         drop(sorted);
-        // Where nothing has failed so far it is a checkpoint that does; the engine stops where that is a sync.
-        if engine.checkpoint().is_ok() || engine.checkpoint().is_ok() {
-            assert_eq!(live_bytes(&engine), before, "nothing stays, call {call}");
-            engine.close().unwrap();
+        // Where nothing has failed so far it is a checkpoint that does, or the close; the engine stops where
+        // that is a sync.
+        if (0..3).any(|_| engine.checkpoint().is_ok()) {
+            let live = engine.stats().file.live_bytes;
+            assert_eq!(live, before, "nothing stays, call {call}");
         }
+        let _closed_or_failed = engine.close();
     }
     assert!(failed.iter().all(|failed| *failed > 0), "{failed:?}");
 }
