@@ -2,18 +2,24 @@
 what kills, disconnects and duplicates leave, and how much memory they take.
 
 A load belongs to a transaction, and a transaction to a connection: its client has one (`alone`).
+
+`--kills N` kills the server so many times in the middle of loads (8 unless said).
 """
 
+import argparse
 import contextlib
 import random
+import sys
 import threading
 import time
 
 from bson import SON
 from fernd import Fernd, ReplicaSet, fails, run_tests, validate, wait_until
+from pymongo import IndexModel
 from pymongo.errors import OperationFailure, PyMongoError
 
 MIB = 1 << 20
+KILLS = 8
 
 
 def alone(server, **options):
@@ -201,8 +207,12 @@ def kills_leave_each_load_whole_or_not_at_all():
                 db = client.shop
                 while True:
                     number = last[0] = last[0] + 1
-                    begin(db, ns=f"c{number}", indexes=[by("a"), by("b")])
-                    for start in range(0, 20_000, 2000):
+                    # More than fits in memory for sorting, now and then the documents too.
+                    begin(db, ns=f"c{number}", indexes=[by("a"), by("b"), by("s", "a")])
+                    starts = list(range(0, 20_000, 2000))
+                    if number % 2:
+                        chance.shuffle(starts)
+                    for start in starts:
                         db[f"c{number}"].insert_many(documents(2000, start, 300))
                     db.command("commitLoad")
                     db.command(SON([("commitTransaction", 1), ("writeConcern", {"w": 1, "j": True})]))
@@ -212,7 +222,7 @@ def kills_leave_each_load_whole_or_not_at_all():
                         acknowledged.discard(f"c{number - 3}")
                         db.drop_collection(f"c{number - 3}")
 
-        for turn in range(8):
+        for turn in range(KILLS):
             worker = threading.Thread(target=work)
             worker.start()
             time.sleep(0.3 + chance.random() * 1.5)
@@ -328,6 +338,46 @@ def parameters_are_obeyed():
             assert error.code == 2, error
 
 
+def watched(server, work):
+    """What `currentOp` says of the progress of an operation while it runs: its message, and how far it is."""
+    ended, seen = threading.Event(), []
+
+    def watch():
+        with server.client() as own:
+            while not ended.is_set():
+                for operation in own.admin.command(SON([("currentOp", 1), ("progress", {"$exists": True})]))["inprog"]:
+                    place = operation["progress"]
+                    assert operation["msg"].endswith(f"{place['done']}/{place['total']} {place['done'] * 100 // place['total']}%"), operation
+                    seen.append((operation["msg"].rsplit(" ", 2)[0], place["done"], place["total"]))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    ended.set()
+    watcher.join()
+    for before, after in zip(seen, seen[1:]):
+        assert before[1] <= before[2] and (before[0] != after[0] or before[1] <= after[1]), (before, after)
+    return {message: [done for said, done, _ in seen if said == message] for message, _, _ in seen}
+
+
+def current_op_tells_how_far_they_are():
+    with Fernd() as server, server.client() as client, alone(server) as loader:
+        for start in range(0, 300_000, 5000):
+            client.shop.built.insert_many(documents(5000, start))
+        seen = watched(server, lambda: client.shop.built.create_indexes([IndexModel("a"), IndexModel("b")]))
+        scanned, inserted = seen["Index Build: scanning collection"], seen["Index Build: inserting keys from external sorter into index"]
+        assert len(set(scanned)) > 3 and max(scanned) <= 300_000, seen
+        assert len(set(inserted)) > 3, seen
+        db = loader.shop
+        begin(db, indexes=[by("a"), by("b")])
+        for start in reversed(range(0, 300_000, 5000)):
+            db.c.insert_many(documents(5000, start))
+        seen = watched(server, lambda: commit_load(db, 300_000))
+        assert len(set(seen["Bulk load: writing documents and index entries"])) > 3, seen
+        db.command("commitTransaction")
+        validate(client.shop.c)
+
+
 def out_fills_its_collection():
     with Fernd() as server, server.client() as client:
         db = client.shop
@@ -346,6 +396,11 @@ def out_fills_its_collection():
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("tests", nargs="*")
+    given = parser.parse_args()
+    KILLS, sys.argv[1:] = given.kills, given.tests
     run_tests(
         "loader",
         [
@@ -360,6 +415,7 @@ if __name__ == "__main__":
             writers_beside_an_index_build_are_in_it,
             memory_is_bounded,
             parameters_are_obeyed,
+            current_op_tells_how_far_they_are,
             out_fills_its_collection,
         ],
     )

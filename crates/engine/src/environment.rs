@@ -19,6 +19,7 @@ use crate::commit_order::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::Directory;
 use crate::health::Health;
+use crate::helper::Helpers;
 use crate::history::History;
 use crate::interrupt::MayWait;
 use crate::keys::DirectoryKeys;
@@ -82,6 +83,7 @@ pub(crate) struct Environment {
     pub(crate) commits: Committer,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sorters: Sorters,
+    pub(crate) helpers: Helpers,
     /// What threads remember it by.
     pub(crate) holder: u64,
     threads: Threads,
@@ -247,6 +249,7 @@ impl Environment {
             commits,
             counters,
             sorters: Sorters::default(),
+            helpers: Helpers::default(),
             holder: unsettled::new_holder(),
         })
     }

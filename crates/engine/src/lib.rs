@@ -30,6 +30,7 @@ mod error;
 pub mod format;
 mod handle;
 mod health;
+mod helper;
 mod history;
 mod holder;
 mod interrupt;
@@ -88,7 +89,7 @@ pub use history::{
 };
 pub use keys::Encryption;
 pub use live::TxnInfo;
-pub use load::{Load, Loaded, LoadedRows};
+pub use load::{AreSame, FillError, FillTarget, Load, Loaded, LoadedRows, Twice};
 pub use locktree::{LockInfo, Refusal};
 pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;

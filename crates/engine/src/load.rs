@@ -18,10 +18,16 @@
 //! loading: callers write as usual. A backup that begins before what is loaded is durable keeps it from being
 //! adopted ([`Loaded::is_adoptable`]): then its rows are written as usual, too.
 
+mod fill;
+mod leaves;
+
+pub use fill::{AreSame, FillError, FillTarget, Twice};
+
 use crate::handle::EngineHandle;
 use crate::settings::PlantedBug;
 use crate::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Result};
 use ftree::{Tree, TreeLoader};
+use leaves::Leaves;
 use std::sync::Arc;
 
 /// Room on the disk is asked for in pieces of so many bytes.
@@ -46,13 +52,35 @@ impl Engine {
     /// # Errors
     /// Options out of range.
     pub fn start_load(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Load> {
+        self.begin_load(id, options, Leaves::new)
+    }
+
+    /// The same for one whose leaves a thread compresses and writes, while the caller has other things to do.
+    ///
+    /// # Errors
+    /// As [`Engine::start_load`].
+    pub fn start_load_behind(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Load> {
+        self.begin_load(id, options, Leaves::behind)
+    }
+
+    fn begin_load(
+        &self,
+        id: DictionaryId,
+        options: DictionaryOptions,
+        leaves: impl FnOnce(&EngineHandle, TreeLoader) -> Leaves,
+    ) -> Result<Load> {
+        let unfinished = self.start_tree(id, options)?;
+        let leaves = leaves(&unfinished.handle, unfinished.loader());
+        Ok(Load { unfinished, leaves, bytes: 0, unasked: 0 })
+    }
+
+    fn start_tree(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Unfinished> {
         let handle = Arc::clone(self.handle());
         let options = crate::options::validate(options)?;
         let tree = Tree::create(&handle.trees, id.0, handle.directory.shape(&options));
         // Older than whatever is written to it, and than the commit that adopts it.
-        let loader = TreeLoader::new(&tree, handle.snapshots.visible().get().max(1));
-        let tree = Unstaged(Some(tree));
-        Ok(Load { handle, id, options, tree, loader, bytes: 0, unasked: 0 })
+        let ts = handle.snapshots.visible().get().max(1);
+        Ok(Unfinished { handle, id, options, tree: Unstaged { tree, is_staged: false }, ts })
     }
 
     /// Returns when what was loaded is on disk, and named there. May take as long as a checkpoint.
@@ -73,23 +101,52 @@ impl Engine {
 }
 
 /// A tree that is not staged yet: its segments go with it.
-struct Unstaged(Option<Arc<Tree>>);
+struct Unstaged {
+    tree: Arc<Tree>,
+    is_staged: bool,
+}
 
 impl Drop for Unstaged {
     fn drop(&mut self) {
-        if let Some(tree) = &self.0 {
-            tree.discard();
+        if !self.is_staged {
+            self.tree.discard();
         }
+    }
+}
+
+/// A dictionary of which nobody knows yet.
+struct Unfinished {
+    handle: Arc<EngineHandle>,
+    id: DictionaryId,
+    options: DictionaryOptions,
+    tree: Unstaged,
+    /// The timestamp of its rows.
+    ts: u64,
+}
+
+impl Unfinished {
+    /// Takes rows of it.
+    fn loader(&self) -> TreeLoader {
+        TreeLoader::new(&self.tree.tree, self.ts)
+    }
+
+    /// With these rows it can be read from now on, and be made durable.
+    fn finish(self, loader: TreeLoader, bytes: u64) -> Result<Loaded> {
+        let Self { handle, id, options, mut tree, .. } = self;
+        let rows = loader.rows();
+        let finished = loader.finish();
+        handle.check(finished)?;
+        tree.is_staged = true;
+        let tree = Arc::clone(&tree.tree);
+        handle.directory.stage(id.0, options, Arc::clone(&tree));
+        Ok(Loaded { handle, id, options, tree, rows, bytes })
     }
 }
 
 /// A dictionary that is being filled.
 pub struct Load {
-    handle: Arc<EngineHandle>,
-    id: DictionaryId,
-    options: DictionaryOptions,
-    tree: Unstaged,
-    loader: TreeLoader,
+    unfinished: Unfinished,
+    leaves: Leaves,
     bytes: u64,
     /// Of those, bytes for which no room was asked for yet.
     unasked: u64,
@@ -101,19 +158,19 @@ impl Load {
     /// # Errors
     /// Those of the disk, a full one among them; then the load is of no more use.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let handle = &self.unfinished.handle;
         let bytes = (key.len() + value.len()) as u64;
         self.bytes += bytes;
         self.unasked += bytes;
         if self.unasked >= PIECE_BYTES {
-            self.handle.take_room(std::mem::take(&mut self.unasked))?;
+            handle.take_room(std::mem::take(&mut self.unasked))?;
         }
-        let added = self.loader.add(key, value);
-        self.handle.check(added)
+        self.leaves.add(handle, key, value)
     }
 
     /// The key that was added last.
     pub fn last_key(&self) -> Option<&[u8]> {
-        self.loader.last_key()
+        self.leaves.last_key()
     }
 
     /// Writes what is left. From now on it can be read, and be made durable.
@@ -121,20 +178,16 @@ impl Load {
     /// # Errors
     /// As [`Load::put`].
     pub fn finish(self) -> Result<Loaded> {
-        let Self { handle, id, options, mut tree, loader, bytes, unasked } = self;
-        handle.take_room(unasked)?;
-        let rows = loader.rows();
-        let finished = loader.finish();
-        handle.check(finished)?;
-        let tree = tree.0.take().expect("a tree is staged once");
-        handle.directory.stage(id.0, options, Arc::clone(&tree));
-        Ok(Loaded { handle, id, options, tree, rows, bytes })
+        let Self { unfinished, leaves, bytes, unasked } = self;
+        unfinished.handle.take_room(unasked)?;
+        let loader = leaves.finish(&unfinished.handle)?;
+        unfinished.finish(loader, bytes)
     }
 }
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Load({:?}, {:?})", self.id, self.loader)
+        write!(f, "Load({:?}, {:?})", self.unfinished.id, self.leaves)
     }
 }
 
@@ -171,7 +224,11 @@ impl Loaded {
 
     /// Its rows, ascending.
     pub fn rows(&self) -> LoadedRows {
-        let cursor = self.tree.cursor(KeyRange::all(), u64::MAX - 1, Direction::Forward);
+        self.rows_in(KeyRange::all())
+    }
+
+    fn rows_in(&self, range: KeyRange) -> LoadedRows {
+        let cursor = self.tree.cursor(range, u64::MAX - 1, Direction::Forward);
         LoadedRows { handle: Arc::clone(&self.handle), cursor }
     }
 }

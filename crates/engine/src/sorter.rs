@@ -4,10 +4,13 @@
 //! (`loaderMaxMemory`, and a quarter of the cache for all sorters together) and counted; what exceeds it lies
 //! in the data file, named by no checkpoint, and goes with the sorter and its last reader, or at the next
 //! start. Nothing of it is in the log.
+//!
+//! Half of the memory takes rows while a thread sorts and writes the other half.
 
 use crate::handle::EngineHandle;
+use crate::helper::{Helper, Work};
 use crate::{Compression, DictionaryOptions, Engine, Result};
-use ftree::{RowSorter, RowWalk, SortedRows};
+use ftree::{RowBatch, RowBounds, RowRuns, RowSorter, RowWalk, SortedRows};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +20,8 @@ const LEAST_BYTES: u64 = 4 << 10;
 const SHARE: u64 = 4;
 /// Room on the disk is asked for in pieces of so many bytes.
 const PIECE_BYTES: u64 = 1 << 20;
+/// A walk reads so many bytes of a run at once, where nobody says otherwise.
+pub(crate) const WINDOW: u64 = 256 << 10;
 
 /// How many sorters there are.
 #[derive(Default)]
@@ -31,11 +36,36 @@ impl Drop for Counted {
     }
 }
 
+impl Counted {
+    /// Bytes a sorter may keep in memory now: of what all sorters may, each has the same.
+    fn budget(&self) -> u64 {
+        let handle = &self.0;
+        let sorters = handle.sorters.0.load(Ordering::Relaxed).max(1) as u64;
+        let share = handle.cache.capacity() / SHARE / sorters;
+        handle.adjustable.loader_max_memory().min(share).max(LEAST_BYTES)
+    }
+}
+
+/// Writes what memory has no place for.
+#[derive(Default)]
+struct RunWriter(RowRuns);
+
+impl Work for RunWriter {
+    type Job = RowBatch;
+
+    fn work(&mut self, batch: RowBatch) -> ftree::Result<()> {
+        self.0.append(batch.write()?);
+        Ok(())
+    }
+}
+
 /// Takes rows in any order. A *space* keeps those of one purpose apart.
 pub struct Sorter {
     rows: RowSorter,
+    writer: Helper<RunWriter>,
     counted: Counted,
     unasked: u64,
+    count: u64,
 }
 
 impl Engine {
@@ -50,34 +80,43 @@ impl Engine {
             handle.directory.shape(&DictionaryOptions { compression, ..Default::default() });
         let id = 1 << 63 | handle.live.new_id();
         let rows = RowSorter::create(&handle.trees, id, shape, 0);
-        Sorter { rows, counted: Counted(handle), unasked: 0 }
+        let writer = Helper::new("fern-sort", 1, RunWriter::default());
+        Sorter { rows, writer, counted: Counted(handle), unasked: 0, count: 0 }
     }
 }
 
 impl Sorter {
-    /// Puts a row in. May write to the disk.
+    /// Puts a row in. May write to the disk, or wait for what is written.
     ///
     /// # Errors
     /// Those of the disk, a full one among them; then the sorter is of no more use.
     pub fn put(&mut self, space: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let handle = &self.counted.0;
+        self.count += 1;
         self.unasked += (key.len() + value.len()) as u64;
-        let budget = self.budget();
-        if self.rows.row_bytes() > budget && self.unasked >= PIECE_BYTES {
-            // It will be on disk, or is there.
-            handle.take_room(std::mem::take(&mut self.unasked))?;
+        if self.unasked >= PIECE_BYTES {
+            let budget = self.gathered_at_once();
+            self.rows.set_budget(budget);
+            if self.rows.row_bytes() > budget {
+                // It will be on disk, or is there.
+                handle.take_room(std::mem::take(&mut self.unasked))?;
+            }
         }
-        self.rows.set_budget(budget);
-        let put = self.rows.put(space, key, value);
-        handle.check(put)
+        if self.rows.row_bytes() == 0 {
+            self.rows.set_budget(self.gathered_at_once());
+        }
+        if self.rows.put(space, key, value) {
+            let batch = self.rows.take_batch();
+            self.writer.submit(handle, batch)?;
+        }
+        Ok(())
     }
 
-    /// Bytes it may keep in memory now: of what all sorters may, each has the same.
-    fn budget(&self) -> u64 {
-        let handle = &self.counted.0;
-        let sorters = handle.sorters.0.load(Ordering::Relaxed).max(1) as u64;
-        let share = handle.cache.capacity() / SHARE / sorters;
-        handle.adjustable.loader_max_memory().min(share).max(LEAST_BYTES)
+    /// Bytes of rows that it takes before they are sorted. Where a thread writes, as many are written
+    /// meanwhile.
+    fn gathered_at_once(&self) -> u64 {
+        let budget = self.counted.budget();
+        if self.counted.0.has_helpers() { budget / 2 } else { budget }
     }
 
     /// Bytes of the keys and values that were put in.
@@ -86,8 +125,13 @@ impl Sorter {
     }
 
     /// No more rows come.
-    pub fn finish(self) -> Sorted {
-        Sorted { rows: self.rows.finish(), counted: self.counted }
+    ///
+    /// # Errors
+    /// As [`Sorter::put`].
+    pub fn finish(self) -> Result<Sorted> {
+        let Self { mut rows, writer, counted, count, .. } = self;
+        rows.add(writer.finish(&counted.0.health)?.0);
+        Ok(Sorted { rows: rows.finish(), counted, count })
     }
 }
 
@@ -101,6 +145,7 @@ impl std::fmt::Debug for Sorter {
 pub struct Sorted {
     rows: SortedRows,
     counted: Counted,
+    count: u64,
 }
 
 impl Sorted {
@@ -109,13 +154,43 @@ impl Sorted {
         self.rows.row_bytes()
     }
 
+    /// How many rows there are.
+    pub fn row_count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of the keys and values of a space.
+    pub fn bytes_of(&self, space: u32) -> u64 {
+        self.rows.bytes_of(space)
+    }
+
+    /// Bytes that may be in memory beside the rows that are there.
+    pub(crate) fn memory_left(&self) -> u64 {
+        self.counted.budget().saturating_sub(self.rows.memory_bytes())
+    }
+
+    /// The rows themselves.
+    pub(crate) fn rows(&self) -> &SortedRows {
+        &self.rows
+    }
+
     /// The rows of a space, as often as they are wanted. Reads the disk where they are many.
     ///
     /// # Errors
     /// Those of the disk.
     pub fn walk(&self, space: u32) -> Result<SortedWalk> {
+        self.walk_part(space, &(None, None), WINDOW)
+    }
+
+    /// Those within bounds, the disk read in pieces of about `window` bytes.
+    pub(crate) fn walk_part(
+        &self,
+        space: u32,
+        bounds: &RowBounds,
+        window: u64,
+    ) -> Result<SortedWalk> {
         let handle = Arc::clone(&self.counted.0);
-        let walk = handle.check(self.rows.walk(space))?;
+        let walk = handle.check(self.rows.walk(space, bounds, window))?;
         Ok(SortedWalk { handle, walk })
     }
 }

@@ -57,7 +57,7 @@ pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
 pub use readers::ReadPool;
 pub use segment::thread_page_reads;
-pub use sort::{RowSorter, RowWalk, SortedRows};
+pub use sort::{RowBatch, RowBounds, RowRuns, RowSorter, RowWalk, SortedRows};
 pub use spill::{SpillCursor, SpillTree, SpillView, Written};
 pub use tombstones::{MAX_TOMBSTONES, RecordPart, Tombstone, TombstoneBug, no_parts};
 pub use tree::{

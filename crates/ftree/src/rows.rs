@@ -4,6 +4,7 @@
 
 use crate::bytes::{Reader, put_varint};
 use crate::message::{Entry, Message, head};
+use crate::segment::Bounds;
 use std::cmp::Ordering;
 use std::mem::size_of;
 use std::sync::Arc;
@@ -103,16 +104,20 @@ impl Rows {
         others.take_while(|row| self.order(first, row) == Ordering::Equal).count() as u64
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.places.clear();
-        // One piece is enough to go on with.
-        self.pieces.truncate(1);
-        self.pieces.iter_mut().for_each(Vec::clear);
-        self.bytes = self.pieces.iter().map(Vec::capacity).sum();
+    /// Where the rows of a space within bounds begin and end, once they are sorted.
+    pub(crate) fn places_of(&self, space: u32, bounds: &Bounds) -> (usize, usize) {
+        let is_before = |row: &Row| {
+            let below = |lower: &Arc<[u8]>| self.row(row).0 <= &lower[..];
+            row.space < space || row.space == space && bounds.lower.as_ref().is_some_and(below)
+        };
+        let is_within =
+            |row: &Row| row.space < space || row.space == space && bounds.reaches(self.row(row).0);
+        let from = self.places.partition_point(is_before);
+        (from, self.places.partition_point(is_within).max(from))
     }
 }
 
-/// Rows of one space in memory, ascending.
+/// Rows of one space in memory within bounds, ascending.
 pub(crate) struct RowsIter {
     rows: Arc<Rows>,
     at: usize,
@@ -122,9 +127,8 @@ pub(crate) struct RowsIter {
 }
 
 impl RowsIter {
-    pub(crate) fn new(rows: &Arc<Rows>, space: u32) -> Self {
-        let at = rows.places.partition_point(|row| row.space < space);
-        let end = rows.places.partition_point(|row| row.space <= space);
+    pub(crate) fn new(rows: &Arc<Rows>, space: u32, bounds: &Bounds) -> Self {
+        let (at, end) = rows.places_of(space, bounds);
         let same = if at < end { rows.same_keys(at) } else { 0 };
         Self { rows: Arc::clone(rows), at, end, same }
     }

@@ -4,8 +4,8 @@
 use blockfile::{BlockFile, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, RowSorter, SortedRows, Tree,
-    TreeLoader, TreeOptions, Visibility,
+    Context, Direction, Effort, KeyRange, Message, Progress, RowBounds, RowSorter, SortedRows,
+    Tree, TreeLoader, TreeOptions, Visibility,
 };
 use os::sim::SimOs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,25 @@ fn context() -> Arc<Context> {
 
 type Row = (Vec<u8>, Vec<u8>);
 
-fn rows(sorted: &SortedRows, space: u32) -> Vec<Row> {
-    let mut walk = sorted.walk(space).unwrap();
+/// The rows of a space, read in so many parts at most.
+fn rows(sorted: &SortedRows, space: u32, parts: usize) -> Vec<Row> {
+    let between = sorted.split(space, parts).unwrap();
+    assert!(between.len() < parts && between.is_sorted_by(|one, two| one < two), "{between:?}");
+    let mut lower = None;
+    let mut found = Vec::new();
+    for upper in between.into_iter().map(Some).chain([None]) {
+        let part = rows_within(sorted, space, &(lower, upper.clone()));
+        if parts == 2 && sorted.bytes_of(space) > 100_000 {
+            assert!(!part.is_empty(), "parts are about equal");
+        }
+        found.extend(part);
+        lower = upper;
+    }
+    found
+}
+
+fn rows_within(sorted: &SortedRows, space: u32, bounds: &RowBounds) -> Vec<Row> {
+    let mut walk = sorted.walk(space, bounds, 3000).unwrap();
     let mut found = Vec::new();
     while let Some((key, value)) = walk.next().unwrap() {
         found.push((key.to_vec(), value.to_vec()));
@@ -42,18 +59,30 @@ fn rows_of_each_space_come_back_ascending_and_each_as_often_as_it_was_put_in() {
         let budget = [0, 20_000, 100_000, 100 << 20][random.below(4) as usize];
         let mut sorter = RowSorter::create(&context, 1 << 63 | seed, TreeOptions::tiny(), budget);
         let mut model: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
+        let mut batches = Vec::new();
         let most = [10, 3000][random.below(2) as usize];
         for _ in 0..random.below(4000) {
             let space = random.below(3) as u32 * 7;
             let key = random.key(most);
             let long = if random.one_in(40) { 100_000 } else { 40 };
             let value = random.value(long);
-            sorter.put(space, &key, &value).unwrap();
+            if sorter.put(space, &key, &value) {
+                batches.push(sorter.take_batch());
+            }
+            // They are written whenever it suits.
+            while !batches.is_empty() && random.one_in(100) {
+                sorter.add(batches.remove(0).write().unwrap());
+            }
             model.entry(space).or_default().push((key, value));
+        }
+        for batch in batches {
+            sorter.add(batch.write().unwrap());
         }
         let sorted = sorter.finish();
         for space in [0, 7, 14, 3] {
-            let mut found = rows(&sorted, space);
+            let mut found = rows(&sorted, space, [1, 2, 3, 50][random.below(4) as usize]);
+            let bytes: usize = found.iter().map(|(key, value)| key.len() + value.len()).sum();
+            assert_eq!(sorted.bytes_of(space), bytes as u64, "seed {seed}");
             assert!(found.is_sorted_by(|one, two| one.0 <= two.0), "seed {seed}");
             let mut expected = model.remove(&space).unwrap_or_default();
             found.sort();
@@ -87,9 +116,15 @@ fn a_loaded_tree_holds_its_rows_from_their_timestamp_on_and_takes_writes() {
             let long = if random.one_in(40) { 3000 } else { 40 };
             model.insert(random.key(1_000_000), random.value(long));
         }
+        // As one, or parts of it by themselves.
+        let mut part = TreeLoader::new(&tree, 5);
         for (key, value) in &model {
-            loader.add(key, value).unwrap();
+            part.add(key, value).unwrap();
+            if random.one_in(200) {
+                loader.append(std::mem::replace(&mut part, TreeLoader::new(&tree, 5))).unwrap();
+            }
         }
+        loader.append(part).unwrap();
         assert_eq!(loader.rows(), model.len() as u64);
         loader.finish().unwrap();
         tree.verify().unwrap();

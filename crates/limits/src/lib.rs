@@ -47,6 +47,9 @@ pub trait Interrupt: Send + Sync {
     fn check_wait(&self) -> Result<()> {
         self.check()
     }
+
+    /// Takes how far the operation is at what it does: so many of a total. For those who watch.
+    fn note_progress(&self, _message: &str, _done: u64, _total: u64) {}
 }
 
 /// The largest document that a client may store, in bytes: MongoDB's `maxBsonObjectSize`.
@@ -157,6 +160,14 @@ pub fn check() -> Result<()> {
 #[cold]
 pub fn check_wait() -> Result<()> {
     interrupt().map_or(Ok(()), |interrupt| interrupt.check_wait())
+}
+
+/// Says how far the operation on this thread is at what it does, for those who watch it. Now and then is
+/// enough.
+pub fn note_progress(message: &str, done: u64, total: u64) {
+    if let Some(interrupt) = interrupt() {
+        interrupt.note_progress(message, done, total);
+    }
 }
 
 fn interrupt() -> Option<Arc<dyn Interrupt>> {

@@ -205,6 +205,10 @@ impl limits::Interrupt for OperationInterrupt {
     fn check_wait(&self) -> Result<()> {
         self.operation.check_wait(|| self.clock.monotonic())
     }
+
+    fn note_progress(&self, message: &str, done: u64, total: u64) {
+        self.operation.set_progress(message, done, total);
+    }
 }
 
 impl std::fmt::Debug for Connection {

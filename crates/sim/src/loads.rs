@@ -6,7 +6,8 @@ use crate::setup;
 use crate::waiting::Waiting;
 use crate::world::World;
 use anyhow::{Result, ensure};
-use engine::{DictionaryId, Direction, Engine, KeyRange, Loaded};
+use engine::{DictionaryId, Direction, Engine, FillError, FillTarget, KeyRange, Loaded};
+use std::sync::Arc;
 
 impl World {
     /// Fills a dictionary that nobody knows of, or gives up on the way.
@@ -45,27 +46,42 @@ impl World {
 
     fn fill(&mut self, engine: &Engine, rows: &Contents, sorts: bool) -> engine::Result<Loaded> {
         let shape = setup::dictionary(&mut self.random);
-        let mut load = engine.start_load(engine.new_dictionary_id(), shape)?;
+        let id = engine.new_dictionary_id();
         if !sorts {
+            let mut load = engine.start_load(id, shape)?;
             for (key, value) in rows {
                 load.put(key, value)?;
             }
             return load.finish();
         }
         engine.adjustable().set_loader_max_memory(self.random.below(3) * 5000);
+        // Some lie in place already.
+        let mut beside = engine.start_load(id, shape)?;
+        let mut left = Vec::new();
+        let most_beside = self.random.below(3);
+        for (key, value) in rows {
+            if self.random.below(2) < most_beside && self.random.one_in(2) {
+                beside.put(key, value)?;
+            } else {
+                left.push((key, value));
+            }
+        }
+        let beside = Some(beside.finish()?);
         let mut sorter = engine.sorter();
-        let mut left: Vec<_> = rows.iter().collect();
         while !left.is_empty() {
             let at = self.random.below(left.len() as u64) as usize;
             let (key, value) = left.swap_remove(at);
             sorter.put(7, key, value)?;
         }
-        let sorted = sorter.finish();
-        let mut walk = sorted.walk(7)?;
-        while let Some((key, value)) = walk.next()? {
-            load.put(key, value)?;
+        let sorted = Arc::new(sorter.finish()?);
+        let target = FillTarget { space: 7, id, options: shape, beside };
+        let filled =
+            engine.fill(&sorted, vec![target], Arc::new(|_, _, _, _| false), &mut |_| true);
+        match filled {
+            Ok(mut filled) => Ok(filled.remove(0)),
+            Err(FillError::Engine(error)) => Err(error),
+            Err(error) => panic!("rows with different keys were not loaded: {error:?}"),
         }
-        load.finish()
     }
 
     /// A client's transaction adopts what was loaded.

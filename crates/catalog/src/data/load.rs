@@ -16,11 +16,13 @@ use crate::data::documents::{all_keys, duplicate_id, duplicate_key};
 use crate::data::metadata_lock::Check;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index, required_id};
+use crate::metadata::collection::{Collection, required_id};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use engine::{DictionaryId, Load, Loaded, Sorted, Sorter};
+use engine::{
+    DictionaryId, DictionaryOptions, FillError, FillTarget, Load, Loaded, Sorted, Sorter, Twice,
+};
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec};
 use std::sync::Arc;
@@ -136,7 +138,8 @@ impl Txn {
         };
         let engine = self.catalog.engine();
         let ascending = if engine.may_load() && is_loadable(&collection) {
-            Some(self.start(collection.primary)?)
+            let shape = self.shape(collection.primary);
+            Some(engine.start_load_behind(collection.primary, shape).map_err(from_engine)?)
         } else {
             None
         };
@@ -182,7 +185,7 @@ impl Txn {
         let Rows { ascending, sorter } = load.rows.take().ok_or_else(failed_before)?;
         let (collection, documents) = (Arc::clone(&load.collection), load.documents);
         let (bytes, masks) = (load.bytes, load.masks.clone());
-        let sorted = sorter.finish();
+        let sorted = Arc::new(sorter.finish().map_err(from_engine)?);
         let Some(ascending) = ascending else {
             let mut walk = sorted.walk(DOCUMENTS).map_err(from_engine)?;
             let next =
@@ -191,12 +194,10 @@ impl Txn {
             return Ok(documents as u64);
         };
         let first = ascending.finish().map_err(from_engine)?;
-        let first = self.merge(&collection, first, &sorted, check)?;
         let all_bytes = (bytes as u64).saturating_add(sorted.row_bytes());
-        let mut loaded = vec![first];
         let mut is_adopted = all_bytes >= LEAST_LOADED_BYTES;
+        let loaded = self.fill(&collection, first, &sorted, is_adopted, check)?;
         if is_adopted {
-            self.fill_indexes(&collection, &sorted, check, &mut loaded)?;
             self.catalog.engine().make_durable(&loaded).map_err(from_engine)?;
             check()?;
             // A backup that began meanwhile has to find everything in the log.
@@ -249,86 +250,51 @@ impl Txn {
         inserted
     }
 
-    /// Fills the dictionaries of the indexes.
-    fn fill_indexes(
-        &self,
-        collection: &Arc<Collection>,
-        sorted: &Sorted,
-        check: Check<'_>,
-        loaded: &mut Vec<Loaded>,
-    ) -> Result<()> {
-        for (number, index) in (0..).zip(&collection.indexes) {
-            let mut load = self.start(index.dictionary)?;
-            let mut walk = sorted.walk(DOCUMENTS + 1 + number).map_err(from_engine)?;
-            let (mut last, mut rows) = (Vec::new(), 0_u64);
-            while let Some((key, value)) = walk.next().map_err(from_engine)? {
-                rows += 1;
-                if rows.is_multiple_of(CHECK_EVERY) {
-                    check()?;
-                }
-                if rows > 1 && key == last {
-                    let entry = IndexKey { key: key.to_vec(), value: value.to_vec() };
-                    return Err(held_twice(collection, index, &entry));
-                }
-                load.put(key, value).map_err(from_engine)?;
-                key.clone_into(&mut last);
-            }
-            loaded.push(load.finish().map_err(from_engine)?);
-        }
-        Ok(())
-    }
-
-    /// The documents that ascended, and those that did not.
-    fn merge(
+    /// Fills the dictionary of the documents, and where it is wanted those of the indexes.
+    fn fill(
         &self,
         collection: &Arc<Collection>,
         first: Loaded,
-        sorted: &Sorted,
+        sorted: &Arc<Sorted>,
+        with_indexes: bool,
         check: Check<'_>,
-    ) -> Result<Loaded> {
-        let mut others = sorted.walk(DOCUMENTS).map_err(from_engine)?;
-        let owned =
-            |row: Option<(&[u8], &[u8])>| row.map(|(key, value)| (key.to_vec(), value.to_vec()));
-        let mut right = owned(others.next().map_err(from_engine)?);
-        if right.is_none() {
-            return Ok(first);
+    ) -> Result<Vec<Loaded>> {
+        let (mut targets, mut loaded) = (Vec::new(), Vec::new());
+        if sorted.bytes_of(DOCUMENTS) == 0 {
+            // All ascended: they are in their place.
+            loaded.push(first);
+        } else {
+            let (id, options) = (collection.primary, self.shape(collection.primary));
+            targets.push(FillTarget { space: DOCUMENTS, id, options, beside: Some(first) });
         }
-        let mut rows = first.rows();
-        // What is read stays until it is read; its number is the other one's from now on.
-        drop(first);
-        let mut load = self.start(collection.primary)?;
-        let mut left = owned(rows.next().map_err(from_engine)?);
-        let (mut last, mut count) = (None, 0_u64);
-        loop {
-            let takes_left = match (&left, &right) {
-                (Some((left, _)), Some((right, _))) => left <= right,
-                (left, _) => left.is_some(),
-            };
-            let taken = if takes_left {
-                let next = owned(rows.next().map_err(from_engine)?);
-                std::mem::replace(&mut left, next)
-            } else {
-                let next = owned(others.next().map_err(from_engine)?);
-                std::mem::replace(&mut right, next)
-            };
-            let Some((key, value)) = taken else { break };
-            count += 1;
-            if count.is_multiple_of(CHECK_EVERY) {
-                check()?;
-            }
-            if last.as_ref() == Some(&key) {
-                let document = RawDocument::from_bytes(&value)?;
-                return Err(duplicate_id(collection, required_id(document)?));
-            }
-            load.put(&key, &value).map_err(from_engine)?;
-            last = Some(key);
+        let indexes = collection.indexes.iter().filter(|_| with_indexes);
+        for (space, index) in (DOCUMENTS + 1..).zip(indexes) {
+            let (id, options) = (index.dictionary, self.shape(index.dictionary));
+            targets.push(FillTarget { space, id, options, beside: None });
         }
-        load.finish().map_err(from_engine)
+        let mut asked = Ok(());
+        let beside = targets.iter().filter_map(|target| target.beside.as_ref());
+        let total = sorted.row_count() + beside.map(Loaded::row_count).sum::<u64>();
+        let mut go_on = |done| {
+            limits::note_progress("Bulk load: writing documents and index entries", done, total);
+            asked = check();
+            asked.is_ok()
+        };
+        let never = Arc::new(|_: u32, _: &[u8], _: &[u8], _: &[u8]| false);
+        let filled = self.catalog.engine().fill(sorted, targets, never, &mut go_on);
+        asked?;
+        match filled {
+            Ok(filled) => loaded.extend(filled),
+            Err(FillError::Engine(error)) => return Err(from_engine(error)),
+            Err(FillError::Twice(twice)) => return Err(held_twice(collection, twice)?),
+            Err(FillError::Stopped) => return Err(failed_before()),
+        }
+        Ok(loaded)
     }
 
-    fn start(&self, dictionary: DictionaryId) -> Result<Load> {
-        let shape = self.engine.created_shape(dictionary).unwrap_or_default();
-        self.catalog.engine().start_load(dictionary, shape).map_err(from_engine)
+    /// The options of a dictionary that this transaction has made.
+    fn shape(&self, dictionary: DictionaryId) -> DictionaryOptions {
+        self.engine.created_shape(dictionary).unwrap_or_default()
     }
 
     /// Ends the load as if it had never begun, and its collection with it.
@@ -343,10 +309,18 @@ impl Txn {
     }
 }
 
-/// Two documents have one key of an index.
-fn held_twice(collection: &Collection, index: &Index, entry: &IndexKey) -> Error {
+/// The error that two documents have one key.
+fn held_twice(collection: &Collection, twice: Twice) -> Result<Error> {
+    let Twice { space, key, values } = twice;
+    let [value, second] = values;
+    let index = collection.indexes.get((space as usize).wrapping_sub(DOCUMENTS as usize + 1));
+    let Some(index) = index else {
+        let document = RawDocument::from_bytes(&second)?;
+        return Ok(duplicate_id(collection, required_id(document)?));
+    };
     if index.spec.unique || index.spec.is_id() {
-        return duplicate_key(collection, index, entry);
+        return Ok(duplicate_key(collection, index, &IndexKey { key, value }));
     }
-    Error::new(Code::INTERNAL_ERROR, format!("an entry of {} stands twice", index.spec.name))
+    let text = format!("an entry of {} stands twice", index.spec.name);
+    Ok(Error::new(Code::INTERNAL_ERROR, text))
 }

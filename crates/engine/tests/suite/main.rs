@@ -12,6 +12,7 @@ mod bank;
 mod crash;
 mod damage;
 mod encrypted;
+mod fills;
 mod held_back;
 mod history;
 mod hot_backup;

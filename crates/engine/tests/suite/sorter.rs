@@ -31,7 +31,7 @@ fn rows_of_each_space_come_back_ascending_each_as_often_as_it_came() {
         assert!(engine.stats().file.live_bytes > before, "more than memory holds");
         let (held, _) = engine.memory();
         assert!(held > 0);
-        let sorted = sorter.finish();
+        let sorted = sorter.finish().unwrap();
         assert_eq!(sorted.row_bytes(), 3000 * (4 + 5) + 3000 * (4 + 4));
         for space in 0..2 {
             let numbers = (0..3000_u32).filter(|number| number % 2 == space);

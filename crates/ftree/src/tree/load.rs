@@ -62,7 +62,26 @@ impl TreeLoader {
         self.rows
     }
 
-    fn cut(&mut self) -> Result<()> {
+    /// Takes over the rows of another loader of the same tree and timestamp, whose keys are greater. Writes
+    /// what is left of both.
+    pub fn append(&mut self, mut next: Self) -> Result<()> {
+        assert!(Arc::ptr_eq(&self.tree, &next.tree) && self.ts == next.ts, "parts of one tree");
+        self.cut()?;
+        next.cut()?;
+        let ends = |leaf: Option<&Arc<Segment>>| leaf.map(|leaf| leaf.content().max_key.clone());
+        let begins = next.leaves.first().map(|leaf| &leaf.content().min_key);
+        let ascends = match (ends(self.leaves.last()), begins) {
+            (Some(last), Some(first)) => last < *first,
+            _ => true,
+        };
+        assert!(ascends, "rows that are loaded ascend");
+        self.leaves.append(&mut next.leaves);
+        self.rows += next.rows;
+        Ok(())
+    }
+
+    /// Writes what was added so far, so that nothing of it is in memory.
+    pub fn cut(&mut self) -> Result<()> {
         if let Some(builder) = self.builder.take() {
             self.leaves.push(builder.finish()?);
             count(&self.tree.shared.counters.leaves_written, 1);

@@ -27,8 +27,8 @@ use crate::metadata::records;
 use crate::metadata::records::drop_unfinished;
 use bson::raw::RawDocument;
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, Loaded,
-    OnConflict, Snapshot, Sorted, Timestamp, TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, FillError,
+    FillTarget, KeyRange, Loaded, OnConflict, Snapshot, Sorted, Timestamp, Twice, TxnOptions,
 };
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec, RecordKey};
@@ -48,6 +48,10 @@ const MOST_PASSES: usize = 50;
 
 /// Entries of fewer bytes go through the log: a checkpoint would take longer.
 const LEAST_LOADED_BYTES: u64 = if cfg!(test) { 400 } else { 4 << 20 };
+
+/// What `currentOp` says of a build, in MongoDB's words.
+const SCANNING: &str = "Index Build: scanning collection";
+const INSERTING: &str = "Index Build: inserting keys from external sorter into index";
 
 /// Indexes of one collection that are being built.
 pub(super) struct Build {
@@ -191,16 +195,8 @@ impl Build {
 
     /// Has the entries loaded past the log; false where a backup began meanwhile, which would lack them:
     /// then nothing has come of it.
-    fn load(&mut self, sorted: &Sorted, check: &dyn Fn() -> Result<()>) -> Result<bool> {
-        let mut loaded = Vec::new();
-        for (space, index) in self.parts() {
-            let shape = self.shapes[space as usize % self.shapes.len()];
-            let mut load = self.engine.start_load(index.dictionary, shape).map_err(from_engine)?;
-            self.each(sorted, space, index, check, |key, value| {
-                load.put(key, value).map_err(from_engine)
-            })?;
-            loaded.push(load.finish().map_err(from_engine)?);
-        }
+    fn load(&mut self, sorted: &Arc<Sorted>, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+        let loaded = self.fill_past_the_log(sorted, check)?;
         self.engine.make_durable(&loaded).map_err(from_engine)?;
         self.check(check)?;
         if !loaded.iter().all(Loaded::is_adoptable) {
@@ -222,6 +218,43 @@ impl Build {
         Ok(true)
     }
 
+    /// Fills the dictionaries of all parts, several at a time.
+    fn fill_past_the_log(
+        &self,
+        sorted: &Arc<Sorted>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Loaded>> {
+        let target = |(space, index): (u32, &Arc<Index>)| {
+            let options = self.shapes[space as usize % self.shapes.len()];
+            FillTarget { space, id: index.dictionary, options, beside: None }
+        };
+        let targets = self.parts().map(target).collect();
+        let indexes: Vec<_> = self.parts().map(|(_, index)| Arc::clone(index)).collect();
+        let are_same = move |space: u32, key: &[u8], one: &[u8], other: &[u8]| {
+            let index = &indexes[space as usize];
+            are_of_one(index, key, one, other).unwrap_or(false)
+        };
+        let mut asked = Ok(());
+        let total = sorted.row_count();
+        let mut go_on = |done| {
+            limits::note_progress(INSERTING, done, total);
+            asked = self.check(check);
+            asked.is_ok()
+        };
+        let filled = self.engine.fill(sorted, targets, Arc::new(are_same), &mut go_on);
+        asked?;
+        match filled {
+            Ok(loaded) => Ok(loaded),
+            Err(FillError::Engine(error)) => Err(from_engine(error)),
+            Err(FillError::Twice(Twice { space, key, values: [value, other] })) => {
+                let index = &self.indexes[space as usize % self.indexes.len()];
+                are_of_one(index, &key, &value, &other)?;
+                Err(duplicate_key(&self.collection, index, &IndexKey { key, value }))
+            }
+            Err(FillError::Stopped) => Err(from_engine(engine::Error::Interrupted)),
+        }
+    }
+
     /// Has the entries written as any others.
     fn write(&mut self, sorted: &Sorted, check: &dyn Fn() -> Result<()>) -> Result<()> {
         let mut txn = self.begin_step();
@@ -230,10 +263,15 @@ impl Build {
         }
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         self.is_made = true;
+        let (mut done, total) = (0, sorted.row_count());
         for (space, index) in self.parts() {
             let mut txn = self.begin_step();
             let (mut bytes, mut entries) = (0, 0);
             self.each(sorted, space, index, check, |key, value| {
+                done += 1;
+                if done % CHUNK_DOCUMENTS as u64 == 0 {
+                    limits::note_progress(INSERTING, done, total);
+                }
                 txn.write_covered(index.dictionary, key, Some(value)).map_err(from_engine)?;
                 bytes += key.len() + value.len();
                 entries += 1;
@@ -281,11 +319,10 @@ impl Build {
 
     /// Two entries of one key are those of one document, where the index is unique.
     fn check_same(&self, index: &Index, entry: &IndexKey, key: &[u8], value: &[u8]) -> Result<()> {
-        let record = |value| index.keys.record_key_of(key, value);
-        if index.spec.unique && record(&entry.value)? != record(value)? {
-            return Err(duplicate_key(&self.collection, index, entry));
+        if are_of_one(index, key, &entry.value, value)? {
+            return Ok(());
         }
-        Ok(())
+        Err(duplicate_key(&self.collection, index, entry))
     }
 
     /// Refuses two documents with one key of a unique index in different partitions. Such an index has the
@@ -325,7 +362,7 @@ impl Build {
     }
 
     /// The entries of the first snapshot's documents, a space for each index in each store.
-    fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Sorted> {
+    fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Arc<Sorted>> {
         let mut sorter = self.engine.sorter();
         let mut documents = 0;
         for (place, store) in self.filled.stores().iter().enumerate() {
@@ -343,11 +380,13 @@ impl Build {
                 }
                 documents += 1;
                 if documents % CHUNK_DOCUMENTS == 0 {
+                    let (done, known) = (documents as u64, self.collection.count());
+                    limits::note_progress(SCANNING, done, known.max(done));
                     self.check(check)?;
                 }
             }
         }
-        Ok(sorter.finish())
+        Ok(Arc::new(sorter.finish().map_err(from_engine)?))
     }
 
     /// Brings the indexes from the last snapshot to now; returns how many changes that were.
@@ -462,6 +501,12 @@ impl Build {
         }
         check()
     }
+}
+
+/// Whether two entries with one key may be there: they are of one document, or the index is not unique.
+fn are_of_one(index: &Index, key: &[u8], one: &[u8], other: &[u8]) -> Result<bool> {
+    let record = |value| index.keys.record_key_of(key, value);
+    Ok(!index.spec.unique || record(one)? == record(other)?)
 }
 
 /// Makes a dictionary that a crash does not leave behind.
