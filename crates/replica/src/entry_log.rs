@@ -64,7 +64,7 @@ struct State {
 }
 
 /// What an opening found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundEntries {
     pub(crate) decided: Decided,
     /// The entries behind that.
@@ -86,7 +86,21 @@ impl EntryLog {
     /// Reads the log, and opens it for writing.
     pub(crate) fn open(mut replay: Replay) -> Result<(Self, FoundEntries)> {
         let mut loading = Loading::default();
-        while let Some(record) = written(replay.next_record())? {
+        // Of a log whose first files were let go of, the first that is left may begin within a record.
+        let mut may_be_within = replay.first_lsn() > 0;
+        loop {
+            let record = match replay.next_record() {
+                Err(wal::Error::Corruption { .. }) if may_be_within => {
+                    may_be_within = false;
+                    if written(replay.skip_damage())?.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+                read => written(read)?,
+            };
+            let Some(record) = record else { break };
+            may_be_within = false;
             let lsn = record.lsn;
             let taken = LogRecord::decode(record.payload).and_then(|said| loading.take(said, lsn));
             taken.map_err(|what| Error::Journal(format!("the log of entries at {lsn}: {what}")))?;
@@ -214,8 +228,9 @@ impl EntryLog {
         Ok(())
     }
 
-    /// Lets go of whole files of entries before `index`, as far as it is on disk that those are decided.
-    pub(crate) fn forget_before(&self, index: u64) -> Result<()> {
+    /// Entries up to `index` are not needed any more, but for the place of that one: whole files of them go, as far as it
+    /// is on disk that they are decided.
+    pub(crate) fn forget_up_to(&self, index: u64) -> Result<()> {
         let mut state = self.0.state.lock();
         self.0.look_at_mark(&mut state);
         let until = index.min(state.synced_mark);
@@ -232,7 +247,7 @@ impl EntryLog {
         }
         let from = self.0.wal.next_lsn().saturating_sub(bytes);
         let index = self.0.state.lock().places.first_from(from);
-        index.map_or(Ok(()), |index| self.forget_before(index))
+        index.map_or(Ok(()), |index| self.forget_up_to(index))
     }
 
     pub(crate) fn sync(&self) -> std::result::Result<(), String> {
@@ -319,7 +334,11 @@ impl Shared {
                     }
                     before.extend_from_slice(bytes);
                 }
-                LogRecord::Entry { entry, payload, .. } => {
+                LogRecord::Entry { entry, payload, parts, .. } => {
+                    if parts == 0 {
+                        // Those of an entry that was not whole when the power went.
+                        before.clear();
+                    }
                     before.extend_from_slice(payload);
                     return Ok(Some((entry, before)));
                 }

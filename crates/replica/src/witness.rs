@@ -155,6 +155,6 @@ impl Journal for WitnessJournal {
     }
 
     fn others_have(&mut self, index: u64) -> Result<()> {
-        self.log.forget_before(index)
+        self.log.forget_up_to(index)
     }
 }

@@ -42,6 +42,8 @@ struct Model {
     decided: u64,
     /// Entries before this one may be gone.
     needed: u64,
+    /// No entry has an earlier term than this from here on: a place means one entry.
+    term: u64,
 }
 
 impl Model {
@@ -62,6 +64,7 @@ impl Model {
             synced: BASE.index,
             decided: BASE.index,
             needed: BASE.index + 1,
+            term: BASE.term,
         }
     }
 
@@ -70,6 +73,7 @@ impl Model {
     }
 
     fn append(&mut self, term: u64) {
+        let term = term.max(self.term);
         let index = self.last().index + 1;
         let length =
             if self.random.one_in(8) { self.random.below(5000) } else { self.random.below(300) };
@@ -115,12 +119,14 @@ impl Model {
             }
             6 => {
                 let index = self.random.below(self.decided + 1);
-                self.log.forget_before(index).unwrap();
-                self.needed = self.needed.max(index.min(self.decided));
+                self.log.forget_up_to(index).unwrap();
+                self.needed = self.needed.max(index.min(self.decided) + 1);
             }
             7 if self.random.one_in(4) => {
-                let at =
-                    Position { term: last.term + 1, index: last.index + 1 + self.random.below(50) };
+                let at = Position {
+                    term: self.term.max(last.term + 1),
+                    index: last.index + 1 + self.random.below(50),
+                };
                 self.log.begin(at, &self.configuration).unwrap();
                 self.entries.clear();
                 (self.begun, self.synced, self.decided) = (at, at.index, at.index);
@@ -138,7 +144,15 @@ impl Model {
             if at.index >= self.needed && at.index <= self.synced {
                 assert_eq!(self.log.position(at.index), Some(at));
                 let read = self.log.read(at.index).unwrap();
-                assert!(read.as_ref() == Some(&(entry.clone(), payload.clone())), "{at:?}");
+                assert!(
+                    read.as_ref() == Some(&(entry.clone(), payload.clone())),
+                    "{at:?}: {:?} is read, from {} on, needed from {}, synced up to {}, decided {}",
+                    read.as_ref().map(|(e, p)| (e.position(), p.len())),
+                    self.log.first(),
+                    self.needed,
+                    self.synced,
+                    self.decided
+                );
             }
         }
         let (low, high) = (self.needed.max(self.log.first()), self.synced + 1);
@@ -159,6 +173,7 @@ impl Model {
         assert!(found.decided.at.index <= self.decided && found.commit <= last);
         // What was not synced may be there, and may be what was cut off: consensus writes over it.
         self.check();
+        self.term = self.term.max(self.log.last().term + 1);
         if last > self.synced {
             self.log.cut((self.synced + 1).max(found.decided.at.index + 1)).unwrap();
         }
@@ -205,7 +220,7 @@ fn the_log_stays_short_and_keeps_what_is_needed() {
     assert_eq!(model.log.disk_bytes(), all, "what is not known to be decided stays");
     let at = model.last();
     model.log.decide(at, &model.configuration, true).unwrap();
-    model.log.forget_before(at.index).unwrap();
+    model.log.forget_up_to(at.index).unwrap();
     assert_eq!(model.log.disk_bytes(), all, "nor goes anything before that is on disk");
     model.log.sync().unwrap();
     model.log.shorten_to(64 << 10).unwrap();
@@ -225,7 +240,7 @@ fn damage_in_the_middle_is_an_error() {
         model.log.sync().unwrap();
     }
     let vfs = model.sim.os().vfs;
-    let names = vfs.list(Path::new("/entries")).unwrap();
+    let names = vfs.list_dir(Path::new("/entries")).unwrap();
     let first = names.iter().min().unwrap();
     let file = vfs.open(&Path::new("/entries").join(first), os::OpenOptions::default()).unwrap();
     let mut bytes = [0; 64];
