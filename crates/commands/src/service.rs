@@ -93,7 +93,7 @@ impl Service {
             Ok(admitted) => {
                 self.run_admitted(connection, request, (position, command), admitted, started)
             }
-            Err(refusal) => refusal,
+            Err(refusal) => *refusal,
         }
     }
 
@@ -104,23 +104,24 @@ impl Service {
         request: &'a Request<'_>,
         (position, command): (usize, &'static Command),
         body: &'a RawDocument,
-    ) -> std::result::Result<(Admitted, Option<Judged<'a>>), Reply> {
+    ) -> std::result::Result<(Admitted, Option<Judged<'a>>), Box<Reply>> {
         if self.audits {
-            audit::check(self).map_err(|error| Reply::error(&error))?;
+            audit::check(self).map_err(|error| Box::new(Reply::error(&error)))?;
         }
         let admitted = if self.security.is_enforced() {
-            gate::admit(self, &self.registry, connection, request, command, body)
-                .map_err(|error| self.refuse(connection, request, (position, command), &error))?
+            gate::admit(self, &self.registry, connection, request, command, body).map_err(
+                |error| Box::new(self.refuse(connection, request, (position, command), &error)),
+            )?
         } else {
             (Admitted::default(), None)
         };
         if self.audits {
             if admitted.0.by_localhost_exception && request.waited_until.is_none() {
                 audit::by_localhost_exception(self, connection, request.database, command)
-                    .map_err(|error| Reply::error(&error))?;
+                    .map_err(|error| Box::new(Reply::error(&error)))?;
             }
             self.tell_checked(connection, request, (command, body), Code(0))
-                .map_err(|error| Reply::error(&error))?;
+                .map_err(|error| Box::new(Reply::error(&error)))?;
         }
         Ok(admitted)
     }

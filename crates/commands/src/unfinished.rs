@@ -115,13 +115,11 @@ impl Unfinished {
             self.watch = self.acknowledgement.watch(&self.state, &call);
             acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
         }
-        match acknowledged {
-            Some(acknowledged) => self.answer(acknowledged),
-            None => {
-                let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
-                Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
-            }
+        if let Some(acknowledged) = acknowledged {
+            return self.answer(acknowledged);
         }
+        let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
+        Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
     }
 
     /// The answer, and the end of the operation.
