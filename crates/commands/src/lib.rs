@@ -22,6 +22,7 @@ mod finished;
 mod gate;
 mod judged;
 mod needs;
+mod outcome;
 mod permit;
 mod redact;
 mod registry;

@@ -13,31 +13,29 @@ use crate::finished::{self, Entry};
 use crate::gate::{self, Admitted};
 use crate::judged::Judged;
 use crate::needs::Needs;
+use crate::outcome::{
+    Outcome, count_run, count_time, drop_own_cursor, forget_session, reply_memory, write_outcome,
+};
 use crate::redact::redacted;
 use crate::registry::COMMANDS;
 use crate::replication::acknowledgement::{Acknowledged, Acknowledgement};
-use crate::replication::reply::write_topology_of_error;
 use crate::replication::{cluster_time, read_concern, write_concern};
 use crate::transactions::labels::LabelFacts;
 use crate::transactions::{self, bound};
 use crate::unfinished::Unfinished;
 use bson::{Document, RawBsonRef, RawDocument};
 use bsonval::raw;
-use catalog::Namespace;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
 use dispatch::fields::Field;
-use dispatch::reply::{Reply, write_error, write_labels};
+use dispatch::reply::{Reply, write_labels};
 use dispatch::rules::{Class, Counter};
-use dispatch::write_concern::WriteConcern;
-use dispatch::writer::Writer;
 use dispatch::{MakeWaker, OpKind, Request};
 use errors::{Code, Error, Result};
-use limits::{Charge, Part};
 use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
 use serverstate::{Connection, Origin, Parts, ServerState, last_write};
-use session::{CursorId, OperationStart, SessionId};
+use session::{CursorId, OperationStart};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -50,9 +48,6 @@ pub struct Service {
     /// Every command.
     pub(crate) registry: Registry,
 }
-
-/// Smaller replies are not charged: the worker that sends one holds as much anyway.
-const SMALL_REPLY: usize = 16 << 10;
 
 impl Deref for Service {
     type Target = ServerState;
@@ -94,7 +89,7 @@ impl Service {
             Ok(admitted) => {
                 self.run_admitted(connection, request, (position, command), admitted, started)
             }
-            Err(refusal) => refusal,
+            Err(refusal) => *refusal,
         }
     }
 
@@ -105,23 +100,24 @@ impl Service {
         request: &'a Request<'_>,
         (position, command): (usize, &'static Command),
         body: &'a RawDocument,
-    ) -> std::result::Result<(Admitted, Option<Judged<'a>>), Reply> {
+    ) -> std::result::Result<(Admitted, Option<Judged<'a>>), Box<Reply>> {
         if self.audits {
-            audit::check(self).map_err(|error| Reply::error(&error))?;
+            audit::check(self).map_err(|error| Box::new(Reply::error(&error)))?;
         }
         let admitted = if self.security.is_enforced() {
-            gate::admit(self, &self.registry, connection, request, command, body)
-                .map_err(|error| self.refuse(connection, request, (position, command), &error))?
+            gate::admit(self, &self.registry, connection, request, command, body).map_err(
+                |error| Box::new(self.refuse(connection, request, (position, command), &error)),
+            )?
         } else {
             (Admitted::default(), None)
         };
         if self.audits {
             if admitted.0.by_localhost_exception && request.waited_until.is_none() {
                 audit::by_localhost_exception(self, connection, request.database, command)
-                    .map_err(|error| Reply::error(&error))?;
+                    .map_err(|error| Box::new(Reply::error(&error)))?;
             }
             self.tell_checked(connection, request, (command, body), Code(0))
-                .map_err(|error| Reply::error(&error))?;
+                .map_err(|error| Box::new(Reply::error(&error)))?;
         }
         Ok(admitted)
     }
@@ -422,116 +418,11 @@ enum Executed<'r> {
     Waits { result: Result<()>, acknowledgement: Box<Acknowledgement>, waker: MakeWaker<'r> },
 }
 
-/// What came of a command.
-pub(crate) struct Outcome {
-    pub(crate) result: Result<()>,
-    /// What was done is not as sure as was asked for.
-    not_durable: Option<Error>,
-}
-
-impl Outcome {
-    /// What a command and the wait behind it came to.
-    pub(crate) fn of(command: &Command, result: Result<()>, acknowledged: Acknowledged) -> Self {
-        match acknowledged {
-            Acknowledged::Answers(Ok(())) => Self { result, not_durable: None },
-            // Where the reply has no place for it, the wait's error is the command's.
-            Acknowledged::Answers(Err(error)) if !command.takes_write_concern => {
-                Self { result: result.and(Err(error)), not_durable: None }
-            }
-            Acknowledged::Answers(Err(error)) => Self { result, not_durable: Some(error) },
-            // Nobody sees what was done, or it is not known whether anybody will.
-            Acknowledged::Fails(error) => Self { result: Err(error), not_durable: None },
-        }
-    }
-
-    /// With labels at its error.
-    pub(crate) fn labelled(self, label: impl FnOnce(Error) -> Error) -> Self {
-        Self { result: self.result.map_err(label), ..self }
-    }
-}
-
 /// What wakes the answer of a command that is done and waits for other members, where it may wait without a thread.
 fn may_answer_later<'r>(context: &Context<'r>) -> Option<MakeWaker<'r>> {
     let is_told_of = context.service.audits && audit::tells_of_end(context);
     let goes_on = context.exhaust.is_some() || context.hand_over.is_some();
     context.request.finisher.filter(|_| !is_told_of && !goes_on && context.wait.is_none())
-}
-
-/// Ends a reply with what came of its command, and of the wait behind it.
-pub(crate) fn write_outcome(
-    state: &ServerState,
-    reply: &mut Writer,
-    (command, concern): (&Command, &WriteConcern<'_>),
-    outcome: &Outcome,
-    labels: Option<LabelFacts>,
-) {
-    match &outcome.result {
-        Ok(()) => reply.ok(),
-        Err(error) => {
-            reply.clear();
-            write_error(reply, error);
-            write_topology_of_error(state, reply, error.code());
-        }
-    }
-    if command.takes_write_concern {
-        // Beside an error too: it may be one for something that was done before.
-        let not_durable = outcome.not_durable.as_ref();
-        write_concern::write_error(concern, &state.replication, not_durable, reply);
-        if let (Ok(()), Some(error), Some(labels)) = (&outcome.result, not_durable, labels) {
-            write_labels(reply, labels.label_of_concern(error.code()).as_slice());
-        }
-    }
-    cluster_time::write(state, reply);
-}
-
-/// Counts a command that has ended.
-pub(crate) fn count_run(state: &ServerState, position: usize, failed: bool) {
-    let runs = &state.metrics.runs[position];
-    runs.total.fetch_add(1, Ordering::Relaxed);
-    if failed {
-        runs.failed.fetch_add(1, Ordering::Relaxed);
-        state.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts the time that a command took.
-pub(crate) fn count_time(
-    state: &ServerState,
-    command: &Command,
-    collection: Option<&Namespace>,
-    time: Duration,
-) {
-    state.metrics.finish(command.class, time);
-    if let Some(namespace) = collection {
-        let exists = || state.catalog.collection(namespace).is_some();
-        state.metrics.top(namespace.as_str(), command.counter, time, exists);
-    }
-}
-
-/// What a reply of so many bytes holds until it is sent; at first it was admitted for more.
-pub(crate) fn reply_memory(
-    state: &ServerState,
-    admitted: Option<Charge>,
-    bytes: usize,
-) -> Option<Charge> {
-    match admitted {
-        Some(mut charge) => {
-            charge.set(bytes as u64);
-            Some(charge)
-        }
-        None if bytes > SMALL_REPLY => {
-            Some(state.memory.charge_regardless(Part::Replies, bytes as u64))
-        }
-        None => None,
-    }
-}
-
-/// A cursor that waited for the connection's request is left to nobody.
-pub(crate) fn drop_own_cursor(state: &ServerState, connection: &Connection) {
-    let own = connection.own_cursor.swap(0, Ordering::Relaxed);
-    if own != 0 {
-        state.cursors.drop_awaited(CursorId(own), connection.id());
-    }
 }
 
 /// Clients that send `OP_QUERY` wrap a command in `$query` to add a read preference. Nobody else may:
@@ -843,20 +734,6 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         context.command.name
     );
     result
-}
-
-/// What a numbered request's session has done under a leadership that is over may have been taken back: the next
-/// request reads what became of it.
-pub(crate) fn forget_session(state: &ServerState, session: Option<SessionId>, code: Code) {
-    let is_of_role =
-        matches!(code, Code::NOT_WRITABLE_PRIMARY | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
-    if is_of_role
-        && state.replication.is_of_several()
-        && let Some(session) = session
-    {
-        // An open transaction is aborted by the end of the role; a fail point ends none.
-        state.numbered.remove_if(session, |state| state.open().is_none());
-    }
 }
 
 /// Waits until what a command did is as durable as was asked; an error is one of this wait alone,

@@ -10,8 +10,8 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::finished::{self, Entry};
+use crate::outcome::{self, Outcome};
 use crate::replication::acknowledgement::{Acknowledged, Acknowledgement, Watch};
-use crate::service::{self, Outcome};
 use crate::transactions::labels::LabelFacts;
 use bson::RawDocumentBuf;
 use catalog::Namespace;
@@ -115,13 +115,11 @@ impl Unfinished {
             self.watch = self.acknowledgement.watch(&self.state, &call);
             acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
         }
-        match acknowledged {
-            Some(acknowledged) => self.answer(acknowledged),
-            None => {
-                let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
-                Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
-            }
+        if let Some(acknowledged) = acknowledged {
+            return self.answer(acknowledged);
         }
+        let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
+        Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
     }
 
     /// The answer, and the end of the operation.
@@ -132,11 +130,11 @@ impl Unfinished {
         let (state, labels) = (&*self.state, self.labels);
         if let Err(error) = &outcome.result {
             let session = self.session.filter(|_| labels.is_numbered());
-            service::forget_session(state, session, error.code());
+            outcome::forget_session(state, session, error.code());
         }
         let outcome = outcome.labelled(|error| labels.label(error));
-        service::count_run(state, self.command.0, outcome.result.is_err());
-        service::write_outcome(
+        outcome::count_run(state, self.command.0, outcome.result.is_err());
+        outcome::write_outcome(
             state,
             &mut self.reply,
             (self.command.1, &self.acknowledgement.concern()),
@@ -145,18 +143,18 @@ impl Unfinished {
         );
         let now = state.os.clock.monotonic();
         self.tell(now.saturating_sub(self.started + self.waited), examined, &outcome);
-        service::drop_own_cursor(state, &self.connection);
+        outcome::drop_own_cursor(state, &self.connection);
         let Self { state, connection, operation, command, op, reply, memory, hang_up, .. } = *self;
         drop(operation);
         let document = reply.finish();
-        let memory = service::reply_memory(&state, memory, document.as_bytes().len());
+        let memory = outcome::reply_memory(&state, memory, document.as_bytes().len());
         last_write::note(&connection.last_write, command.1, op, &document);
         Reply { document, hang_up, memory, ..Reply::default() }
     }
 
     fn tell(&self, time: Duration, examined: Examined, outcome: &Outcome) {
         let (state, command) = (&*self.state, self.command.1);
-        service::count_time(state, command, self.collection.as_ref(), time);
+        outcome::count_time(state, command, self.collection.as_ref(), time);
         let entry = Entry {
             service: state,
             connection: &self.connection,

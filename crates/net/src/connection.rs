@@ -19,7 +19,7 @@
 //! 2. No news is lost: it is served, or noted for the one who serves, or found by whoever ends a wait.
 
 use crate::channel::Channel;
-use crate::exchange::SentAs;
+use crate::envelope::SentAs;
 use crate::inbox::Partial;
 use crate::service::Service;
 use crate::stream::Stream;

@@ -10,7 +10,8 @@
 //!    [`Progress::unsent`], and nothing more is sent until that is gone.
 
 use crate::connection::{Behind, Connection, Deferred, DeferredWork, Progress, Unsent};
-use crate::legacy::{self, Answer};
+use crate::envelope::{Envelope, Form, SentAs};
+use crate::legacy;
 use crate::pool::Worker;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
@@ -69,30 +70,6 @@ impl From<io::Error> for Ended {
             _ => Self(Some(error.to_string())),
         }
     }
-}
-
-/// How the reply to a request is to be sent.
-#[derive(Clone, Copy)]
-struct Envelope {
-    response_to: i32,
-    checksum: bool,
-    packed: Option<Compressor>,
-}
-
-/// How the answer to a request is sent that waits for it.
-#[derive(Clone, Copy)]
-pub(crate) struct SentAs {
-    envelope: Envelope,
-    form: Form,
-}
-
-/// What a client is sent an answer in.
-#[derive(Clone, Copy)]
-enum Form {
-    /// OP_MSG.
-    Message,
-    /// OP_REPLY.
-    Reply(Answer),
 }
 
 /// Buffers and packers for replies, kept from request to request.

@@ -23,6 +23,7 @@
 mod accept_rate;
 mod channel;
 mod connection;
+mod envelope;
 mod exchange;
 mod inbox;
 mod legacy;

@@ -6,8 +6,6 @@
 //! 2. Who is in the list before it looks at the view itself misses no view that the look does not show.
 //! 3. While nobody waits, nobody is told of views.
 
-use crate::replication::Replication;
-use crate::state::ServerState;
 use os::Call;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -59,7 +57,12 @@ impl Drop for ConcernWatch {
 }
 
 impl ConcernWaits {
-    fn insert(self: &Arc<Self>, holders: Holders, index: u64, call: Call) -> ConcernWatch {
+    pub(crate) fn insert(
+        self: &Arc<Self>,
+        holders: Holders,
+        index: u64,
+        call: Call,
+    ) -> ConcernWatch {
         let mut list = self.list.lock();
         list.next += 1;
         let key = (index, list.next);
@@ -68,9 +71,23 @@ impl ConcernWaits {
         ConcernWatch { waits: Arc::clone(self), holders, key }
     }
 
+    /// Has `watch` say what has the list looked at with the next view, unless that is said already or nobody waits.
+    pub(crate) fn look_again_by(&self, watch: impl FnOnce() -> Option<os::Watch>) {
+        let mut list = self.list.lock();
+        if list.watch.is_none() && !list.groups.is_empty() {
+            list.watch = watch();
+        }
+    }
+
+    /// The view that was to be looked at has come.
+    pub(crate) fn is_looked_at(&self) {
+        let made = self.list.lock().watch.take();
+        drop(made);
+    }
+
     /// Takes out the calls of all whose members have what they wait for; `reached` says how far members are, and
     /// nothing where this member does not know, so that all are to look for themselves.
-    fn take_reached(&self, reached: impl Fn(&Holders) -> Option<u64>) -> Vec<Call> {
+    pub(crate) fn take_reached(&self, reached: impl Fn(&Holders) -> Option<u64>) -> Vec<Call> {
         let mut list = self.list.lock();
         let mut calls = Vec::new();
         list.groups.retain(|holders, group| {
@@ -80,79 +97,6 @@ impl ConcernWaits {
             !group.is_empty()
         });
         calls
-    }
-}
-
-impl ServerState {
-    /// Has `call` made once these members have an entry, or this member leads no more; it must not wait. The caller
-    /// looks for itself after this and before it relies on being called. `None` in no set of several.
-    pub fn when_held(&self, holders: Holders, index: u64, call: Call) -> Option<ConcernWatch> {
-        self.replication.membership()?;
-        let watch = self.concern_waits.insert(holders, index, call);
-        self.look_with_next_view();
-        Some(watch)
-    }
-
-    /// Has the list looked at with the next view, unless that is said already or nobody waits.
-    fn look_with_next_view(&self) {
-        let mut list = self.concern_waits.list.lock();
-        if list.watch.is_some() || list.groups.is_empty() {
-            return;
-        }
-        let this = self.this.clone();
-        let look: Call = Arc::new(move || {
-            if let Some(this) = this.upgrade() {
-                this.call_those_held();
-            }
-        });
-        let membership = self.replication.membership();
-        list.watch = membership.and_then(|membership| membership.watch(look));
-    }
-
-    fn call_those_held(&self) {
-        // It is made once: before the look, so that no view is missed between the two.
-        let made = self.concern_waits.list.lock().watch.take();
-        drop(made);
-        self.look_with_next_view();
-        for call in self.concern_waits.take_reached(|who| self.replication.held_up_to(who)) {
-            call();
-        }
-    }
-}
-
-impl Replication {
-    /// Up to which entry these members have the log on disk; nothing where this member does not lead. `u64::MAX` for
-    /// a mode that the configuration does not have: there is nothing to wait for.
-    pub fn held_up_to(&self, holders: &Holders) -> Option<u64> {
-        let (membership, config) = (self.membership()?, self.config()?);
-        let view = membership.view();
-        if !view.leads() {
-            return None;
-        }
-        let document = membership.document();
-        let mut far: Vec<_> = view
-            .peers
-            .iter()
-            .filter_map(|peer| {
-                let id = document.id_of(peer.member)?;
-                let member = config.data_bearing().find(|member| member.id == id)?;
-                Some((peer.matched, member))
-            })
-            .collect();
-        far.sort_by_key(|(matched, _)| std::cmp::Reverse(*matched));
-        Some(match holders {
-            Holders::Count(count) => usize::try_from(count.saturating_sub(1))
-                .map_or(u64::MAX, |place| far.get(place).map_or(0, |(matched, _)| *matched)),
-            Holders::Mode(mode) => {
-                let members: Vec<_> = far.iter().map(|(_, member)| *member).collect();
-                let reached = |by: usize| config.modes.is_reached(mode, &members[..by]);
-                if reached(0) != Some(false) {
-                    return Some(u64::MAX);
-                }
-                let enough = (1..=far.len()).find(|by| reached(*by) == Some(true));
-                enough.map_or(0, |by| far[by - 1].0)
-            }
-        })
     }
 }
 

@@ -32,6 +32,7 @@ pub mod fail_point;
 mod failed_logins;
 mod failed_updates;
 pub mod feature_version;
+mod held_by_members;
 mod host;
 mod housekeeping;
 pub mod index_advice;

@@ -3,7 +3,8 @@
 //! What is always true: a query or a get-more gets one OP_REPLY, whatever happens; a write gets
 //! none, and what became of it is with the service.
 
-use super::{Ended, Envelope, Exchange, Form, SentAs};
+use super::{Ended, Exchange};
+use crate::envelope::{Envelope, Form, SentAs};
 use crate::legacy::{self, Answer, Translated};
 use crate::service::Service;
 use bson::RawDocument;
