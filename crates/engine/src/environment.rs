@@ -218,6 +218,7 @@ impl Environment {
             adjustable: Arc::clone(&adjustable),
         };
         Arc::new(Self {
+            helpers: Helpers::new(&os.spawner, &health, options.background),
             threads: Threads::new(&os.spawner, &health),
             serializable: Serializable::default(),
             directory_lock: Mutex::new(Some(guard)),
@@ -249,7 +250,6 @@ impl Environment {
             commits,
             counters,
             sorters: Sorters::default(),
-            helpers: Helpers::default(),
             holder: unsettled::new_holder(),
         })
     }

@@ -6,12 +6,11 @@
 //!    simulator has none, and there are only so many), the owner does them as it hands them over.
 //! 3. The thread is gone before its owner is.
 
-use crate::environment::Environment;
 use crate::health::{Health, StopOnPanic};
 use crate::settings::Background;
 use crate::{Error, Result};
 use os::sync::{Condvar, Mutex};
-use os::{JoinHandle, cpu_count};
+use os::{JoinHandle, Spawner, cpu_count};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,52 +18,70 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads that work for owners, for each processor.
 const THREADS_PER_PROCESSOR: usize = 2;
 
-/// How many such threads there are.
-#[derive(Clone, Default)]
-pub(crate) struct Helpers(Arc<AtomicUsize>);
+/// The threads that work for owners.
+pub(crate) struct Helpers {
+    spawner: Arc<dyn Spawner>,
+    health: Arc<Health>,
+    are_allowed: bool,
+    running: Arc<AtomicUsize>,
+}
 
 /// One of them.
-pub(crate) struct Counted(Arc<AtomicUsize>);
-
-impl Helpers {
-    /// Leave for one more, unless there are enough.
-    fn enter(&self) -> Option<Counted> {
-        let most = cpu_count() * THREADS_PER_PROCESSOR;
-        let more = |now: usize| (now < most).then_some(now + 1);
-        let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        entered.ok().map(|_| Counted(Arc::clone(&self.0)))
-    }
-}
+struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let before = self.0.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a thread that ends was counted");
     }
 }
 
-impl Environment {
-    /// Whether threads may work for owners at all.
-    pub(crate) fn has_helpers(&self) -> bool {
-        self.options.background == Background::Threads
+impl Helpers {
+    /// None yet.
+    pub(crate) fn new(
+        spawner: &Arc<dyn Spawner>,
+        health: &Arc<Health>,
+        background: Background,
+    ) -> Self {
+        let (spawner, health) = (Arc::clone(spawner), Arc::clone(health));
+        let are_allowed = background == Background::Threads;
+        Self { spawner, health, are_allowed, running: Arc::default() }
     }
 
-    /// Starts a thread that gives way to others, unless there are enough or the machine has none to give.
-    pub(crate) fn start_helper(
+    /// Whether there may be any.
+    pub(crate) fn are_allowed(&self) -> bool {
+        self.are_allowed
+    }
+
+    /// Starts one that gives way to others, unless there are enough or the machine has none to give.
+    pub(crate) fn start(
         &self,
         name: &str,
         run: impl FnOnce() + Send + 'static,
     ) -> Option<JoinHandle> {
-        if !self.has_helpers() {
+        if !self.are_allowed {
             return None;
         }
-        let (counted, health) = (self.helpers.enter()?, Arc::clone(&self.health));
+        let (counted, health) = (self.enter()?, Arc::clone(&self.health));
         let job = move || {
             let _counted = counted;
             let _watch = StopOnPanic(&health);
             os::work_in_background();
             run();
         };
-        self.os.spawner.spawn(name, Box::new(job)).ok()
+        self.spawner.spawn(name, Box::new(job)).ok()
+    }
+
+    /// Leave for one more, unless there are enough.
+    fn enter(&self) -> Option<Counted> {
+        let most = cpu_count() * THREADS_PER_PROCESSOR;
+        let more = |now: usize| (now < most).then_some(now + 1);
+        let entered = self.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        entered.ok().map(|_| Counted(Arc::clone(&self.running)))
+    }
+
+    fn check<T>(&self, result: ftree::Result<T>) -> Result<T> {
+        self.health.check(result)
     }
 }
 
@@ -116,21 +133,22 @@ struct State<W: Work> {
 impl<W: Work> Helper<W> {
     /// Without a thread before the first job.
     pub(crate) fn new(name: &'static str, most: usize, work: W) -> Self {
+        assert!(most > 0, "a job that is handed over waits, or is done");
         Self { name, most, hands: Hands::Unasked(work) }
     }
 
     /// Hands a job over; waits while there are many. The error is that of an earlier job, or of this one.
-    pub(crate) fn submit(&mut self, environment: &Environment, job: W::Job) -> Result<()> {
+    pub(crate) fn submit(&mut self, helpers: &Helpers, job: W::Job) -> Result<()> {
         let hands = std::mem::replace(&mut self.hands, Hands::Nobody);
         let mut hands = match hands {
-            Hands::Unasked(work) => Self::start(self.name, environment, work),
+            Hands::Unasked(work) => Self::start(self.name, helpers, work),
             hands => hands,
         };
         let done = match &mut hands {
-            Hands::Owner(work) => environment.check(work.work(job)),
+            Hands::Owner(work) => helpers.check(work.work(job)),
             Hands::Thread(shared, _) => match shared.submit(job, self.most) {
                 Ok(()) => Ok(()),
-                Err(failure) => environment.check(failure.map_or(Ok(()), Err)).and(Err(ended())),
+                Err(failure) => helpers.check(failure.map_or(Ok(()), Err)).and(Err(ended())),
             },
             Hands::Unasked(_) | Hands::Nobody => Err(ended()),
         };
@@ -142,7 +160,7 @@ impl<W: Work> Helper<W> {
         done
     }
 
-    fn start(name: &str, environment: &Environment, work: W) -> Hands<W> {
+    fn start(name: &str, helpers: &Helpers, work: W) -> Hands<W> {
         let state = State {
             jobs: VecDeque::new(),
             is_busy: false,
@@ -153,7 +171,7 @@ impl<W: Work> Helper<W> {
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
-        if let Some(thread) = environment.start_helper(name, move || of_thread.run()) {
+        if let Some(thread) = helpers.start(name, move || of_thread.run()) {
             return Hands::Thread(shared, thread);
         }
         let work = shared.state.lock().work.take();
@@ -161,7 +179,7 @@ impl<W: Work> Helper<W> {
     }
 
     /// Waits until all jobs are done.
-    pub(crate) fn finish(mut self, health: &Health) -> Result<W> {
+    pub(crate) fn finish(mut self, helpers: &Helpers) -> Result<W> {
         match std::mem::replace(&mut self.hands, Hands::Nobody) {
             Hands::Unasked(work) | Hands::Owner(work) => Ok(work),
             Hands::Nobody => Err(ended()),
@@ -170,7 +188,7 @@ impl<W: Work> Helper<W> {
                 let joined = thread.join();
                 let mut state = shared.state.lock();
                 let failure = state.failure.take();
-                health.check(failure.map_or(Ok(()), Err))?;
+                helpers.check(failure.map_or(Ok(()), Err))?;
                 let work = state.work.take().filter(|_| joined.is_ok());
                 work.ok_or_else(ended)
             }
@@ -208,6 +226,7 @@ impl<W: Work> Shared<W> {
             return Err(state.failure.take());
         }
         state.jobs.push_back(job);
+        assert!(state.jobs.len() <= most, "no more jobs wait than may");
         drop(state);
         self.changed.notify_all();
         Ok(())

@@ -107,7 +107,7 @@ impl Sorter {
         }
         if self.rows.put(space, key, value) {
             let batch = self.rows.take_batch();
-            self.writer.submit(handle, batch)?;
+            self.writer.submit(&handle.helpers, batch)?;
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Sorter {
     /// meanwhile.
     fn gathered_at_once(&self) -> u64 {
         let budget = self.counted.budget();
-        if self.counted.0.has_helpers() { budget / 2 } else { budget }
+        if self.counted.0.helpers.are_allowed() { budget / 2 } else { budget }
     }
 
     /// Bytes of the keys and values that were put in.
@@ -130,7 +130,7 @@ impl Sorter {
     /// As [`Sorter::put`].
     pub fn finish(self) -> Result<Sorted> {
         let Self { mut rows, writer, counted, count, .. } = self;
-        rows.add(writer.finish(&counted.0.health)?.0);
+        rows.add(writer.finish(&counted.0.helpers)?.0);
         Ok(Sorted { rows: rows.finish(), counted, count })
     }
 }

@@ -103,6 +103,7 @@ impl Engine {
         let runs = parts.iter().map(|part: &Part| sorted.rows().runs_of(part.space));
         let most = self.processors().min(parts.len());
         let (threads, window) = share(sorted.memory_left(), runs.max().unwrap_or(0), most);
+        let count = parts.len();
         // The first comes out first.
         parts.reverse();
         let filling = Arc::new(Filling {
@@ -117,6 +118,8 @@ impl Engine {
         });
         let mut filled = filling.run(threads, go_on)?;
         filled.sort_by_key(|part| part.number);
+        let is_whole = filled.iter().map(|part| part.number).eq(0..filled.len());
+        assert!(is_whole && filled.len() == count, "every part is filled once");
         let mut filled = filled.into_iter().peekable();
         let mut loaded = Vec::new();
         for (number, unfinished) in unfinished.into_iter().enumerate() {
@@ -132,7 +135,7 @@ impl Engine {
 
     /// Processors for which there may be threads.
     fn processors(&self) -> usize {
-        if self.handle().has_helpers() { os::cpu_count() } else { 1 }
+        if self.handle().helpers.are_allowed() { os::cpu_count() } else { 1 }
     }
 
     /// Begins the load of a target, and cuts its rows into parts.
@@ -176,7 +179,12 @@ fn share(memory: u64, runs: usize, most: usize) -> (usize, u64) {
     let threads = usize::try_from(memory / least).unwrap_or(usize::MAX);
     let threads = threads.min(most).max(1);
     let of_each = (memory / threads as u64).saturating_sub(LEAF_BYTES);
-    (threads, (of_each / runs).clamp(LEAST_WINDOW, WINDOW))
+    let window = (of_each / runs).clamp(LEAST_WINDOW, WINDOW);
+    assert!(
+        threads == 1 || threads as u64 * (LEAF_BYTES + runs * window) <= memory,
+        "several threads stay within the memory"
+    );
+    (threads, window)
 }
 
 fn range((lower, upper): &RowBounds) -> KeyRange {
@@ -262,7 +270,7 @@ impl Filling {
         let own = Arc::clone(self);
         self.state.lock().at_it += 1;
         let at_it = AtIt(own);
-        self.handle.start_helper("fern-fill", move || at_it.0.work(&mut || true))
+        self.handle.helpers.start("fern-fill", move || at_it.0.work(&mut || true))
     }
 
     /// Fills parts until there are none, or something has failed.

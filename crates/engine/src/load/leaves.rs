@@ -80,7 +80,7 @@ impl Leaves {
 
     /// With a thread, from the first full piece on.
     pub(super) fn behind(handle: &EngineHandle, loader: TreeLoader) -> Self {
-        if !handle.has_helpers() {
+        if !handle.helpers.are_allowed() {
             return Self::Own(loader);
         }
         let piece = Piece::new(handle);
@@ -110,7 +110,7 @@ impl Leaves {
             Self::Own(loader) => Ok(loader),
             Self::Behind(behind) => {
                 let Behind { piece, writer, .. } = *behind;
-                let Writer(mut loader) = writer.finish(&handle.health)?;
+                let Writer(mut loader) = writer.finish(&handle.helpers)?;
                 handle.check(piece.load(&mut loader))?;
                 Ok(loader)
             }
@@ -120,11 +120,12 @@ impl Leaves {
 
 impl Behind {
     fn add(&mut self, handle: &EngineHandle, key: &[u8], value: &[u8]) -> Result<()> {
+        assert!(!self.has_rows || self.last_key.as_slice() < key, "rows that are loaded ascend");
         key.clone_into(&mut self.last_key);
         self.has_rows = true;
         if self.piece.add(handle, key, value) {
             let full = std::mem::replace(&mut self.piece, Piece::new(handle));
-            self.writer.submit(handle, full)?;
+            self.writer.submit(&handle.helpers, full)?;
         }
         Ok(())
     }
