@@ -114,7 +114,7 @@ fn table(options: &Options, rows: u64, results: &Results) -> String {
             }
         }
     }
-    let engines = if options.rounds > 0 { &options.engines[..] } else { &[] };
+    let engines: &[String] = if options.rounds > 0 { &options.engines[..] } else { &[] };
     for engine in engines {
         line(format_args!(
             "{engine}: additions / additions by reading {:.1}, reads right after / settled {:.2}",
