@@ -114,14 +114,15 @@ fn table(options: &Options, rows: u64, results: &Results) -> String {
             }
         }
     }
-    for engine in &options.engines {
+    let engines: &[String] = if options.rounds > 0 { &options.engines[..] } else { &[] };
+    for engine in engines {
         line(format_args!(
             "{engine}: additions / additions by reading {:.1}, reads right after / settled {:.2}",
             rate(engine, ADD) / rate(engine, BY_READING),
             rate(engine, READ_AFTER) / rate(engine, READ_SETTLED)
         ));
     }
-    if let [ours, theirs, ..] = &options.engines[..] {
+    if let [ours, theirs, ..] = engines {
         let ratio = |what: &str| rate(ours, what) / rate(theirs, what);
         line(format_args!(
             "{ours} / {theirs}: additions {:.2}, reads right after {:.2}",
