@@ -161,6 +161,7 @@ def without_unique_checks_an_insert_replaces_where_nothing_depends_on_it():
             validate(db[name])
         client.admin.command("setParameter", 1, pkUniqueChecks=True)
         fails(11000, lambda: db.plain.insert_one({"_id": 0}))
+        client.admin.command("fsync")
         server.kill()
         server.start()
         client = server.client()

@@ -339,7 +339,7 @@ def secondaries_hand_on_pipelines_that_write():
             reply = raw(secondary, "test", {**body, "explain": True})
             assert reply["ok"] == 1, reply
             # What the primary refuses the client is told as it is.
-            told = [{**body, "pipeline": [{"$out": "system.x"}]}, {**body, "pipeline": [{"$merge": {"into": "e", "on": "x"}}]}]
+            told = [{**body, "pipeline": [{"$out": "system.x"}]}, {**body, "pipeline": [{"$merge": {"into": "c", "on": "x"}}]}]
             for command in told:
                 there, here = raw(primary, "test", command), raw(secondary, "test", command)
                 same = lambda reply: (reply["ok"], reply["code"], reply["codeName"], reply["errmsg"])
@@ -352,7 +352,8 @@ def secondaries_hand_on_pipelines_that_write():
                 os.kill(primary.process.pid, signal.SIGCONT)
             assert reply["codeName"] in ("MaxTimeMSExpired", "NotWritablePrimary"), reply
         cluster.wait_for_all()
-        assert {name: len(found) for name, found in agreed(cluster).items()} == {"a": 3000, "b": 1000, "c": 1000, "d": 3000}
+        sizes = {name: len(found) for name, found in agreed(cluster).items()}
+        assert sizes == {"a": 3000, "b": 1000, "c": 1000, "d": 3000}, sizes
 
 
 def with_data(member):

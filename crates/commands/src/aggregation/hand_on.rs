@@ -4,7 +4,7 @@
 //! a command of this member to the primary; the primary's answer becomes the client's.
 //!
 //! Always true: what is handed on was judged here with the rights of the client who sent it, and has nothing of his
-//! session; what the primary has done is acknowledged by the primary, and the time of it is this member's from then on.
+//! session; what the primary has done is acknowledged by the primary, and this member shows it before it answers.
 
 use crate::context::Context;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// For opening the connection.
 const CONNECTS: Duration = Duration::from_secs(10);
 /// A command without a limit of its own ends with the client, its kill, or the primary.
-const ANSWERS: Duration = Duration::from_secs(30 * 24 * 3600);
+const ANSWERS: Duration = Duration::from_hours(30 * 24);
 /// The answer is a cursor without documents, or an error.
 const MOST_BYTES: usize = 1 << 20;
 /// What concerns the client's session, its API and the choice of a member.
@@ -69,9 +69,9 @@ pub(super) fn to_primary(context: &mut Context<'_>) -> Result<()> {
         return Err(not_primary());
     }
     let answer = ask(context)?;
-    follow(context, &answer.body)?;
     // The primary has acknowledged it as the client asked for: there is nothing left to wait for.
     context.arguments.write_concern = WriteConcern::default();
+    follow(context, &answer.body)?;
     if !answer.is_done {
         return Err(error_of(&answer.body));
     }
@@ -115,10 +115,13 @@ fn handed_on(body: &RawDocument) -> Result<RawDocumentBuf> {
     Ok(command)
 }
 
-/// What is read here from now on with the time of this answer has what the primary wrote.
+/// Waits until this member shows what the primary wrote: what it answers then has a time that includes it, so that
+/// a session that reads here has it.
 fn follow(context: &Context<'_>, answer: &RawDocument) -> Result<()> {
     match answer.get("operationTime")? {
-        Some(RawBsonRef::Timestamp(time)) => context.service.replication.clock.advance(time),
+        Some(RawBsonRef::Timestamp(time)) => {
+            context.service.replication.clock.check_reached("afterClusterTime", time)
+        }
         _ => Ok(()),
     }
 }

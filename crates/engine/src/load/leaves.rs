@@ -13,7 +13,7 @@ const MOST_PIECES: usize = 4;
 
 /// Rows on their way to leaves.
 pub(super) enum Leaves {
-    Own(TreeLoader),
+    Own(Box<TreeLoader>),
     Behind(Box<Behind>),
 }
 
@@ -75,13 +75,13 @@ impl Piece {
 
 impl Leaves {
     pub(super) fn new(_: &EngineHandle, loader: TreeLoader) -> Self {
-        Self::Own(loader)
+        Self::Own(Box::new(loader))
     }
 
     /// With a thread, from the first full piece on.
     pub(super) fn behind(handle: &EngineHandle, loader: TreeLoader) -> Self {
         if !handle.helpers.are_allowed() {
-            return Self::Own(loader);
+            return Self::Own(Box::new(loader));
         }
         let piece = Piece::new(handle);
         let writer = Helper::new("fern-load", MOST_PIECES, Writer(loader));
@@ -107,7 +107,7 @@ impl Leaves {
     /// All rows are the loader's.
     pub(super) fn finish(self, handle: &EngineHandle) -> Result<TreeLoader> {
         match self {
-            Self::Own(loader) => Ok(loader),
+            Self::Own(loader) => Ok(*loader),
             Self::Behind(behind) => {
                 let Behind { piece, writer, .. } = *behind;
                 let Writer(mut loader) = writer.finish(&handle.helpers)?;

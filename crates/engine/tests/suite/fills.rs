@@ -195,7 +195,7 @@ fn who_is_told_to_stop_leaves_nothing() {
     // One that is given up in the middle of a row's way, too.
     let mut sorter = engine.sorter();
     let mut load =
-        engine.start_load_behind(engine.new_dictionary_id(), Default::default()).unwrap();
+        engine.start_load_behind(engine.new_dictionary_id(), DictionaryOptions::default()).unwrap();
     for number in 0..rows {
         sorter.put(1, &key(number), &value(number)).unwrap();
         load.put(&number.to_be_bytes(), &value(number)).unwrap();

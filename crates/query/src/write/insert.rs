@@ -61,9 +61,10 @@ fn insert_parts(
     result.n = done.iter().filter(|done| **done).count() as u64;
     let (mut next, mut space) = (0, UntilFull::default());
     let unchecked = |fast: &FastUpdates| fast.skips_unique_checks.load(Ordering::Relaxed);
-    let insert_one: InsertOne = match ctx.fast_updates.is_some_and(unchecked) {
-        true => Txn::insert_unchecked,
-        false => Txn::insert_document,
+    let insert_one: InsertOne = if ctx.fast_updates.is_some_and(unchecked) {
+        Txn::insert_unchecked
+    } else {
+        Txn::insert_document
     };
     while next < request.documents.len() {
         let end = chunk_end(request.documents, next);

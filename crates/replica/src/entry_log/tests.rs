@@ -245,7 +245,9 @@ fn damage_in_the_middle_is_an_error() {
     let file = vfs.open(&Path::new("/entries").join(first), os::OpenOptions::default()).unwrap();
     let mut bytes = [0; 64];
     let read = file.read_at(&mut bytes, 9000).unwrap();
-    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    for byte in &mut bytes {
+        *byte = !*byte;
+    }
     file.write_all_at(&bytes[..read], 9000).unwrap();
     assert!(open(&model.sim.os()).is_err());
 }

@@ -69,10 +69,7 @@ impl ClusterClock {
         let commit = match known {
             Known::Commit(commit) => commit,
             Known::Behind { time: from, commit } => match &self.history {
-                Some(history) => {
-                    let later = self.newest_until(history, from, asked)?;
-                    later.ok_or_else(|| too_old(time))?.unwrap_or(commit)
-                }
+                Some(history) => self.newest_until(history, from, time)?.unwrap_or(commit),
                 None => commit,
             },
         };
@@ -86,35 +83,35 @@ impl ClusterClock {
         self.catalog.engine().snapshot_at(CommitTime(commit)).ok_or_else(|| too_old(time))
     }
 
-    /// The newest commit later than `from` that is not later than `asked`, both of which the visible state has
-    /// reached: the outer `None` where the log no longer tells, the inner one where there is no such commit.
+    /// The newest commit later than `from` that is not later than `time`, both of which the visible state has
+    /// reached. An error where the log no longer tells.
     fn newest_until(
         &self,
         history: &Arc<History>,
         from: u64,
-        asked: u64,
-    ) -> Result<Option<Option<u64>>> {
+        time: Timestamp,
+    ) -> Result<Option<u64>> {
+        let asked = pack(time);
+        let lost_or = |error| match error {
+            engine::Error::HistoryLost => too_old(time),
+            other => from_engine(other),
+        };
         // The history is read as far as it is on disk; what is visible may be yet to come there.
         let reach = asked.min(history.newest().1);
         let mut newest = None;
-        let mut tail = match history.read_after(from) {
-            Err(engine::Error::HistoryLost) => return Ok(None),
-            tail => tail.map_err(from_engine)?,
-        };
+        let mut tail = history.read_after(from).map_err(lost_or)?;
         loop {
             let durable = history.durable_time();
             loop {
-                match tail.next() {
-                    Ok(Some(commit)) if commit.last_time() > asked => return Ok(Some(newest)),
-                    Ok(Some(commit)) => newest = Some(commit.timestamp.0),
-                    Ok(None) => break,
-                    Err(engine::Error::HistoryLost) => return Ok(None),
-                    Err(error) => return Err(from_engine(error)),
+                match tail.next().map_err(lost_or)? {
+                    Some(commit) if commit.last_time() > asked => return Ok(newest),
+                    Some(commit) => newest = Some(commit.timestamp.0),
+                    None => break,
                 }
                 limits::check()?;
             }
             if durable >= reach {
-                return Ok(Some(newest));
+                return Ok(newest);
             }
             limits::check_wait()?;
             self.catalog.sync()?;
