@@ -2,7 +2,7 @@
 
 use super::digest::Digest;
 use super::facts::{Facts, Kind, Part};
-use super::failures::retried;
+use crate::failures::retried;
 use super::job::{Job, in_parallel};
 use super::report::Compared;
 use anyhow::Result;

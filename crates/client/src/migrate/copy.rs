@@ -4,7 +4,7 @@
 //! the state's `last` of a range moves only behind what the target has acknowledged.
 
 use super::facts::{Facts, Kind, Part};
-use super::failures::{RETRY_WAIT, is_passing};
+use crate::failures::{RETRY_WAIT, is_passing};
 use super::job::{Job, about, in_parallel};
 use super::names::Name;
 use super::plan::{Step, bounds_of};

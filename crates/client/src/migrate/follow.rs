@@ -10,7 +10,7 @@ mod apply;
 use super::changes::{Changes, Event, event, time};
 use super::copy::{copy_at, ours};
 use super::facts::Facts;
-use super::failures::{RETRY_WAIT, is_passing};
+use crate::failures::{RETRY_WAIT, is_passing};
 use super::job::Job;
 use super::names::Name;
 use super::source::LiveSource;

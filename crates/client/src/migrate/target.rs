@@ -8,7 +8,7 @@ mod write;
 pub(crate) use write::DUPLICATE_KEY;
 
 use super::facts::{Facts, Identity};
-use super::failures::{code, explained, is_passing, retried};
+use crate::failures::{code, explained, is_passing, retried};
 use super::names::{Name, is_internal_database};
 use super::translate::left_out_next;
 use anyhow::{Result, anyhow};

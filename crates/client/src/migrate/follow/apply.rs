@@ -6,7 +6,7 @@
 use super::Follower;
 use crate::migrate::changes::bytes_of;
 use crate::migrate::copy::{Batch, begin_empty, ours, shown_id};
-use crate::migrate::failures::retried;
+use crate::failures::retried;
 use crate::migrate::names::Name;
 use crate::migrate::state::Packed;
 use crate::migrate::target::DUPLICATE_KEY;

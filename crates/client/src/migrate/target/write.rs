@@ -5,7 +5,7 @@
 
 use super::{ERROR_CHARACTERS, Target};
 use crate::migrate::facts::number;
-use crate::migrate::failures::{WriteFailure, is_about_document, retried};
+use crate::failures::{WriteFailure, is_about_document, retried};
 use crate::migrate::names::Name;
 use anyhow::{Result, anyhow};
 use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
