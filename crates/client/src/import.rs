@@ -96,7 +96,9 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
         target.abandon(&way);
         return Err(error.context(match &way {
             Way::Load(_) => "nothing was imported".to_owned(),
-            Way::Inserts(..) => format!("after {} documents were imported", HumanCount(counts.imported)),
+            Way::Inserts(..) => {
+                format!("after {} documents were imported", HumanCount(counts.imported))
+            }
         }));
     }
     let is_load = matches!(way, Way::Load(_));
@@ -126,7 +128,8 @@ fn look_at(os: &Os, given: &ImportOptions, asked: &Asked) -> Result<(Files, u64)
         }
         files.push((path.clone(), kind, is_compressed || given.gzip));
     }
-    let files = Files { os: os.clone(), files, skip_invalid: given.skip_invalid, read: Arc::default() };
+    let files =
+        Files { os: os.clone(), files, skip_invalid: given.skip_invalid, read: Arc::default() };
     Ok((files, if is_known { total } else { 0 }))
 }
 
@@ -179,13 +182,20 @@ fn send(
 }
 
 /// What a server refuses ends a load, and is counted elsewhere.
-fn note_refused(batch: &Batch, one: &Refused, way: &Way, progress: &Progress, counts: &mut Counts) -> Result<()> {
+fn note_refused(
+    batch: &Batch,
+    one: &Refused,
+    way: &Way,
+    progress: &Progress,
+    counts: &mut Counts,
+) -> Result<()> {
     let place = batch.places.get(one.at).copied().unwrap_or_default();
     let line = format!("{}: {} {place}: {} (code {})", batch.file, batch.unit, one.text, one.code);
     if matches!(way, Way::Load(_)) {
         bail!(line);
     }
-    let count = if one.code == DUPLICATE_KEY { &mut counts.duplicates } else { &mut counts.refused };
+    let count =
+        if one.code == DUPLICATE_KEY { &mut counts.duplicates } else { &mut counts.refused };
     *count += 1;
     tell(progress, *count, &format!("refused: {line}"));
     Ok(())
@@ -204,7 +214,8 @@ impl Files {
         for (path, kind, is_compressed) in &self.files {
             let shown = if is_standard_input(path) { Path::new("standard input") } else { path };
             let shown = shown.display().to_string();
-            let mut reader = Reader::open(&self.os, path, *kind, *is_compressed, self.read.clone())?;
+            let mut reader =
+                Reader::open(&self.os, path, *kind, *is_compressed, self.read.clone())?;
             if !self.read_file(&mut reader, &shown, sender)? {
                 return Ok(());
             }
@@ -213,7 +224,12 @@ impl Files {
     }
 
     /// Whether whoever takes the batches is there.
-    fn read_file(&self, reader: &mut Reader, shown: &str, sender: &SyncSender<Result<Batch>>) -> Result<bool> {
+    fn read_file(
+        &self,
+        reader: &mut Reader,
+        shown: &str,
+        sender: &SyncSender<Result<Batch>>,
+    ) -> Result<bool> {
         let unit = reader.unit();
         let empty = || Batch { file: shown.into(), unit, ..Batch::default() };
         let mut batch = empty();
@@ -256,9 +272,14 @@ impl Batch {
 
 impl Counts {
     fn line(&self, is_load: bool, time: Duration) -> String {
-        let (seconds, how) = (time.as_secs_f64().max(0.001), if is_load { "loaded" } else { "inserted" });
+        let (seconds, how) =
+            (time.as_secs_f64().max(0.001), if is_load { "loaded" } else { "inserted" });
         let rate = HumanCount((self.imported as f64 / seconds).round() as u64);
-        let mut line = format!("{} documents {how} in {} ({rate}/s)", HumanCount(self.imported), clock(seconds));
+        let mut line = format!(
+            "{} documents {how} in {} ({rate}/s)",
+            HumanCount(self.imported),
+            clock(seconds)
+        );
         for (count, what) in [
             (self.duplicates, "refused for a key that is there"),
             (self.refused, "refused"),

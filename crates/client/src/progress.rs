@@ -44,10 +44,21 @@ impl Progress {
     pub(crate) fn begin(&self, stage: &str, total: u64, before: u64) {
         let now = self.os.clock.monotonic();
         let is_endless = total == 0;
-        *self.lines() =
-            Lines { total, done: before, before, began: now, last: now, is_endless, message: String::new() };
+        *self.lines() = Lines {
+            total,
+            done: before,
+            before,
+            began: now,
+            last: now,
+            is_endless,
+            message: String::new(),
+        };
         if !self.is_terminal {
-            let amount = if is_endless { String::new() } else { format!(": {} of {}", HumanBytes(before), HumanBytes(total)) };
+            let amount = if is_endless {
+                String::new()
+            } else {
+                format!(": {} of {}", HumanBytes(before), HumanBytes(total))
+            };
             self.say(&format!("{stage}{amount}"));
             return;
         }
@@ -105,7 +116,12 @@ impl Progress {
 fn line(lines: &Lines, elapsed: Duration) -> String {
     let rate = (lines.done - lines.before) as f64 / elapsed.as_secs_f64().max(0.001);
     if lines.is_endless {
-        return format!("{}  {}/s  {}", HumanBytes(lines.done), HumanBytes(rate as u64), lines.message);
+        return format!(
+            "{}  {}/s  {}",
+            HumanBytes(lines.done),
+            HumanBytes(rate as u64),
+            lines.message
+        );
     }
     let left = (lines.total - lines.done) as f64 / rate.max(1.0);
     let left = Duration::from_secs(left.round() as u64);

@@ -4,13 +4,13 @@
 //! begins as a type (`$oid`) and is none is an error, never a document of that look. A document whose first field begins
 //! with `$` and names no type stays one.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{
     Binary, Bson, DateTime, DbPointer, Document, JavaScriptCodeWithScope, Regex, Timestamp, Uuid,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
@@ -106,7 +106,9 @@ fn typed(document: Document) -> Result<Bson, String> {
     names.sort_unstable();
     let (name, number) = (first.clone(), names.len());
     let value = match names.as_slice() {
-        ["$oid"] => text(&document, "$oid").and_then(|id| ObjectId::parse_str(id).ok()).map(Bson::ObjectId),
+        ["$oid"] => {
+            text(&document, "$oid").and_then(|id| ObjectId::parse_str(id).ok()).map(Bson::ObjectId)
+        }
         ["$uuid"] => text(&document, "$uuid")
             .and_then(|id| Uuid::parse_str(id).ok())
             .map(|id| Bson::Binary(Binary::from_uuid(id))),
@@ -118,9 +120,10 @@ fn typed(document: Document) -> Result<Bson, String> {
         ["$binary"] | ["$binary", "$type"] => binary(&document).map(Bson::Binary),
         ["$date"] => date(document.get("$date")).map(Bson::DateTime),
         ["$timestamp"] => timestamp(&document).map(Bson::Timestamp),
-        ["$regularExpression"] => {
-            document.get_document("$regularExpression").ok().and_then(|one| regex(one, "pattern", "options"))
-        }
+        ["$regularExpression"] => document
+            .get_document("$regularExpression")
+            .ok()
+            .and_then(|one| regex(one, "pattern", "options")),
         // A query's operator takes what `$regex` of old had for a text.
         ["$options", "$regex"] => match document.get("$regex") {
             Some(Bson::String(_)) => regex(&document, "$regex", "$options"),
@@ -131,7 +134,9 @@ fn typed(document: Document) -> Result<Bson, String> {
         ["$dbPointer"] => pointer(&document),
         ["$minKey"] => is_one(&document, "$minKey").then_some(Bson::MinKey),
         ["$maxKey"] => is_one(&document, "$maxKey").then_some(Bson::MaxKey),
-        ["$undefined"] => document.get_bool("$undefined").ok().filter(|yes| *yes).map(|_| Bson::Undefined),
+        ["$undefined"] => {
+            document.get_bool("$undefined").ok().filter(|yes| *yes).map(|_| Bson::Undefined)
+        }
         _ => return Ok(Bson::Document(document)),
     };
     value.ok_or_else(|| match number {
@@ -196,7 +201,8 @@ fn with_colon(text: &str) -> String {
     let offset = text.len().checked_sub(5).and_then(|at| Some((at, text.get(at..)?)));
     match offset {
         Some((at, offset))
-            if offset.starts_with(['+', '-']) && offset[1..].bytes().all(|byte| byte.is_ascii_digit()) =>
+            if offset.starts_with(['+', '-'])
+                && offset[1..].bytes().all(|byte| byte.is_ascii_digit()) =>
         {
             format!("{}:{}", &text[..at + 3], &text[at + 3..])
         }
@@ -211,8 +217,12 @@ fn timestamp(document: &Document) -> Option<Timestamp> {
 }
 
 fn regex(document: &Document, pattern: &str, options: &str) -> Option<Bson> {
-    let regex = Regex::from_strings(text(document, pattern)?, text(document, options)?).ok()?;
-    Some(Bson::RegularExpression(regex))
+    let mut options: Vec<char> = text(document, options)?.chars().collect();
+    // As the format wants them.
+    options.sort_unstable();
+    let options: String = options.into_iter().collect();
+    let (pattern, options) = (text(document, pattern)?.try_into().ok()?, options.try_into().ok()?);
+    Some(Bson::RegularExpression(Regex { pattern, options }))
 }
 
 fn with_scope(document: &Document) -> Option<Bson> {
@@ -237,7 +247,7 @@ fn is_one(document: &Document, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bson::{bson, doc};
+    use bson::bson;
 
     fn read(text: &str) -> Result<Bson, String> {
         let mut text = serde_json::Deserializer::from_str(text);
@@ -259,8 +269,14 @@ mod tests {
         assert_eq!(read.get("b"), Some(&Bson::Int64(5)));
         assert_eq!(read.get("c"), Some(&Bson::Double(1.0)));
         assert_eq!(read.get("f"), Some(&Bson::DateTime(DateTime::from_millis(-5))));
-        assert_eq!(read.get("g"), Some(&Bson::Timestamp(Timestamp { time: 4_000_000_000, increment: 1 })));
-        assert_eq!(read.get("i").unwrap().element_type(), bson::spec::ElementType::JavaScriptCodeWithScope);
+        assert_eq!(
+            read.get("g"),
+            Some(&Bson::Timestamp(Timestamp { time: 4_000_000_000, increment: 1 }))
+        );
+        assert_eq!(
+            read.get("i").unwrap().element_type(),
+            bson::spec::ElementType::JavaScriptCodeWithScope
+        );
         assert_eq!(read.get("r").unwrap().element_type(), bson::spec::ElementType::DbPointer);
         assert_eq!(read.get("o"), Some(&bson!([true, { "p": "q" }])));
     }
@@ -274,14 +290,29 @@ mod tests {
             ("18446744073709551615", Bson::Double(18_446_744_073_709_551_615.0)),
             ("0.30000000000000004", Bson::Double(0.1 + 0.2)),
             ("8.41e21", Bson::Double(8.41e21)),
-            (r#"{"$date":"2026-11-28T10:00:00.5Z"}"#, Bson::DateTime(DateTime::from_millis(1_795_860_000_500))),
-            (r#"{"$date":"2026-11-28T10:00:00.500+0000"}"#, Bson::DateTime(DateTime::from_millis(1_795_860_000_500))),
+            (
+                r#"{"$date":"2026-11-28T10:00:00.5Z"}"#,
+                Bson::DateTime(DateTime::from_millis(1_795_860_000_500)),
+            ),
+            (
+                r#"{"$date":"2026-11-28T10:00:00.500+0000"}"#,
+                Bson::DateTime(DateTime::from_millis(1_795_860_000_500)),
+            ),
             (r#"{"$date":5}"#, Bson::DateTime(DateTime::from_millis(5))),
-            (r#"{"$binary":"AAE=","$type":"00"}"#, Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![0, 1] })),
+            (
+                r#"{"$binary":"AAE=","$type":"00"}"#,
+                Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![0, 1] }),
+            ),
             (r#"{"$numberLong":5}"#, Bson::Int64(5)),
             (r#"{"$ref":"a","$id":1}"#, bson!({ "$ref": "a", "$id": 1 })),
-            (r#"{"$regex":{"$regularExpression":{"pattern":"a","options":""}},"$options":"i"}"#,
-                Bson::Document(doc! { "$regex": Regex::from_strings("a", "").unwrap(), "$options": "i" })),
+            (
+                r#"{"$regex":{"a":1},"$options":"i"}"#,
+                bson!({ "$regex": { "a": 1 }, "$options": "i" }),
+            ),
+            (
+                r#"{"$regex":"a","$options":"xi"}"#,
+                read(r#"{"$regularExpression":{"pattern":"a","options":"ix"}}"#).unwrap(),
+            ),
         ] {
             assert_eq!(read(text), Ok(expected), "{text}");
         }

@@ -97,7 +97,9 @@ impl Reader {
             Self::Bson(reader) => Ok(reader.next()),
         };
         let unit = self.unit();
-        next.map(|next| next.map(|found| found.and_then(|(at, document)| short_enough(unit, at, document))))
+        next.map(|next| {
+            next.map(|found| found.and_then(|(at, document)| short_enough(unit, at, document)))
+        })
     }
 }
 
@@ -127,7 +129,10 @@ pub(super) fn by_name(path: &Path) -> Result<(FileType, bool)> {
             Some("csv") => FileType::Csv,
             Some("tsv" | "tab") => FileType::Tsv,
             Some("bson") => FileType::Bson,
-            _ => bail!("{}: what it is cannot be told by its name: --type json, csv, tsv or bson says it", path.display()),
+            _ => bail!(
+                "{}: what it is cannot be told by its name: --type json, csv, tsv or bson says it",
+                path.display()
+            ),
         },
         is_compressed,
     ))
@@ -144,7 +149,8 @@ impl BsonReader {
     fn next(&mut self) -> Option<Found> {
         let (began, number) = (self.offset, self.number + 1);
         self.number = number;
-        let broken = |what: String, is_last| Broken { place: format!("document {number}"), what, is_last };
+        let broken =
+            |what: String, is_last| Broken { place: format!("document {number}"), what, is_last };
         match files::next_document(&mut *self.input, began) {
             Ok(None) => None,
             Ok(Some(document)) => {

@@ -69,7 +69,15 @@ impl Brackets {
 
 impl<R: BufRead> JsonReader<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, again: Vec::new(), again_at: 0, line: 1, is_array: false, began: false, ended: false }
+        Self {
+            input,
+            again: Vec::new(),
+            again_at: 0,
+            line: 1,
+            is_array: false,
+            began: false,
+            ended: false,
+        }
     }
 
     /// What is there to be read; nothing at the end.
@@ -143,7 +151,8 @@ impl<R: BufRead> JsonReader<R> {
             }
             Some(b'{') => self.document().map(Some),
             Some(_) => {
-                let broken = Broken::at_line(self.line, "a document is expected, which begins with {");
+                let broken =
+                    Broken::at_line(self.line, "a document is expected, which begins with {");
                 self.skip_line()?;
                 Ok(Some(Err(self.last_of_array(broken))))
             }
@@ -191,7 +200,8 @@ impl<R: BufRead> JsonReader<R> {
                 }
             }
             if text.len() >= MAX_TEXT_BYTES {
-                let told = format!("the text of the document is longer than {} MiB", MAX_TEXT_BYTES >> 20);
+                let told =
+                    format!("the text of the document is longer than {} MiB", MAX_TEXT_BYTES >> 20);
                 return Ok(Err(Broken::at_line(began, told).and_the_rest()));
             }
         }
@@ -231,9 +241,11 @@ impl<R: BufRead> JsonReader<R> {
         if self.is_array {
             return Err(broken.and_the_rest());
         }
-        let mut starts = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let mut starts =
+            text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let from = starts.find(|start| text.get(*start) == Some(&b'{')).unwrap_or(text.len());
-        let skipped = text.get(..from).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
+        let skipped =
+            text.get(..from).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
         self.line = began + skipped as u64;
         let mut again = text.get(from..).unwrap_or_default().to_vec();
         again.extend_from_slice(self.again.get(self.again_at..).unwrap_or_default());
@@ -304,7 +316,9 @@ mod tests {
         while let Some(found) = reader.next().unwrap() {
             assert!(all.len() < 100, "{all:?}");
             match found {
-                Ok((line, document)) => all.push(format!("{line}:{}", document.get_i32("a").unwrap_or(-1))),
+                Ok((line, document)) => {
+                    all.push(format!("{line}:{}", document.get_i32("a").unwrap_or(-1)))
+                }
                 Err(broken) => {
                     all.push(format!("{}!", broken.place));
                     if broken.is_last {

@@ -34,7 +34,10 @@ impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
-            let text = format!("a row is longer than {} MiB: is a quote not closed?", MAX_TEXT_BYTES >> 20);
+            let text = format!(
+                "a row is longer than {} MiB: is a quote not closed?",
+                MAX_TEXT_BYTES >> 20
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let most = buffer.len().min(left);
@@ -70,7 +73,9 @@ impl TableReader {
     pub(super) fn next(&mut self) -> Next {
         if self.fields.is_none() {
             let Some(line) = self.read()? else {
-                return Ok(Some(Err(Broken::at_line(1, "there is no line that names the fields").and_the_rest())));
+                return Ok(Some(Err(
+                    Broken::at_line(1, "there is no line that names the fields").and_the_rest()
+                )));
             };
             match names(&self.row) {
                 Ok(fields) => self.fields = Some(fields),
@@ -84,7 +89,11 @@ impl TableReader {
         let broken = |what: String| Broken::at_line(line, what);
         let fields = self.fields.as_deref().unwrap_or_default();
         if self.row.len() > fields.len() {
-            let what = format!("the row has {} fields, and the first line names {}", self.row.len(), fields.len());
+            let what = format!(
+                "the row has {} fields, and the first line names {}",
+                self.row.len(),
+                fields.len()
+            );
             return Err(broken(what));
         }
         let mut document = Document::new();
@@ -93,7 +102,9 @@ impl TableReader {
                 .map_err(|_| broken(format!("the field {} is not UTF-8", path.join("."))))?;
             insert(&mut document, path, value_of(text));
         }
-        RawDocumentBuf::try_from(&document).map(|raw| (line, raw)).map_err(|error| broken(error.to_string()))
+        RawDocumentBuf::try_from(&document)
+            .map(|raw| (line, raw))
+            .map_err(|error| broken(error.to_string()))
     }
 }
 
@@ -104,7 +115,8 @@ fn names(row: &ByteRecord) -> Result<Vec<Vec<String>>, String> {
     }
     let mut names = Vec::new();
     for (at, name) in row.iter().enumerate() {
-        let name = std::str::from_utf8(name).map_err(|_| format!("the name of field {} is not UTF-8", at + 1))?;
+        let name = std::str::from_utf8(name)
+            .map_err(|_| format!("the name of field {} is not UTF-8", at + 1))?;
         let name = if at == 0 { name.trim_start_matches('\u{feff}') } else { name }.trim();
         let path: Vec<String> = name.split('.').map(str::to_owned).collect();
         if path.iter().any(|part| part.is_empty() || part.starts_with('$') || part.contains('\0')) {
@@ -133,7 +145,8 @@ fn insert(document: &mut Document, path: &[String], value: Bson) {
         [] => {}
         [name] => drop(document.insert(name, value)),
         [name, rest @ ..] => {
-            let inner = document.entry(name.clone()).or_insert_with(|| Bson::Document(Document::new()));
+            let inner =
+                document.entry(name.clone()).or_insert_with(|| Bson::Document(Document::new()));
             if let Bson::Document(inner) = inner {
                 insert(inner, rest, value);
             }
@@ -210,7 +223,10 @@ mod tests {
     #[test]
     fn a_broken_row_is_named_and_the_next_one_is_read() {
         let found = read(b"a,b\n1,2,3\n\xff,1\n4,5\n", b',');
-        assert!(found[0].as_ref().unwrap_err().starts_with("line 2: the row has 3 fields"), "{found:?}");
+        assert!(
+            found[0].as_ref().unwrap_err().starts_with("line 2: the row has 3 fields"),
+            "{found:?}"
+        );
         assert_eq!(found[1], Err("line 3: the field a is not UTF-8".to_owned()));
         assert_eq!(found[2], Ok((4, doc! { "a": 4, "b": 5 })));
         for text in ["", "a,a\n1,2\n", "a.b,x,a\n1,2,3\n", "a,\n1,2\n", "$a\n1\n", "a..b\n1\n"] {

@@ -61,7 +61,8 @@ pub(super) struct Load {
 
 impl Target {
     pub(super) fn new(options: ClientOptions, shown: String, name: Name) -> Result<Self> {
-        let client = Client::with_options(options.clone()).map_err(|error| anyhow!("{shown}: {error}"))?;
+        let client =
+            Client::with_options(options.clone()).map_err(|error| anyhow!("{shown}: {error}"))?;
         Ok(Self { client, options, shown, name })
     }
 
@@ -83,7 +84,7 @@ impl Target {
         let reply = self.run(doc! { "listCollections": 1, "filter": filter })?;
         let found = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         let found = found.ok().and_then(|found| found.first()).and_then(bson::Bson::as_document);
-        if found.is_some_and(|found| found.get_str("type") == Ok("view")) {
+        if found.is_some_and(|found| found.get_str("type").is_ok_and(|kind| kind == "view")) {
             bail!("{}: it is a view, which takes no documents", self.name);
         }
         Ok(found.is_some())
@@ -97,9 +98,15 @@ impl Target {
             exists = false;
         }
         if exists && !(asked.options.is_empty() && asked.indexes.is_empty()) {
-            bail!("{}: it is there already, with its own indexes: --index and --primaryKey are for a new one", self.name);
+            bail!(
+                "{}: it is there already, with its own indexes: --index and --primaryKey are for a new one",
+                self.name
+            );
         }
-        if !exists && !no_load && let Some(load) = self.begin_load(asked)? {
+        if !exists
+            && !no_load
+            && let Some(load) = self.begin_load(asked)?
+        {
             return Ok(Way::Load(load));
         }
         if !exists {
@@ -113,7 +120,8 @@ impl Target {
     /// Begins a load; nothing where the server takes none, or another client has made the collection meanwhile.
     fn begin_load(&self, asked: &Asked) -> Result<Option<Load>> {
         let connections = Arc::new(AtomicU32::new(0));
-        let client = Client::with_options(self.options_of_one(&connections)).map_err(|error| self.told(&error))?;
+        let client = Client::with_options(self.options_of_one(&connections))
+            .map_err(|error| self.told(&error))?;
         let database = client.database(&self.name.database);
         let run = |command| database.run_command(command).run();
         match run(doc! { "beginTransaction": 1 }) {
@@ -171,7 +179,9 @@ impl Target {
             bail!("{}: the write concern was not met: {}", self.shown, concern.message);
         }
         let refused = failed.write_errors.iter().flatten();
-        Ok(refused.map(|one| Refused { at: one.index, code: one.code, text: one.message.clone() }).collect())
+        Ok(refused
+            .map(|one| Refused { at: one.index, code: one.code, text: one.message.clone() })
+            .collect())
     }
 
     /// Ends it: what was loaded is there from now on; else indexes are built. Gives back what a load has brought.
@@ -192,7 +202,8 @@ impl Target {
             Way::Inserts(_, indexes) => {
                 if !indexes.is_empty() {
                     let build = doc! { "createIndexes": &self.name.collection, "indexes": indexes };
-                    self.run(build).context("the documents are there, and not all of the indexes")?;
+                    self.run(build)
+                        .context("the documents are there, and not all of the indexes")?;
                 }
             }
         }
@@ -203,7 +214,8 @@ impl Target {
     pub(super) fn abandon(&self, way: &Way) {
         if let Way::Load(load) = way {
             for command in ["abortLoad", "rollbackTransaction"] {
-                let _lost_with_its_connection = load.database.run_command(doc! { command: 1 }).run();
+                let _lost_with_its_connection =
+                    load.database.run_command(doc! { command: 1 }).run();
             }
         }
     }
@@ -212,7 +224,9 @@ impl Target {
 impl Load {
     fn check_connection(&self, name: &Name) -> Result<()> {
         if self.connections.load(Ordering::Relaxed) > 1 {
-            bail!("{name}: the connection of the load was lost, and the load with it; look whether the last documents went into a collection of that name");
+            bail!(
+                "{name}: the connection of the load was lost, and the load with it; look whether the last documents went into a collection of that name"
+            );
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! Always true: ranges are read by bounds in the index of `_id`, which values of every type are in.
 
 use super::{Accounts, Documents, Source, behind};
-use crate::migrate::facts::{Facts, Identity, Kind, Part, is_true, number};
 use crate::failures::{code, explained};
+use crate::migrate::facts::{Facts, Identity, Kind, Part, is_true, number};
 use crate::migrate::names::{Name, is_internal_database};
 use anyhow::{Context, Result};
 use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
