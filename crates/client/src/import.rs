@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use target::{Refused, Target, Way};
+use target::{NOTHING, Refused, Target, Way};
 
 /// What is sent at once: far below the longest message, and enough that a round trip does not count.
 const BATCH_BYTES: usize = 4 << 20;
@@ -95,7 +95,7 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
     if let Err(error) = sent {
         target.abandon(&way);
         return Err(error.context(match &way {
-            Way::Load(_) => "nothing was imported".to_owned(),
+            Way::Load(_) => NOTHING.to_owned(),
             Way::Inserts(..) => {
                 format!("after {} documents were imported", HumanCount(counts.imported))
             }
@@ -103,8 +103,10 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
     }
     let is_load = matches!(way, Way::Load(_));
     progress.say(if is_load { "writing documents and indexes" } else { "building indexes" });
-    let finished = target.finish(way);
-    finished.with_context(|| if is_load { "nothing was imported" } else { "at the end" })?;
+    if let Err(error) = target.finish(&way) {
+        target.abandon(&way);
+        return Err(error);
+    }
     let time = os.clock.monotonic().saturating_sub(began);
     writeln!(std::io::stdout(), "{}: {}", asked.name, counts.line(is_load, time))?;
     Ok(counts.refused + counts.duplicates + counts.skipped == 0)

@@ -288,8 +288,19 @@ fn parse(text: &[u8]) -> Result<RawDocumentBuf, NoDocument> {
         let told = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let told = told.strip_suffix(&place).unwrap_or(&told);
-        let text = format!("{told} (column {})", error.column());
-        NoDocument { line: error.line().max(1) as u64, text, is_cut_off: error.is_eof() }
+        let is_cut_off = error.is_eof();
+        // A line feed where none may be belongs to the line that it ends.
+        match error.column() {
+            0 => NoDocument {
+                line: error.line().max(2) as u64 - 1,
+                text: told.to_owned(),
+                is_cut_off,
+            },
+            column => {
+                let text = format!("{told} (column {column})");
+                NoDocument { line: error.line() as u64, text, is_cut_off }
+            }
+        }
     })?;
     match read {
         Bson::Document(document) => {

@@ -7,7 +7,7 @@ use super::extended::whole;
 use super::input::{Broken, Found, Next};
 use super::json::MAX_TEXT_BYTES;
 use bson::{Bson, Document, RawDocumentBuf};
-use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+use csv::{ByteRecord, ErrorKind, ReaderBuilder, Terminator};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +25,10 @@ pub(super) struct TableReader {
 }
 
 /// Input of which a row may have so much: one whose quote is never closed would be the rest of the file.
+/// Its last line is ended, so that lines can be counted by their ends.
 struct Bounded {
     input: Box<dyn BufRead + Send>,
+    last: u8,
     left: Arc<AtomicUsize>,
 }
 
@@ -41,7 +43,14 @@ impl Read for Bounded {
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let most = buffer.len().min(left);
-        let count = self.input.read(buffer.get_mut(..most).unwrap_or_default())?;
+        let mut count = self.input.read(buffer.get_mut(..most).unwrap_or_default())?;
+        if count == 0
+            && self.last != b'\n'
+            && let Some(first) = buffer.first_mut()
+        {
+            (*first, count) = (b'\n', 1);
+        }
+        self.last = buffer.get(..count).and_then(<[u8]>::last).copied().unwrap_or(self.last);
         self.left.store(left - count, Ordering::Relaxed);
         Ok(count)
     }
@@ -50,24 +59,37 @@ impl Read for Bounded {
 impl TableReader {
     pub(super) fn new(input: Box<dyn BufRead + Send>, delimiter: u8) -> Self {
         let left = Arc::new(AtomicUsize::new(MAX_TEXT_BYTES));
-        let input = Bounded { input, left: left.clone() };
-        // Tabs stand in no field, so nothing is quoted where they part fields.
+        let input = Bounded { input, last: b'\n', left: left.clone() };
         let mut builder = ReaderBuilder::new();
+        // Tabs stand in no field, so nothing is quoted where they part fields.
         builder.delimiter(delimiter).quoting(delimiter == b',').has_headers(false).flexible(true);
+        // A carriage return before the end of a line is taken off below: lines are counted by line feeds.
+        builder.terminator(Terminator::Any(b'\n'));
         Self { rows: builder.from_reader(input), left, fields: None, row: ByteRecord::new() }
     }
 
     /// The next row that is not empty; its line, or none at the end.
     fn read(&mut self) -> io::Result<Option<u64>> {
-        self.left.store(MAX_TEXT_BYTES, Ordering::Relaxed);
-        match self.rows.read_byte_record(&mut self.row) {
-            Ok(true) => Ok(Some(self.row.position().map_or(1, csv::Position::line))),
-            Ok(false) => Ok(None),
-            Err(error) => Err(match error.into_kind() {
-                ErrorKind::Io(error) => error,
-                other => io::Error::other(format!("{other:?}")),
-            }),
+        loop {
+            self.left.store(MAX_TEXT_BYTES, Ordering::Relaxed);
+            match self.rows.read_byte_record(&mut self.row) {
+                Ok(true) if self.row.len() == 1 && cells(&self.row).all(<[u8]>::is_empty) => {}
+                Ok(true) => return Ok(Some(self.line())),
+                Ok(false) => return Ok(None),
+                Err(error) => {
+                    return Err(match error.into_kind() {
+                        ErrorKind::Io(error) => error,
+                        other => io::Error::other(format!("{other:?}")),
+                    });
+                }
+            }
         }
+    }
+
+    /// The line in which the row begins. The place that the library has of it is before the empty lines above it.
+    fn line(&self) -> u64 {
+        let within = self.row.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.rows.position().line().saturating_sub(within + 1)
     }
 
     pub(super) fn next(&mut self) -> Next {
@@ -97,7 +119,7 @@ impl TableReader {
             return Err(broken(what));
         }
         let mut document = Document::new();
-        for (path, value) in fields.iter().zip(&self.row) {
+        for (path, value) in fields.iter().zip(cells(&self.row)) {
             let text = std::str::from_utf8(value)
                 .map_err(|_| broken(format!("the field {} is not UTF-8", path.join("."))))?;
             insert(&mut document, path, value_of(text));
@@ -108,13 +130,22 @@ impl TableReader {
     }
 }
 
+/// The values of a row, without the carriage return at its end.
+fn cells(row: &ByteRecord) -> impl Iterator<Item = &[u8]> {
+    let last = row.len().saturating_sub(1);
+    row.iter().enumerate().map(move |(at, cell)| match cell.strip_suffix(b"\r") {
+        Some(rest) if at == last => rest,
+        _ => cell,
+    })
+}
+
 /// The names of the first line.
 fn names(row: &ByteRecord) -> Result<Vec<Vec<String>>, String> {
     if row.len() > MAX_FIELDS {
         return Err(format!("it names {} fields, and {MAX_FIELDS} are the most", row.len()));
     }
     let mut names = Vec::new();
-    for (at, name) in row.iter().enumerate() {
+    for (at, name) in cells(row).enumerate() {
         let name = std::str::from_utf8(name)
             .map_err(|_| format!("the name of field {} is not UTF-8", at + 1))?;
         let name = if at == 0 { name.trim_start_matches('\u{feff}') } else { name }.trim();
@@ -216,6 +247,9 @@ mod tests {
             Ok((2, doc! { "name": "a, \"b\"\nc", "size": { "w": 1, "h": 2.5 } })),
             Ok((5, doc! { "name": "d" })),
         ];
+        assert_eq!(read(text, b','), expected);
+        let text = b"a,b\r\n\r\n1,\"x\"\r\n\r\n2,y";
+        let expected = [Ok((3, doc! { "a": 1, "b": "x" })), Ok((5, doc! { "a": 2, "b": "y" }))];
         assert_eq!(read(text, b','), expected);
         assert_eq!(read(b"a\tb\n\"x\t\"y\n", b'\t'), [Ok((2, doc! { "a": "\"x", "b": "\"y" }))]);
     }

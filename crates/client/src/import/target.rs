@@ -13,7 +13,7 @@ use mongodb::event::cmap::CmapEvent;
 use mongodb::options::{ClientOptions, ServerMonitoringMode};
 use mongodb::sync::{Client, Collection, Database};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What a user needs for an import.
@@ -25,6 +25,9 @@ const LOADS_INTO_NEW: i32 = 16873;
 /// What watches a server ends its connections where it answers late; a load needs its own, and sees by itself that it
 /// is lost.
 const RARELY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a load leaves that has failed.
+pub(super) const NOTHING: &str = "nothing was imported";
 
 /// A document that the server has refused.
 pub(super) struct Refused {
@@ -55,6 +58,8 @@ pub(super) struct Load {
     into: Collection<RawDocumentBuf>,
     /// Connections that there were: with a second one the load is gone, and what is inserted is no part of it.
     connections: Arc<AtomicU32>,
+    /// The server does not answer there: its load is gone, or goes with the connection.
+    is_lost: AtomicBool,
     /// What the server says of how it loads.
     pub(super) note: Option<String>,
 }
@@ -141,7 +146,7 @@ impl Target {
         };
         let note = begun.get_str("note").ok().map(str::to_owned);
         let into = database.collection(&self.name.collection);
-        Ok(Some(Load { database, into, connections, note }))
+        Ok(Some(Load { database, into, connections, is_lost: AtomicBool::new(false), note }))
     }
 
     /// A client of one connection, which nothing but its own loss ends. What is written waits for the commit alone.
@@ -174,7 +179,12 @@ impl Target {
             load.check_connection(&self.name)?;
         }
         let Err(error) = inserted else { return Ok(Vec::new()) };
-        let ErrorKind::InsertMany(failed) = &*error.kind else { return Err(self.told(&error)) };
+        let ErrorKind::InsertMany(failed) = &*error.kind else {
+            return Err(match way {
+                Way::Load(load) => load.failed(self, &error),
+                Way::Inserts(..) => self.told(&error),
+            });
+        };
         if let Some(concern) = &failed.write_concern_error {
             bail!("{}: the write concern was not met: {}", self.shown, concern.message);
         }
@@ -184,35 +194,50 @@ impl Target {
             .collect())
     }
 
-    /// Ends it: what was loaded is there from now on; else indexes are built. Gives back what a load has brought.
-    pub(super) fn finish(&self, way: Way) -> Result<()> {
+    /// Ends it: what was loaded is there from now on; else indexes are built.
+    pub(super) fn finish(&self, way: &Way) -> Result<()> {
         match way {
             Way::Load(load) => {
-                let run = |command| load.database.run_command(command).run();
-                let committed = run(doc! { "commitLoad": 1 }).and_then(|_| {
-                    // As durable as inserts are by the connection string; in the log at least.
-                    let mut concern = doc! { "w": "majority", "j": true };
-                    if let Some(given) = &self.options.write_concern {
-                        concern.extend(bson::serialize_to_document(given).unwrap_or_default());
-                    }
-                    run(doc! { "commitTransaction": 1, "writeConcern": concern })
-                });
-                committed.map_err(|error| self.told(&error))?;
+                let filled = load.database.run_command(doc! { "commitLoad": 1 }).run();
+                filled.map_err(|error| load.failed(self, &error).context(NOTHING))?;
+                self.commit(load)
             }
+            Way::Inserts(_, indexes) if indexes.is_empty() => Ok(()),
             Way::Inserts(_, indexes) => {
-                if !indexes.is_empty() {
-                    let build = doc! { "createIndexes": &self.name.collection, "indexes": indexes };
-                    self.run(build)
-                        .context("the documents are there, and not all of the indexes")?;
-                }
+                let build = doc! { "createIndexes": &self.name.collection, "indexes": indexes };
+                let built = self.run(build);
+                built.map(drop).context("the documents are there, and not all of the indexes")
             }
         }
-        Ok(())
+    }
+
+    /// Commits what was loaded, as durable as inserts are by the connection string; in the log at least.
+    fn commit(&self, load: &Load) -> Result<()> {
+        let mut concern = doc! { "w": "majority", "j": true };
+        if let Some(given) = &self.options.write_concern {
+            concern.extend(bson::serialize_to_document(given)?);
+        }
+        let commit = doc! { "commitTransaction": 1, "writeConcern": concern };
+        let reply = load.database.run_command(commit).run().map_err(|error| {
+            let is_known = code(&error).is_some();
+            let what = if is_known {
+                NOTHING
+            } else {
+                "nobody answers whether it was committed: look for the collection"
+            };
+            load.failed(self, &error).context(what)
+        })?;
+        match reply.get("writeConcernError") {
+            Some(error) => bail!("it is there, and the write concern was not met: {error}"),
+            None => Ok(()),
+        }
     }
 
     /// Takes a load back. Where that is not answered the connection's end does it.
     pub(super) fn abandon(&self, way: &Way) {
-        if let Way::Load(load) = way {
+        if let Way::Load(load) = way
+            && !load.is_lost.load(Ordering::Relaxed)
+        {
             for command in ["abortLoad", "rollbackTransaction"] {
                 let _lost_with_its_connection =
                     load.database.run_command(doc! { command: 1 }).run();
@@ -222,6 +247,14 @@ impl Target {
 }
 
 impl Load {
+    /// An error of the load's connection, in a line.
+    fn failed(&self, target: &Target, error: &DriverError) -> anyhow::Error {
+        if code(error).is_none() {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        target.told(error)
+    }
+
     fn check_connection(&self, name: &Name) -> Result<()> {
         if self.connections.load(Ordering::Relaxed) > 1 {
             bail!(
