@@ -56,7 +56,8 @@ struct Batch {
 /// What is read, and from where.
 struct Files {
     os: Os,
-    files: Vec<(PathBuf, FileType, bool)>,
+    /// Each with its kind, and whether it is compressed.
+    each: Vec<(PathBuf, FileType, bool)>,
     skip_invalid: bool,
     read: Arc<AtomicU64>,
 }
@@ -93,7 +94,7 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
     let sent = send_all(os, files, &target, &way, (&progress, &read, &mut counts));
     progress.end();
     if let Err(error) = sent {
-        target.abandon(&way);
+        Target::abandon(&way);
         return Err(error.context(match &way {
             Way::Load(_) => NOTHING.to_owned(),
             Way::Inserts(..) => {
@@ -104,7 +105,7 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
     let is_load = matches!(way, Way::Load(_));
     progress.say(if is_load { "writing documents and indexes" } else { "building indexes" });
     if let Err(error) = target.finish(&way) {
-        target.abandon(&way);
+        Target::abandon(&way);
         return Err(error);
     }
     let time = os.clock.monotonic().saturating_sub(began);
@@ -130,8 +131,12 @@ fn look_at(os: &Os, given: &ImportOptions, asked: &Asked) -> Result<(Files, u64)
         }
         files.push((path.clone(), kind, is_compressed || given.gzip));
     }
-    let files =
-        Files { os: os.clone(), files, skip_invalid: given.skip_invalid, read: Arc::default() };
+    let files = Files {
+        os: os.clone(),
+        each: files,
+        skip_invalid: given.skip_invalid,
+        read: Arc::default(),
+    };
     Ok((files, if is_known { total } else { 0 }))
 }
 
@@ -213,7 +218,7 @@ fn tell(progress: &Progress, count: u64, line: &str) {
 
 impl Files {
     fn read_all(&self, sender: &SyncSender<Result<Batch>>) -> Result<()> {
-        for (path, kind, is_compressed) in &self.files {
+        for (path, kind, is_compressed) in &self.each {
             let shown = if is_standard_input(path) { Path::new("standard input") } else { path };
             let shown = shown.display().to_string();
             let mut reader =
@@ -251,10 +256,8 @@ impl Files {
                 }
                 None => return Ok(sender.send(Ok(batch)).is_ok()),
             }
-            if batch.is_full() {
-                if sender.send(Ok(std::mem::replace(&mut batch, empty()))).is_err() {
-                    return Ok(false);
-                }
+            if batch.is_full() && sender.send(Ok(std::mem::replace(&mut batch, empty()))).is_err() {
+                return Ok(false);
             }
         }
     }
@@ -288,7 +291,10 @@ impl Counts {
             (self.skipped, "left out, as no documents"),
         ] {
             if count > 0 {
-                line += &format!(", {} {what}", HumanCount(count));
+                line.push_str(", ");
+                line.push_str(&HumanCount(count).to_string());
+                line.push(' ');
+                line.push_str(what);
             }
         }
         line

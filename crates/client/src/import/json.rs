@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead};
 
 /// The longest text of a document: canonical Extended JSON is a few times as long as what it stands for.
-pub(super) const MAX_TEXT_BYTES: usize = 128 << 20;
+pub(super) const MAX_TEXT_BYTES: usize = 64 << 20;
 /// A text that spans lines is looked at once it has doubled, so that one without end is found early and each byte is
 /// read only a few times.
 const FIRST_LOOK_BYTES: usize = 256;
@@ -244,9 +244,8 @@ impl<R: BufRead> JsonReader<R> {
         let mut starts =
             text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let from = starts.find(|start| text.get(*start) == Some(&b'{')).unwrap_or(text.len());
-        let skipped =
-            text.get(..from).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
-        self.line = began + skipped as u64;
+        let skipped = line_feeds(text.get(..from).unwrap_or_default());
+        self.line = began + skipped;
         let mut again = text.get(from..).unwrap_or_default().to_vec();
         again.extend_from_slice(self.again.get(self.again_at..).unwrap_or_default());
         (self.again, self.again_at) = (again, 0);
@@ -262,6 +261,11 @@ impl<R: BufRead> JsonReader<R> {
         }
         Ok(())
     }
+}
+
+/// How many lines end in a text.
+pub(super) fn line_feeds(text: &[u8]) -> u64 {
+    text.split(|byte| *byte == b'\n').skip(1).count() as u64
 }
 
 /// Why a text is no document, and in which line of it, from 1.

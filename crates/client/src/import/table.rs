@@ -5,7 +5,7 @@
 
 use super::extended::whole;
 use super::input::{Broken, Found, Next};
-use super::json::MAX_TEXT_BYTES;
+use super::json::{MAX_TEXT_BYTES, line_feeds};
 use bson::{Bson, Document, RawDocumentBuf};
 use csv::{ByteRecord, ErrorKind, ReaderBuilder, Terminator};
 use std::io::{self, BufRead, Read};
@@ -88,7 +88,7 @@ impl TableReader {
 
     /// The line in which the row begins. The place that the library has of it is before the empty lines above it.
     fn line(&self) -> u64 {
-        let within = self.row.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let within = line_feeds(self.row.as_slice());
         self.rows.position().line().saturating_sub(within + 1)
     }
 

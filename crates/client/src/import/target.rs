@@ -24,7 +24,7 @@ const COMMAND_NOT_FOUND: i32 = 59;
 const LOADS_INTO_NEW: i32 = 16873;
 /// What watches a server ends its connections where it answers late; a load needs its own, and sees by itself that it
 /// is lost.
-const RARELY: Duration = Duration::from_secs(24 * 60 * 60);
+const RARELY: Duration = Duration::from_hours(24);
 
 /// What a load leaves that has failed.
 pub(super) const NOTHING: &str = "nothing was imported";
@@ -234,7 +234,7 @@ impl Target {
     }
 
     /// Takes a load back. Where that is not answered the connection's end does it.
-    pub(super) fn abandon(&self, way: &Way) {
+    pub(super) fn abandon(way: &Way) {
         if let Way::Load(load) = way
             && !load.is_lost.load(Ordering::Relaxed)
         {
