@@ -332,7 +332,7 @@ mod tests {
             assert!(all.len() < 100, "{all:?}");
             match found {
                 Ok((line, document)) => {
-                    all.push(format!("{line}:{}", document.get_i32("a").unwrap_or(-1)))
+                    all.push(format!("{line}:{}", document.get_i32("a").unwrap_or(-1)));
                 }
                 Err(broken) => {
                     all.push(format!("{}!", broken.place));
