@@ -103,7 +103,11 @@ pub fn run(os: &Os, given: &ImportOptions) -> Result<bool> {
         }));
     }
     let is_load = matches!(way, Way::Load(_));
-    progress.say(if is_load { "writing documents and indexes" } else { "building indexes" });
+    match &way {
+        Way::Load(_) => progress.say("writing documents and indexes"),
+        Way::Inserts(_, indexes) if !indexes.is_empty() => progress.say("building indexes"),
+        Way::Inserts(..) => {}
+    }
     if let Err(error) = target.finish(&way) {
         Target::abandon(&way);
         return Err(error);
