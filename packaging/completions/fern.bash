@@ -28,6 +28,9 @@ _fern() {
             fern,help)
                 cmd="fern__subcmd__help"
                 ;;
+            fern,import)
+                cmd="fern__subcmd__import"
+                ;;
             fern,inspect)
                 cmd="fern__subcmd__inspect"
                 ;;
@@ -54,6 +57,9 @@ _fern() {
                 ;;
             fern__subcmd__help,help)
                 cmd="fern__subcmd__help__subcmd__help"
+                ;;
+            fern__subcmd__help,import)
+                cmd="fern__subcmd__help__subcmd__import"
                 ;;
             fern__subcmd__help,inspect)
                 cmd="fern__subcmd__help__subcmd__inspect"
@@ -128,7 +134,7 @@ _fern() {
 
     case "${cmd}" in
         fern)
-            opts="-h -V --help --version inspect check rotate-master restore bench backup stats migrate help"
+            opts="-h -V --help --version inspect check rotate-master restore bench backup stats migrate import help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -276,7 +282,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__help)
-            opts="inspect check rotate-master restore bench backup stats migrate help"
+            opts="inspect check rotate-master restore bench backup stats migrate import help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -332,6 +338,20 @@ _fern() {
             return 0
             ;;
         fern__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__help__subcmd__import)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -478,6 +498,40 @@ _fern() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        fern__subcmd__import)
+            opts="-h --username --authenticationDatabase --type --gzip --drop --index --primaryKey --noLoad --skipInvalid --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --authenticationDatabase)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --type)
+                    COMPREPLY=($(compgen -W "json csv tsv bson" -- "${cur}"))
+                    return 0
+                    ;;
+                --index)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --primaryKey)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

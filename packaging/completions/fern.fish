@@ -34,6 +34,7 @@ complete -c fern -n "__fish_fern_needs_command" -f -a "bench" -d 'Runs one of th
 complete -c fern -n "__fish_fern_needs_command" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
 complete -c fern -n "__fish_fern_needs_command" -f -a "stats" -d 'What a running server does, a second at a time'
 complete -c fern -n "__fish_fern_needs_command" -f -a "migrate" -d 'Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1 where both sides differ at the end'
+complete -c fern -n "__fish_fern_needs_command" -f -a "import" -d 'Fills a collection from files of JSON, CSV, TSV or BSON; exit status 1 where documents were refused or left out'
 complete -c fern -n "__fish_fern_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l logDir -d 'Where the log is, if not in the data directory' -r -F
 complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l encryptionKeyFile -d 'The master key of an encrypted directory; without it only checksums are looked at' -r -F
@@ -121,15 +122,29 @@ complete -c fern -n "__fish_fern_using_subcommand migrate" -l users -d 'Users an
 complete -c fern -n "__fish_fern_using_subcommand migrate" -l follow -d 'Go on taking over what changes, until Ctrl-C (SIGINT) or SIGTERM; then take over the rest, compare and end'
 complete -c fern -n "__fish_fern_using_subcommand migrate" -l oldProtocol -d 'Speak to the source only by the messages from before OP_MSG, as to a server that knows no others'
 complete -c fern -n "__fish_fern_using_subcommand migrate" -s h -l help -d 'Print help'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "restore" -d 'Makes a data directory of a hot backup, with what was archived of the log since, up to a moment. No server is needed; exit status 1 where the backup is damaged'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "stats" -d 'What a running server does, a second at a time'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "migrate" -d 'Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1 where both sides differ at the end'
-complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand import" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r
+complete -c fern -n "__fish_fern_using_subcommand import" -l authenticationDatabase -d 'The database that the user was created in' -r
+complete -c fern -n "__fish_fern_using_subcommand import" -l type -d 'What the files are, where their names do not tell by .json, .jsonl, .ndjson, .csv, .tsv or .bson' -r -f -a "json\t'Documents of Extended JSON, one behind the other, or an array of them'
+csv\t'A table with commas'
+tsv\t'A table with tabs'
+bson\t'Documents as `mongodump` writes them'"
+complete -c fern -n "__fish_fern_using_subcommand import" -l index -d 'An index of a new collection, as \'{"customer": 1}\', or \'{"key": {"customer": 1}, "unique": true}\' with any of the options of createIndexes; may be given several times' -r
+complete -c fern -n "__fish_fern_using_subcommand import" -l primaryKey -d 'What a new collection is clustered by, as \'{"site": 1, "_id": 1}\'' -r
+complete -c fern -n "__fish_fern_using_subcommand import" -l gzip -d 'The files are compressed by gzip, whatever their names are; without it those are that end in .gz'
+complete -c fern -n "__fish_fern_using_subcommand import" -l drop -d 'Drop the collection first, if it is there'
+complete -c fern -n "__fish_fern_using_subcommand import" -l noLoad -d 'Insert documents as any client does, also where the collection is new'
+complete -c fern -n "__fish_fern_using_subcommand import" -l skipInvalid -d 'Leave out what is no document, and count it; without it the first one ends the import'
+complete -c fern -n "__fish_fern_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "rotate-master" -d 'Wraps the data keys of an encrypted data directory with another master key. No server may run on it'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "restore" -d 'Makes a data directory of a hot backup, with what was archived of the log since, up to a moment. No server is needed; exit status 1 where the backup is damaged'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "backup" -d 'Has a running server write a hot backup, and shows how far it is'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "migrate" -d 'Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1 where both sides differ at the end'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "import" -d 'Fills a collection from files of JSON, CSV, TSV or BSON; exit status 1 where documents were refused or left out'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect check rotate-master restore bench backup stats migrate import help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "segments" -d 'Every segment: kind, place, size, tree'
 complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "trees" -d 'A line for each tree'

@@ -1,6 +1,6 @@
 //! The tasks, as `fern` shows them: it hands the words behind its own name on unchanged.
 
-use crate::{backup, migrate, stats};
+use crate::{backup, import, migrate, stats};
 use clap::{Parser, Subcommand};
 
 /// The environment variable by which `fern` tells its version; the name stands in `fern` too, which this
@@ -31,6 +31,8 @@ pub enum Task {
     /// Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1
     /// where both sides differ at the end.
     Migrate(Box<migrate::MigrateOptions>),
+    /// Fills a collection from files of JSON, CSV, TSV or BSON; exit status 1 where documents were refused or left out.
+    Import(import::ImportOptions),
 }
 
 /// The man pages and shell completions in `packaging/`, written from the arguments of both programs;

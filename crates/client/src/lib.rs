@@ -6,6 +6,10 @@
 
 pub mod arguments;
 pub mod backup;
+mod failures;
+mod files;
+pub mod import;
 pub mod migrate;
+mod progress;
 mod server;
 pub mod stats;

@@ -18,14 +18,12 @@ mod compare;
 mod copy;
 mod digest;
 mod facts;
-mod failures;
 mod follow;
 mod indexes;
 mod job;
 mod names;
 mod options;
 mod plan;
-mod progress;
 mod report;
 mod source;
 mod state;
@@ -33,8 +31,10 @@ mod target;
 mod throttle;
 mod translate;
 
+pub(crate) use names::Name;
 pub use options::MigrateOptions;
 
+use crate::failures::is_passing;
 use crate::server::{connect, parse};
 use anyhow::{Context, Result, anyhow, bail};
 use compare::Circumstances;
@@ -132,7 +132,7 @@ fn migrate(job: &Arc<Job>, options: &MigrateOptions, stop: &Stop) -> Result<bool
     let live = job.source.live();
     // Before anything is listed: what is new at the source after that is told as a change from its first document on.
     let since = match live.map(LiveSource::time) {
-        Some(Err(error)) if failures::is_passing(&error) => return Err(error),
+        Some(Err(error)) if is_passing(&error) => return Err(error),
         // A server that belongs to no set tells none.
         since => since.and_then(Result::ok),
     };

@@ -25,7 +25,7 @@ pub struct Arguments {
     pub task: Task,
 }
 
-/// What `fern` can do; the last four by `fern-client`, which has their options.
+/// What `fern` can do; the last five by `fern-client`, which has their options.
 #[derive(Subcommand)]
 pub enum Task {
     /// Superblock, segments, trees and log, with sizes and ratios.
@@ -84,6 +84,8 @@ pub enum Task {
     /// Copies everything of a server or a dump to another server, and takes over what changes meanwhile; exit status 1
     /// where both sides differ at the end.
     Migrate(HandedOn),
+    /// Fills a collection from files of JSON, CSV, TSV or BSON; exit status 1 where documents were refused or left out.
+    Import(HandedOn),
 }
 
 /// Whatever stands behind the task, `--help` too.

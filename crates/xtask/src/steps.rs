@@ -56,6 +56,8 @@ const STEPS: &[Step] = &[
     ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
     ("loader", || drivers::script(Build::WithTests, "loader_test.py", &[])),
+    // Half a minute: each kind of file, what is broken in them, kills.
+    ("import", || drivers::script(Build::WithTests, "import_test.py", &[])),
     ("range-deletes", || drivers::script(Build::WithTests, "range_deletes_test.py", &[])),
     ("fast-updates", || drivers::script(Build::WithTests, "fast_updates_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),

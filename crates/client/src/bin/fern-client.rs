@@ -1,11 +1,11 @@
-//! The program behind `fern bench`, `fern backup`, `fern stats` and `fern migrate`. Exit status 0: fine; 1: both sides of
-//! a migration differ; 2: could not look, or could not measure.
+//! The program behind `fern bench`, `fern backup`, `fern stats`, `fern migrate` and `fern import`. Exit status 0: fine; 1:
+//! both sides of a migration differ, or an import left documents out; 2: could not look, or could not measure.
 #![forbid(unsafe_code)]
 
 use anyhow::bail;
 use clap::Parser;
 use client::arguments::{Arguments, Task, VERSION, VERSION_VARIABLE};
-use client::{backup, migrate, stats};
+use client::{backup, import, migrate, stats};
 use os::Os;
 use std::io::Write;
 use std::process::ExitCode;
@@ -39,6 +39,11 @@ fn run(task: Task) -> anyhow::Result<ExitCode> {
         }
         Task::Backup(asked) => backup::run(&Os::real(), &asked)?,
         Task::Stats(asked) => stats::run(&Os::real(), &asked)?,
+        Task::Import(asked) => {
+            if !import::run(&Os::real(), &asked)? {
+                return Ok(ExitCode::from(1));
+            }
+        }
         Task::Migrate(asked) => {
             if !migrate::run(&Os::real(), &asked)? {
                 return Ok(ExitCode::from(1));

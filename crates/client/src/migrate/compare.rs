@@ -2,9 +2,9 @@
 
 use super::digest::Digest;
 use super::facts::{Facts, Kind, Part};
-use super::failures::retried;
 use super::job::{Job, in_parallel};
 use super::report::Compared;
+use crate::failures::retried;
 use anyhow::Result;
 use bson::Timestamp;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,12 +4,12 @@
 //! the state's `last` of a range moves only behind what the target has acknowledged.
 
 use super::facts::{Facts, Kind, Part};
-use super::failures::{RETRY_WAIT, is_passing};
 use super::job::{Job, about, in_parallel};
 use super::names::Name;
 use super::plan::{Step, bounds_of};
 use super::state::{CollectionState, Packed, Phase, RangeState, ranges_between};
 use super::translate::collection_options;
+use crate::failures::{RETRY_WAIT, is_passing};
 use anyhow::Result;
 use bson::{Bson, RawDocumentBuf, Timestamp};
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 //! Always true: the state is written after what it says is at the target, and at most once a second while documents go.
 
 use super::names::{Filter, Name};
-use super::progress::Progress;
 use super::report::Report;
 use super::source::Source;
 use super::state::{CollectionState, State, StateFile};
 use super::target::{LeftOut, Target};
 use super::throttle::Throttle;
+use crate::progress::Progress;
 use anyhow::{Context, Result};
 use os::Os;
 use std::collections::VecDeque;

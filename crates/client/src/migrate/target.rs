@@ -8,9 +8,9 @@ mod write;
 pub(crate) use write::DUPLICATE_KEY;
 
 use super::facts::{Facts, Identity};
-use super::failures::{code, explained, is_passing, retried};
 use super::names::{Name, is_internal_database};
 use super::translate::left_out_next;
+use crate::failures::{code, explained, is_passing, retried};
 use anyhow::{Result, anyhow};
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::sync::Client;

@@ -1,5 +1,5 @@
-//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage, or a migration whose sides differ; 2:
-//! could not look, or could not measure.
+//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage, a migration whose sides differ, or an
+//! import that left documents out; 2: could not look, or could not measure.
 //!
 //! What needs a running server is done by `fern-client` beside this program (ADR 33).
 #![forbid(unsafe_code)]
@@ -43,6 +43,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Task::Backup(handed) => return hand_on("backup", &handed.words),
         Task::Stats(handed) => return hand_on("stats", &handed.words),
         Task::Migrate(handed) => return hand_on("migrate", &handed.words),
+        Task::Import(handed) => return hand_on("import", &handed.words),
         Task::RotateMaster { dbpath, key_file, new_key_file } => {
             let directory = DataDirectory::open(&Os::real(), &dbpath, None)?;
             let (old, new) = (read_key(&key_file)?, read_key(&new_key_file)?);

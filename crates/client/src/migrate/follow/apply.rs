@@ -4,9 +4,9 @@
 //! state's token stays where it is.
 
 use super::Follower;
+use crate::failures::retried;
 use crate::migrate::changes::bytes_of;
 use crate::migrate::copy::{Batch, begin_empty, ours, shown_id};
-use crate::migrate::failures::retried;
 use crate::migrate::names::Name;
 use crate::migrate::state::Packed;
 use crate::migrate::target::DUPLICATE_KEY;

@@ -1,24 +1,19 @@
 //! A source that is a directory of `mongodump`, of MongoDB's or TokuMX's, plain or compressed.
 //!
-//! Always true: a file that ends within a document is an error that names the place; what follows the last whole
-//! document is never taken for the end.
+//! Always true: documents are read as `files` reads them, so a file that was cut off is an error.
 
 use super::metadata::{self, Role};
 use super::{Accounts, Documents, Source};
+use crate::files::{self, is_compressed, next_document};
 use crate::migrate::facts::{Facts, Kind, Part};
 use crate::migrate::names::Name;
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use bson::{Document, RawDocumentBuf};
-use flate2::read::MultiGzDecoder;
-use os::{File, OpenOptions, Os};
+use anyhow::{Context, Result, bail};
+use bson::Document;
+use os::{OpenOptions, Os};
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Read};
+use std::io::{BufRead, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The longest document that a server gives out, with what it adds itself.
-const MAX_DOCUMENT_BYTES: usize = (16 << 20) + (16 << 10);
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// A dump.
 pub(crate) struct DumpSource {
@@ -120,15 +115,8 @@ impl DumpSource {
         Ok(u64::from(u32::from_le_bytes(length)).max(bytes))
     }
 
-    fn reader(&self, path: &Path) -> Result<Box<dyn Read>> {
-        let shown = || path.display().to_string();
-        let file = self.os.vfs.open(path, OpenOptions::read_only());
-        let file = file.map_err(|error| anyhow!("{}: {error}", shown()))?;
-        let plain = BufReader::with_capacity(BUFFER_BYTES, AtOffset { file, offset: 0 });
-        if is_compressed(path) {
-            return Ok(Box::new(BufReader::new(MultiGzDecoder::new(plain))));
-        }
-        Ok(Box::new(plain))
+    fn reader(&self, path: &Path) -> Result<Box<dyn BufRead + Send>> {
+        files::open(&self.os, path, is_compressed(path), Arc::default())
     }
 
     /// The documents of a file, but the first ones.
@@ -163,54 +151,8 @@ impl DumpSource {
     }
 }
 
-/// The next document of a file, if there is one.
-fn next_document(reader: &mut impl Read, offset: u64) -> Result<Option<RawDocumentBuf>> {
-    // No error of the file's is one that passes, so none goes on as one of input and output.
-    let torn = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            anyhow!("the file ends within the document at byte {offset}: the dump was cut off")
-        }
-        _ => anyhow!("it cannot be read behind byte {offset}: {error}"),
-    };
-    let mut length = [0; 4];
-    let first = loop {
-        match reader.read(&mut length[..1]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => break result.map_err(torn)?,
-        }
-    };
-    if first == 0 {
-        return Ok(None);
-    }
-    reader.read_exact(&mut length[1..]).map_err(torn)?;
-    let bytes = usize::try_from(i32::from_le_bytes(length)).unwrap_or(0);
-    ensure!((5..=MAX_DOCUMENT_BYTES).contains(&bytes), "there is no document at byte {offset}");
-    let mut document = vec![0; bytes];
-    document[..4].copy_from_slice(&length);
-    reader.read_exact(&mut document[4..]).map_err(torn)?;
-    let document = RawDocumentBuf::from_bytes(document);
-    Ok(Some(document.with_context(|| format!("there is no document at byte {offset}"))?))
-}
-
-struct AtOffset {
-    file: Arc<dyn File>,
-    offset: u64,
-}
-
-impl Read for AtOffset {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(buffer, self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
-    }
-}
-
 fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn is_compressed(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "gz")
 }
 
 impl Source for DumpSource {
@@ -244,39 +186,5 @@ impl Source for DumpSource {
 
     fn left_out(&self) -> Vec<(String, String)> {
         self.left_out.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::migrate::failures::is_passing;
-    use bson::rawdoc;
-
-    #[test]
-    fn a_file_that_is_cut_off_is_an_error_and_not_an_end() {
-        let documents = [rawdoc! { "_id": 1 }, rawdoc! { "_id": 2 }];
-        let bytes: Vec<u8> = documents.iter().flat_map(|one| one.as_bytes()).copied().collect();
-        let middle = documents[0].as_bytes().len();
-        for length in 0..=bytes.len() {
-            let mut reader = &bytes[..length];
-            let mut found = 0;
-            let end = loop {
-                match next_document(&mut reader, 0) {
-                    Ok(Some(_)) => found += 1,
-                    end => break end.is_ok(),
-                }
-            };
-            assert_eq!(found, usize::from(length >= middle) + usize::from(length == bytes.len()));
-            assert_eq!(end, length % middle == 0, "{length}");
-        }
-        assert!(next_document(&mut &[0xff; 40][..], 0).is_err());
-    }
-
-    #[test]
-    fn a_damaged_compressed_file_is_an_error_that_does_not_pass() {
-        let mut plain = MultiGzDecoder::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12][..]);
-        let error = next_document(&mut plain, 0).unwrap_err();
-        assert!(!is_passing(&error), "{error:#}");
     }
 }

@@ -3,8 +3,8 @@
 //! Always true: ranges are read by bounds in the index of `_id`, which values of every type are in.
 
 use super::{Accounts, Documents, Source, behind};
+use crate::failures::{code, explained};
 use crate::migrate::facts::{Facts, Identity, Kind, Part, is_true, number};
-use crate::migrate::failures::{code, explained};
 use crate::migrate::names::{Name, is_internal_database};
 use anyhow::{Context, Result};
 use bson::{Bson, Document, RawDocumentBuf, Timestamp, doc};
@@ -54,7 +54,7 @@ impl LiveSource {
     /// Keeps the driver's error below the line that explains it, for who asks whether it passes.
     fn told(&self, error: mongodb::error::Error) -> anyhow::Error {
         let line = explained(&error, &self.shown, ROLE);
-        if crate::migrate::failures::is_passing(&anyhow::Error::from(error.clone())) {
+        if crate::failures::is_passing(&anyhow::Error::from(error.clone())) {
             return anyhow::Error::from(error);
         }
         line

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!((found.cursor, found.documents.len()), (7, 2));
         let error = |flags, document| reply(&body(flags, &[document])).err().unwrap();
         assert!(error(2, rawdoc! { "$err": "no" }).to_string().ends_with("refuses a query: no"));
-        assert!(crate::migrate::failures::is_passing(&error(1, rawdoc! {})));
+        assert!(crate::failures::is_passing(&error(1, rawdoc! {})));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! waits until the target's log has it.
 
 use super::{ERROR_CHARACTERS, Target};
+use crate::failures::{WriteFailure, is_about_document, retried};
 use crate::migrate::facts::number;
-use crate::migrate::failures::{WriteFailure, is_about_document, retried};
 use crate::migrate::names::Name;
 use anyhow::{Result, anyhow};
 use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};

@@ -1,4 +1,4 @@
-//! What an error of a server means to a migration: to be tried again, or told in a line that says what to do.
+//! What an error of a server means to a task: to be tried again, or told in a line that says what to do.
 
 use anyhow::{Error, Result, anyhow};
 use mongodb::error::{Error as DriverError, ErrorKind};

@@ -1,4 +1,4 @@
-//! How far a migration is: a bar with the time left at a terminal, a line now and then elsewhere.
+//! How far a task is: a bar with the time left at a terminal, a line now and then elsewhere. What has no known end has no time left.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use os::Os;
@@ -25,6 +25,7 @@ struct Lines {
     before: u64,
     began: Duration,
     last: Duration,
+    is_endless: bool,
     message: String,
 }
 
@@ -39,17 +40,33 @@ impl Progress {
         self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A stage of so many bytes begins.
+    /// A stage of so many bytes begins; 0 for as many as come.
     pub(crate) fn begin(&self, stage: &str, total: u64, before: u64) {
         let now = self.os.clock.monotonic();
-        *self.lines() =
-            Lines { total, done: before, before, began: now, last: now, message: String::new() };
+        let is_endless = total == 0;
+        *self.lines() = Lines {
+            total,
+            done: before,
+            before,
+            began: now,
+            last: now,
+            is_endless,
+            message: String::new(),
+        };
         if !self.is_terminal {
-            self.say(&format!("{stage}: {} of {}", HumanBytes(before), HumanBytes(total)));
+            let amount = if is_endless {
+                String::new()
+            } else {
+                format!(": {} of {}", HumanBytes(before), HumanBytes(total))
+            };
+            self.say(&format!("{stage}{amount}"));
             return;
         }
-        let style =
-            "{prefix:>10} {wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {msg}  {eta} left";
+        let style = if is_endless {
+            "{prefix:>10} {bytes}  {bytes_per_sec}  {msg}"
+        } else {
+            "{prefix:>10} {wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {msg}  {eta} left"
+        };
         let style = ProgressStyle::with_template(style);
         self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         self.bar.reset();
@@ -98,6 +115,14 @@ impl Progress {
 
 fn line(lines: &Lines, elapsed: Duration) -> String {
     let rate = (lines.done - lines.before) as f64 / elapsed.as_secs_f64().max(0.001);
+    if lines.is_endless {
+        return format!(
+            "{}  {}/s  {}",
+            HumanBytes(lines.done),
+            HumanBytes(rate as u64),
+            lines.message
+        );
+    }
     let left = (lines.total - lines.done) as f64 / rate.max(1.0);
     let left = Duration::from_secs(left.round() as u64);
     format!(
@@ -125,5 +150,7 @@ mod tests {
         };
         let expected = "3.00 MiB of 5.00 MiB  1.00 MiB/s  00:00:02 left  a.b";
         assert_eq!(line(&lines, Duration::from_secs(2)), expected);
+        let endless = Lines { is_endless: true, ..lines };
+        assert_eq!(line(&endless, Duration::from_secs(2)), "3.00 MiB  1.00 MiB/s  a.b");
     }
 }
