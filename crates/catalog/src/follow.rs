@@ -104,10 +104,14 @@ impl Follower {
         for (dictionary, index) in &follower.indexes {
             set_mask(index, masks.get(dictionary).copied().unwrap_or(0));
         }
-        for shared in follower.collections.values() {
-            shared.counts.forget();
+        let mut counted: HashMap<u64, Vec<Stripe>> = HashMap::new();
+        for (number, stripe) in stripes {
+            counted.entry(number).or_default().push(stripe);
         }
-        let changes = Changes { stripes, accounts: true, ..Changes::default() };
+        for (number, shared) in &follower.collections {
+            shared.counts.start_over(counted.remove(number).unwrap_or_default());
+        }
+        let changes = Changes { accounts: true, ..Changes::default() };
         follower.after_visible(changes, state.timestamp())?;
         Ok(follower)
     }

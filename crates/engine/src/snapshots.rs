@@ -168,6 +168,12 @@ impl Snapshots {
         self.settle()
     }
 
+    /// What is complete and committed is visible when this returns, also where who has completed it is about to
+    /// make it so.
+    pub(crate) fn show_complete(&self) {
+        self.settle();
+    }
+
     /// Commits above `timestamp`, which are complete and not visible, have never been: it is the newest
     /// complete one. Nobody publishes meanwhile, and nobody reads above.
     pub(crate) fn forget_after(&self, timestamp: u64) {

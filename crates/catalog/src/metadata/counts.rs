@@ -103,14 +103,24 @@ impl Counts {
         self.bytes.fetch_add(stripe.bytes.wrapping_sub(before.bytes), Ordering::AcqRel);
     }
 
-    /// Forgets all stripes, which are read anew then; those that are lent as well: what their commits write is
-    /// in `ROOT`, or will never be.
-    pub(crate) fn forget(&self) {
+    /// Takes these stripes, as `ROOT` has them now, in the place of all that are known, at once: what is lent
+    /// before belongs to a commit that is in `ROOT` or will never be, and what is lent afterwards is one of these.
+    pub(crate) fn start_over(&self, stripes: impl IntoIterator<Item = Stripe>) {
         let mut free = self.free.lock();
         *free = Free { forgotten: free.forgotten.wrapping_add(1), ..Free::default() };
-        self.documents.store(0, Ordering::Release);
-        self.bytes.store(0, Ordering::Release);
         self.unmark();
+        let (mut documents, mut bytes) = (0, 0);
+        for stripe in stripes {
+            if stripe.is_mark() {
+                self.mark();
+                continue;
+            }
+            (documents, bytes) = (documents + stripe.documents, bytes + stripe.bytes);
+            free.next_number = free.next_number.max(stripe.number.saturating_add(1));
+            free.stripes.push(stripe);
+        }
+        self.documents.store(documents, Ordering::Release);
+        self.bytes.store(bytes, Ordering::Release);
     }
 
     /// Whether documents may be there that were not counted.
@@ -153,10 +163,12 @@ impl Counts {
         Lent { stripe, forgotten: free.forgotten }
     }
 
-    /// Takes a stripe back unchanged: the commit failed.
+    /// Takes a stripe back unchanged: the commit failed. Not where another member's commit has left it otherwise
+    /// meanwhile.
     pub(crate) fn give_back(&self, lent: Lent) {
         let mut free = self.free.lock();
-        if free.forgotten == lent.forgotten {
+        let is_there = free.stripes.iter().any(|known| known.number == lent.stripe.number);
+        if free.forgotten == lent.forgotten && !is_there {
             free.stripes.push(lent.stripe);
         }
     }
@@ -247,12 +259,28 @@ mod tests {
     fn stripes_that_were_forgotten_do_not_come_back() {
         let counts = Counts::default();
         let (published, failed) = (counts.borrow(), counts.borrow());
-        counts.forget();
-        counts.load(Stripe { number: 0, documents: 7, bytes: 70 });
+        counts.start_over([Stripe { number: 0, documents: 7, bytes: 70 }]);
         counts.publish(published, 5, 50);
         counts.give_back(failed);
         assert_eq!((counts.documents(), counts.bytes()), (7, 70));
         assert_eq!((counts.borrow().stripe.documents, counts.borrow().stripe.number), (7, 1));
+    }
+
+    #[test]
+    fn a_commit_that_is_refused_gives_no_stripe_back_that_another_member_has_written() {
+        let counts = Counts::default();
+        counts.start_over([Stripe { number: 0, documents: 7, bytes: 70 }]);
+        let (known, new) = (counts.borrow(), counts.borrow());
+        assert_eq!((known.stripe.number, new.stripe.number), (0, 1));
+        for number in [0, 1] {
+            counts.replace(Stripe { number, documents: 9, bytes: 90 });
+            counts.replace(Stripe { number, documents: 10, bytes: 100 });
+        }
+        counts.give_back(known);
+        counts.give_back(new);
+        let all: Vec<_> = (0..3).map(|_| counts.borrow().stripe).collect();
+        let of = |stripe: &Stripe| (stripe.number, stripe.documents);
+        assert_eq!(all.iter().map(of).collect::<Vec<_>>(), [(1, 10), (0, 10), (2, 0)]);
     }
 
     #[test]

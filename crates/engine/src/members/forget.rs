@@ -20,7 +20,11 @@ impl Environment {
             return Err(Error::InvalidOption(text));
         };
         self.health.check_running()?;
-        if index.is_none() && self.commits.order.lock().open.is_empty() {
+        // Also where nothing is open: a commit that an entry has closed may not be complete yet, and who asks reads
+        // what readers see to know what is left.
+        let is_open = !self.quiet_order()?.open.is_empty();
+        self.snapshots.show_complete();
+        if index.is_none() && !is_open {
             return Ok(());
         }
         self.checkpoints.keep_out(|| {
