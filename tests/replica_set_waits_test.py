@@ -70,11 +70,20 @@ def insert(key, **concern):
     return {"insert": "a", "documents": [{"_id": key}], "writeConcern": {**MAJORITY, **concern}}
 
 
+def is_still(pid):
+    """Whether each thread of a process has stopped; a signal reaches one that runs a moment later."""
+    tasks = f"/proc/{pid}/task"
+    states = [open(f"{tasks}/{task}/stat").read().rsplit(")", 1)[1].split()[0] for task in os.listdir(tasks)]
+    return set(states) == {"T"}
+
+
 @contextlib.contextmanager
 def held(members):
     """Members that stand still."""
     for member in members:
         os.kill(member.process.pid, signal.SIGSTOP)
+    for member in members:
+        wait_until(lambda member=member: is_still(member.process.pid), "a member does not stand still")
     try:
         yield
     finally:
