@@ -50,6 +50,8 @@ pub(crate) struct Counts {
 #[derive(Debug, Default)]
 struct Free {
     stripes: Vec<Stripe>,
+    /// Those in the hands of commits, as they were lent: the sums contain them.
+    lent: Vec<Stripe>,
     next_number: u32,
     /// How often all were forgotten.
     forgotten: u32,
@@ -95,7 +97,8 @@ impl Counts {
         } else {
             free.next_number = free.next_number.max(stripe.number.saturating_add(1));
             free.stripes.push(stripe);
-            Stripe::default()
+            // A commit that has it will be refused.
+            free.take_lent(stripe.number).unwrap_or_default()
         };
         drop(free);
         let documents = stripe.documents.wrapping_sub(before.documents);
@@ -160,6 +163,7 @@ impl Counts {
             free.next_number += 1;
             Stripe { number, ..Stripe::default() }
         });
+        free.lent.push(stripe);
         Lent { stripe, forgotten: free.forgotten }
     }
 
@@ -167,9 +171,10 @@ impl Counts {
     /// meanwhile.
     pub(crate) fn give_back(&self, lent: Lent) {
         let mut free = self.free.lock();
-        let is_there = free.stripes.iter().any(|known| known.number == lent.stripe.number);
-        if free.forgotten == lent.forgotten && !is_there {
-            free.stripes.push(lent.stripe);
+        if free.forgotten == lent.forgotten
+            && let Some(stripe) = free.take_lent(lent.stripe.number)
+        {
+            free.stripes.push(stripe);
         }
     }
 
@@ -182,6 +187,7 @@ impl Counts {
         if free.forgotten == forgotten {
             self.documents.fetch_add(documents, Ordering::AcqRel);
             self.bytes.fetch_add(bytes, Ordering::AcqRel);
+            let _as_it_was = free.take_lent(stripe.number);
             free.stripes.push(stripe);
         }
     }
@@ -189,6 +195,14 @@ impl Counts {
     /// The numbers of all stripes ever made, so that a drop can delete their records.
     pub(crate) fn stripe_numbers(&self) -> std::ops::Range<u32> {
         0..self.free.lock().next_number
+    }
+}
+
+impl Free {
+    /// Takes a stripe back from a commit that has it.
+    fn take_lent(&mut self, number: u32) -> Option<Stripe> {
+        let at = self.lent.iter().position(|lent| lent.number == number)?;
+        Some(self.lent.swap_remove(at))
     }
 }
 
@@ -278,6 +292,7 @@ mod tests {
         }
         counts.give_back(known);
         counts.give_back(new);
+        assert_eq!((counts.documents(), counts.bytes()), (20, 200));
         let all: Vec<_> = (0..3).map(|_| counts.borrow().stripe).collect();
         let of = |stripe: &Stripe| (stripe.number, stripe.documents);
         assert_eq!(all.iter().map(of).collect::<Vec<_>>(), [(1, 10), (0, 10), (2, 0)]);
