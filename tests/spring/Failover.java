@@ -59,6 +59,16 @@ public class Failover {
         template.insert(new Entry(round, giver.id));
     }
 
+    // Spring translates the driver's errors, and `withTransaction` tries again by its own errors' labels alone:
+    // inside it they are given back as they were.
+    static void moveForTheDriver(MongoTemplate template, int round) {
+        try {
+            move(template, round);
+        } catch (DataAccessException error) {
+            throw error.getCause() instanceof MongoException own ? own : error;
+        }
+    }
+
     static boolean mayBeTriedAgain(Throwable error) {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof MongoException mongo
@@ -110,7 +120,7 @@ public class Failover {
                 } else {
                     try (ClientSession session = client.startSession()) {
                         session.withTransaction(() -> {
-                            move(template.withSession(session), now);
+                            moveForTheDriver(template.withSession(session), now);
                             return null;
                         });
                     }
