@@ -70,7 +70,7 @@ thread_local! {
 
 /// Appends the compressed form of `raw` to `out` where it is shorter than `raw`; otherwise leaves
 /// `out` as it was and says `false`.
-pub(crate) fn compress(method: Compression, raw: &[u8], out: &mut Vec<u8>) -> bool {
+pub fn compress(method: Compression, raw: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     if raw.len() < 2 || method == Compression::None {
         return false;
@@ -120,8 +120,8 @@ fn deflate(level: u8, raw: &[u8], out: &mut [u8]) -> Option<usize> {
 }
 
 /// Fills `out`, whose length is the raw length, from `stored`. `false` where the bytes are not the
-/// method's, or not of that length.
-pub(crate) fn decompress(method: u8, stored: &[u8], out: &mut [u8]) -> bool {
+/// method's (the first of [`Compression::to_bytes`]), or not of that length.
+pub fn decompress(method: u8, stored: &[u8], out: &mut [u8]) -> bool {
     let written = match method {
         METHOD_NONE if stored.len() == out.len() => {
             out.copy_from_slice(stored);

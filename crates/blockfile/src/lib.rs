@@ -48,7 +48,7 @@ mod table;
 mod translation;
 
 pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
-pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
+pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL, compress, decompress};
 pub use copying::{CheckpointParts, FileParts, read_checkpoint};
 pub use create::is_encrypted;
 pub use error::{Error, Result};

@@ -9,6 +9,7 @@ use crate::message::{Direction, Entry, head};
 use crate::overlay::OverlayIter;
 use crate::rows::RowsIter;
 use crate::segment::SegmentIter;
+use crate::sort::RunIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.
@@ -17,6 +18,7 @@ pub(crate) enum MergeSource {
     Segment(Box<SegmentIter>),
     Overlay(Box<OverlayIter>),
     Rows(RowsIter),
+    Run(Box<RunIter>),
 }
 
 impl MergeSource {
@@ -26,6 +28,7 @@ impl MergeSource {
             MergeSource::Segment(iter) => iter.entry(),
             MergeSource::Overlay(iter) => iter.entry(),
             MergeSource::Rows(iter) => iter.entry(),
+            MergeSource::Run(iter) => iter.entry(),
         }
     }
 
@@ -42,6 +45,7 @@ impl MergeSource {
                 iter.advance();
                 Ok(())
             }
+            MergeSource::Run(iter) => iter.advance(),
         }
     }
 }

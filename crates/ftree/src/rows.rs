@@ -97,13 +97,6 @@ impl Rows {
         self.places = rows;
     }
 
-    /// How many rows from this one on have its key, once they are sorted.
-    pub(crate) fn same_keys(&self, from: usize) -> u64 {
-        let first = &self.places[from];
-        let others = self.places[from..].iter();
-        others.take_while(|row| self.order(first, row) == Ordering::Equal).count() as u64
-    }
-
     /// Where the rows of a space within bounds begin and end, once they are sorted.
     pub(crate) fn places_of(&self, space: u32, bounds: &Bounds) -> (usize, usize) {
         let is_before = |row: &Row| {
@@ -122,28 +115,21 @@ pub(crate) struct RowsIter {
     rows: Arc<Rows>,
     at: usize,
     end: usize,
-    /// Rows of the key under it that are still to come, with this one.
-    same: u64,
 }
 
 impl RowsIter {
     pub(crate) fn new(rows: &Arc<Rows>, space: u32, bounds: &Bounds) -> Self {
         let (at, end) = rows.places_of(space, bounds);
-        let same = if at < end { rows.same_keys(at) } else { 0 };
-        Self { rows: Arc::clone(rows), at, end, same }
+        Self { rows: Arc::clone(rows), at, end }
     }
 
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         let row = self.rows.places[..self.end].get(self.at)?;
         let (key, value) = self.rows.row(row);
-        Some(Entry { key, ts: self.same, message: Message::Put(value) })
+        Some(Entry { key, ts: 0, message: Message::Put(value) })
     }
 
     pub(crate) fn advance(&mut self) {
         self.at += 1;
-        self.same -= 1;
-        if self.same == 0 && self.at < self.end {
-            self.same = self.rows.same_keys(self.at);
-        }
     }
 }

@@ -226,20 +226,6 @@ impl Segment {
         Ok(self.index_view(index)?.lower_bound(place).checked_sub(1).map(|at| at as u32))
     }
 
-    /// A key for every so many pages: no key of such a page is less, none before it greater.
-    pub(crate) fn sample_keys(&self, step: usize, keys: &mut Vec<Vec<u8>>) -> Result<()> {
-        let index = self.index()?;
-        let view = self.index_view(&index)?;
-        // The index names no key for the first page.
-        keys.push(self.descriptor.content.min_key.to_vec());
-        for page in (0..view.count()).step_by(step).skip(1) {
-            let mut key = Vec::new();
-            view.key(&view.entry(page), &mut key);
-            keys.push(key);
-        }
-        Ok(())
-    }
-
     fn page_starts_with(&self, index: &Frame, page: u32, key: &[u8]) -> Result<bool> {
         let view = self.index_view(index)?;
         Ok(view.has_key(&view.entry(page as usize), key))
@@ -272,11 +258,6 @@ impl Segment {
 
     pub(crate) fn shared(&self) -> &TreeShared {
         &self.shared
-    }
-
-    /// What keeps the large values that its entries refer to.
-    pub(crate) fn of_tree(&self) -> Arc<TreeShared> {
-        Arc::clone(&self.shared)
     }
 
     pub(crate) fn corruption(&self, page: u32, what: &'static str) -> Error {

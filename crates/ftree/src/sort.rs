@@ -2,24 +2,30 @@
 //!
 //! Rows of several *spaces* (the dictionaries they are for) are gathered in memory up to a bound. What
 //! exceeds it is a batch: it is sorted and written as runs, one for each space, by whoever and whenever,
-//! while others are gathered. Runs are segments that no tree and no checkpoint names, which go with the
-//! last that reads them, and after a crash at the next start. What was gathered last stays in memory.
-//! Reading a space merges its runs with that; several threads may each read a part of it.
+//! while others are gathered. Runs ([`run`]) are segments that no tree and no checkpoint names, which go
+//! with the last that reads them, and after a crash at the next start. What was gathered last stays in
+//! memory. Reading a space merges its runs with that; several threads may each read a part of it.
 //!
 //! Always true: rows of a space come back ascending by key, each as often as it was put in. Which of
 //! several rows with one key comes first is not said: who cannot have two of them meets both.
 
+mod columns;
+mod run;
+
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
-use crate::message::{Direction, Entry, Message};
+use crate::message::{Direction, Message};
 use crate::options::TreeOptions;
 use crate::rows::{LEAST_PIECE, MOST_PIECE, Rows, RowsIter};
-use crate::segment::{Bounds, Reading, Role, Segment, SegmentBuilder, SegmentIter};
+use crate::segment::Bounds;
 use crate::tree::Context;
 use crate::tree_shared::TreeShared;
 use cachetable::{Access, Frame, MemoryKind, Reservation};
+use run::{Run, RunWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub(crate) use run::RunIter;
 
 /// So many keys, about, tell how the rows of a space are spread.
 const SAMPLES: usize = 2048;
@@ -31,6 +37,8 @@ pub struct RowSorter {
     budget: u64,
     rows: Rows,
     runs: RowRuns,
+    /// How often a batch was taken out.
+    batches: u64,
     /// Bytes of keys and values of each space…
     row_bytes: BTreeMap<u32, u64>,
     /// …and of all.
@@ -51,6 +59,7 @@ impl RowSorter {
             budget,
             rows: Rows::default(),
             runs: RowRuns::default(),
+            batches: 0,
             row_bytes: BTreeMap::new(),
             all_bytes: 0,
         }
@@ -72,9 +81,12 @@ impl RowSorter {
     /// Takes out what was gathered. Its runs are to be handed to [`RowSorter::add`].
     pub fn take_batch(&mut self) -> RowBatch {
         let empty = self.shared.cache.reserve(MemoryKind::Buffers, 0);
+        self.batches += 1;
         RowBatch {
             shared: Arc::clone(&self.shared),
             options: self.options,
+            budget: self.budget,
+            number: self.batches,
             rows: std::mem::take(&mut self.rows),
             _memory: std::mem::replace(&mut self.memory, empty),
         }
@@ -117,6 +129,8 @@ impl std::fmt::Debug for RowSorter {
 pub struct RowBatch {
     shared: Arc<TreeShared>,
     options: TreeOptions,
+    budget: u64,
+    number: u64,
     rows: Rows,
     /// Of the rows.
     _memory: Reservation,
@@ -127,24 +141,23 @@ impl RowBatch {
     pub fn write(mut self) -> Result<RowRuns> {
         self.rows.sort();
         let mut runs = RowRuns::default();
-        let mut builder: Option<(u32, SegmentBuilder)> = None;
-        let mut same = 0;
-        for (number, row) in self.rows.places.iter().enumerate() {
-            if builder.as_ref().is_some_and(|(space, _)| *space != row.space) {
-                runs.finish(&mut builder)?;
+        let mut open: Option<(u32, RunWriter)> = None;
+        for row in &self.rows.places {
+            if open.as_ref().is_some_and(|(space, _)| *space != row.space) {
+                runs.finish(&mut open)?;
             }
-            // Rows of one key are told apart as versions of it would be.
-            same = if same == 0 { self.rows.same_keys(number) } else { same };
-            let (key, value) = self.rows.row(row);
-            let open = || {
-                let builder = SegmentBuilder::new(&self.shared, &self.options, Role::Run);
-                (row.space, builder.without_filter())
+            let start = || {
+                let options = &self.options;
+                let (compression, large_above) =
+                    (options.fast_compression(), options.large_above());
+                let size = (self.budget, self.number);
+                (row.space, RunWriter::new(&self.shared, compression, large_above, size))
             };
-            let (_, run) = builder.get_or_insert_with(open);
-            run.add(Entry { key, ts: same, message: Message::Put(value) })?;
-            same -= 1;
+            let (_, run) = open.get_or_insert_with(start);
+            let (key, value) = self.rows.row(row);
+            run.add(key, value)?;
         }
-        runs.finish(&mut builder)?;
+        runs.finish(&mut open)?;
         Ok(runs)
     }
 }
@@ -157,7 +170,7 @@ impl std::fmt::Debug for RowBatch {
 
 /// What batches were written as, by the space.
 #[derive(Default)]
-pub struct RowRuns(BTreeMap<u32, Vec<Arc<Segment>>>);
+pub struct RowRuns(BTreeMap<u32, Vec<Arc<Run>>>);
 
 impl RowRuns {
     /// Takes others over.
@@ -167,14 +180,14 @@ impl RowRuns {
         }
     }
 
-    fn finish(&mut self, builder: &mut Option<(u32, SegmentBuilder)>) -> Result<()> {
-        if let Some((space, builder)) = builder.take() {
-            self.0.entry(space).or_default().push(builder.finish()?);
+    fn finish(&mut self, open: &mut Option<(u32, RunWriter)>) -> Result<()> {
+        if let Some((space, run)) = open.take() {
+            self.0.entry(space).or_default().push(run.finish()?);
         }
         Ok(())
     }
 
-    fn of(&self, space: u32) -> &[Arc<Segment>] {
+    fn of(&self, space: u32) -> &[Arc<Run>] {
         self.0.get(&space).map_or(&[], |runs| &runs[..])
     }
 }
@@ -217,39 +230,36 @@ impl SortedRows {
         self.runs.of(space).len()
     }
 
+    /// Memory that a walk over a space takes, beside the window of each run.
+    pub fn walk_bytes(&self, space: u32) -> u64 {
+        self.runs.of(space).iter().map(|run| run.walk_bytes()).sum()
+    }
+
     /// The rows of a space within bounds, each run read in pieces of about `window` bytes. Reads the first
     /// piece of each.
     pub fn walk(&self, space: u32, bounds: &RowBounds, window: u64) -> Result<RowWalk> {
         let bounds = Bounds { lower: bounds.0.clone(), upper: bounds.1.clone() };
         let mut sources = Vec::new();
         for run in self.runs.of(space) {
-            let mut iter = SegmentIter::unopened(
-                Arc::clone(run),
-                bounds.clone(),
-                Direction::Forward,
-                Reading::Streaming,
-            )?;
-            iter.set_window(window);
-            iter.begin(None)?;
-            sources.push(MergeSource::Segment(Box::new(iter)));
+            sources.push(MergeSource::Run(Box::new(RunIter::new(run, &bounds, window)?)));
         }
         sources.push(MergeSource::Rows(RowsIter::new(&self.rows, space, &bounds)));
-        let shared = self.runs.of(space).first().map(|run| run.of_tree());
+        let shared = self.runs.of(space).first().map(|run| Arc::clone(run.shared()));
         let merge = Merge::new(sources, Direction::Forward);
         Ok(RowWalk { merge, shared, started: false, value: None })
     }
 
     /// Keys, ascending, between which about equally many rows of the space lie: fewer than `parts`. Reads
-    /// the block indexes of its runs.
+    /// the indexes of its runs.
     pub fn split(&self, space: u32, parts: usize) -> Result<Vec<Arc<[u8]>>> {
         let runs = self.runs.of(space);
-        let pages: usize = runs.iter().map(|run| run.pages() as usize).sum();
-        let step = (pages / SAMPLES).max(1);
+        let blocks: usize = runs.iter().map(|run| run.blocks() as usize).sum();
+        let step = (blocks / SAMPLES).max(1);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut entries = 0;
         for run in runs {
             run.sample_keys(step, &mut keys)?;
-            entries += run.content().entries as usize;
+            entries += run.rows() as usize;
         }
         // A key of the rows in memory stands for as many as one of a run does.
         let (from, to) = self.rows.places_of(space, &Bounds::default());

@@ -22,8 +22,8 @@ use super::wildcard::WildcardValue;
 use super::{IndexSpec, PartKind, Wildcard};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
-use bsonval::Path;
 use bsonval::path::{Component, array_index};
+use bsonval::{Path, raw};
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
 use matcher::Filter;
@@ -587,7 +587,7 @@ impl Expansion<'_, '_> {
 /// Follows `path` from component `from` through documents until it ends or meets an array.
 fn walk<'a>(document: &'a RawDocument, path: &[String], from: usize) -> Result<Found<'a>> {
     let mut at = from;
-    let mut value = document.get(&path[at])?;
+    let mut value = raw::field_by_bytes(document, &path[at])?;
     at += 1;
     loop {
         match value {
@@ -605,7 +605,7 @@ fn walk<'a>(document: &'a RawDocument, path: &[String], from: usize) -> Result<F
             }
             value if at == path.len() => return Ok(Found::Value(value)),
             Some(RawBsonRef::Document(inner)) => {
-                value = inner.get(&path[at])?;
+                value = raw::field_by_bytes(inner, &path[at])?;
                 at += 1;
             }
             _ => return Ok(Found::Value(None)),
@@ -621,7 +621,7 @@ fn without_arrays<'a>(
     let mut value = Some(RawBsonRef::Document(document));
     for (at, name) in path.iter().enumerate() {
         let Some(RawBsonRef::Document(inner)) = value else { return Ok(None) };
-        value = inner.get(name)?;
+        value = raw::field_by_bytes(inner, name)?;
         if matches!(value, Some(RawBsonRef::Array(_))) {
             return Err(Error::location(
                 16766,

@@ -32,7 +32,7 @@ const PARTS_PER_PROCESSOR: usize = 4;
 /// What a thread takes beside what it reads runs with: a leaf on its way to the disk.
 const LEAF_BYTES: u64 = 3 << 20;
 /// A run is read in pieces no smaller.
-const LEAST_WINDOW: u64 = 64 << 10;
+const LEAST_WINDOW: u64 = 32 << 10;
 /// Rows between two questions whether to go on.
 const ASK_EVERY: u64 = 10_000;
 /// Time between two such questions while others work.
@@ -100,9 +100,13 @@ impl Engine {
         for (number, target) in targets.into_iter().enumerate() {
             unfinished.push(self.begin_parts(sorted, number, target, &mut parts)?);
         }
-        let runs = parts.iter().map(|part: &Part| sorted.rows().runs_of(part.space));
+        let needs = |part: &Part| Needs {
+            runs: sorted.rows().runs_of(part.space) as u64,
+            bytes: sorted.rows().walk_bytes(part.space),
+        };
+        let needs = parts.iter().map(needs).max_by_key(|needs| needs.least()).unwrap_or_default();
         let most = self.processors().min(parts.len());
-        let (threads, window) = share(sorted.memory_left(), runs.max().unwrap_or(0), most);
+        let (threads, window) = needs.share(sorted.memory_left(), most);
         let count = parts.len();
         // The first comes out first.
         parts.reverse();
@@ -172,19 +176,33 @@ impl Engine {
     }
 }
 
-/// How many threads there are, of `most`, and in what pieces each reads runs, so that all stay within `memory`.
-fn share(memory: u64, runs: usize, most: usize) -> (usize, u64) {
-    let runs = runs.max(1) as u64;
-    let least = LEAF_BYTES + runs * LEAST_WINDOW;
-    let threads = usize::try_from(memory / least).unwrap_or(usize::MAX);
-    let threads = threads.min(most).max(1);
-    let of_each = (memory / threads as u64).saturating_sub(LEAF_BYTES);
-    let window = (of_each / runs).clamp(LEAST_WINDOW, WINDOW);
-    assert!(
-        threads == 1 || threads as u64 * (LEAF_BYTES + runs * window) <= memory,
-        "several threads stay within the memory"
-    );
-    (threads, window)
+/// What a thread needs to read the runs of a space.
+#[derive(Default)]
+struct Needs {
+    /// How many there are.
+    runs: u64,
+    /// Bytes that they take together, beside the pieces in which they are read.
+    bytes: u64,
+}
+
+impl Needs {
+    /// The least memory.
+    fn least(&self) -> u64 {
+        LEAF_BYTES + self.bytes + self.runs * LEAST_WINDOW
+    }
+
+    /// How many threads there are, of `most`, and in what pieces each reads runs, so that all stay within
+    /// `memory`.
+    fn share(&self, memory: u64, most: usize) -> (usize, u64) {
+        let threads = usize::try_from(memory / self.least()).unwrap_or(usize::MAX);
+        let threads = threads.min(most).max(1);
+        let of_each = (memory / threads as u64).saturating_sub(LEAF_BYTES + self.bytes);
+        let window = (of_each / self.runs.max(1)).clamp(LEAST_WINDOW, WINDOW);
+        let taken = LEAF_BYTES + self.bytes + self.runs * window;
+        let is_within = threads == 1 || threads as u64 * taken <= memory;
+        assert!(is_within, "several threads stay within the memory");
+        (threads, window)
+    }
 }
 
 fn range((lower, upper): &RowBounds) -> KeyRange {

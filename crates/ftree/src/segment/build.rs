@@ -81,12 +81,6 @@ impl SegmentBuilder {
         self
     }
 
-    /// Nobody looks for a key in it.
-    pub(crate) fn without_filter(mut self) -> Self {
-        self.hashes = None;
-        self
-    }
-
     /// Raw bytes so far.
     pub(crate) fn size(&self) -> u64 {
         self.content.raw_bytes + if self.page.is_empty() { 0 } else { self.page.size() as u64 }

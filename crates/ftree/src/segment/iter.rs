@@ -97,8 +97,6 @@ pub(crate) struct SegmentIter {
     last: bool,
     ahead: Ahead,
     pace: Pace,
-    /// Bytes that streaming reads at once.
-    stream: u64,
     /// The first page, where it was found in memory or read already.
     held: Option<Frame>,
     key: Vec<u8>,
@@ -144,7 +142,6 @@ impl SegmentIter {
             last: true,
             ahead: Ahead::default(),
             pace: Pace::default(),
-            stream: STREAM,
             held: None,
             key: Vec::new(),
             ts: 0,
@@ -152,11 +149,6 @@ impl SegmentIter {
             payload: (0, 0),
             valid: false,
         })
-    }
-
-    /// Streaming reads about so many bytes at once: less where many segments are read beside each other.
-    pub(crate) fn set_window(&mut self, bytes: u64) {
-        self.stream = bytes.min(STREAM);
     }
 
     /// Goes on at the pace of the walk it is a part of, with what was read ahead for it.
@@ -380,7 +372,7 @@ impl SegmentIter {
         }
         let window = match self.reading {
             Reading::Cached => self.pace.window(&self.segment.shared().cache),
-            Reading::Streaming => self.stream,
+            Reading::Streaming => STREAM,
         };
         let Self { ahead, segment, index, bounds, direction, .. } = self;
         ahead.fill(segment, index, bounds, block, *direction, window)
