@@ -79,10 +79,6 @@ impl Helpers {
         let entered = self.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         entered.ok().map(|_| Counted(Arc::clone(&self.running)))
     }
-
-    fn check<T>(&self, result: ftree::Result<T>) -> Result<T> {
-        self.health.check(result)
-    }
 }
 
 /// What does the jobs.
@@ -91,7 +87,7 @@ pub(crate) trait Work: Send + 'static {
     type Job: Send + 'static;
 
     /// Does one.
-    fn work(&mut self, job: Self::Job) -> ftree::Result<()>;
+    fn work(&mut self, job: Self::Job) -> Result<()>;
 }
 
 /// Does jobs behind its owner.
@@ -125,7 +121,7 @@ struct State<W: Work> {
     is_ending: bool,
     /// The thread is at its end.
     has_ended: bool,
-    failure: Option<ftree::Error>,
+    failure: Option<Error>,
     /// What does the jobs, once the thread is done with it.
     work: Option<W>,
 }
@@ -145,10 +141,10 @@ impl<W: Work> Helper<W> {
             hands => hands,
         };
         let done = match &mut hands {
-            Hands::Owner(work) => helpers.check(work.work(job)),
+            Hands::Owner(work) => work.work(job),
             Hands::Thread(shared, _) => match shared.submit(job, self.most) {
                 Ok(()) => Ok(()),
-                Err(failure) => helpers.check(failure.map_or(Ok(()), Err)).and(Err(ended())),
+                Err(failure) => Err(failure.unwrap_or_else(ended)),
             },
             Hands::Unasked(_) | Hands::Nobody => Err(ended()),
         };
@@ -179,7 +175,7 @@ impl<W: Work> Helper<W> {
     }
 
     /// Waits until all jobs are done.
-    pub(crate) fn finish(mut self, helpers: &Helpers) -> Result<W> {
+    pub(crate) fn finish(mut self) -> Result<W> {
         match std::mem::replace(&mut self.hands, Hands::Nobody) {
             Hands::Unasked(work) | Hands::Owner(work) => Ok(work),
             Hands::Nobody => Err(ended()),
@@ -187,8 +183,7 @@ impl<W: Work> Helper<W> {
                 shared.end(false);
                 let joined = thread.join();
                 let mut state = shared.state.lock();
-                let failure = state.failure.take();
-                helpers.check(failure.map_or(Ok(()), Err))?;
+                state.failure.take().map_or(Ok(()), Err)?;
                 let work = state.work.take().filter(|_| joined.is_ok());
                 work.ok_or_else(ended)
             }
@@ -217,7 +212,7 @@ fn ended() -> Error {
 
 impl<W: Work> Shared<W> {
     /// The failure of an earlier job, or nothing where the thread has ended by a bug.
-    fn submit(&self, job: W::Job, most: usize) -> std::result::Result<(), Option<ftree::Error>> {
+    fn submit(&self, job: W::Job, most: usize) -> std::result::Result<(), Option<Error>> {
         let mut state = self.state.lock();
         while state.jobs.len() + usize::from(state.is_busy) >= most && !state.has_ended {
             self.changed.wait(&mut state);

@@ -89,7 +89,9 @@ pub use history::{
 };
 pub use keys::Encryption;
 pub use live::TxnInfo;
-pub use load::{AreSame, FillError, FillTarget, Load, Loaded, LoadedRows, Twice};
+pub use load::{
+    AreSame, Derive, FillError, FillTarget, Load, LoadBehind, Loaded, LoadedRows, PutRow, Twice,
+};
 pub use locktree::{LockInfo, Refusal};
 pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;

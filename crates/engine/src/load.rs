@@ -18,16 +18,16 @@
 //! loading: callers write as usual. A backup that begins before what is loaded is durable keeps it from being
 //! adopted ([`Loaded::is_adoptable`]): then its rows are written as usual, too.
 
+mod behind;
 mod fill;
-mod leaves;
 
+pub use behind::{Derive, LoadBehind, PutRow};
 pub use fill::{AreSame, FillError, FillTarget, Twice};
 
 use crate::handle::EngineHandle;
 use crate::settings::PlantedBug;
 use crate::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Result};
 use ftree::{Tree, TreeLoader};
-use leaves::Leaves;
 use std::sync::Arc;
 
 /// Room on the disk is asked for in pieces of so many bytes.
@@ -52,26 +52,9 @@ impl Engine {
     /// # Errors
     /// Options out of range.
     pub fn start_load(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Load> {
-        self.begin_load(id, options, Leaves::new)
-    }
-
-    /// The same for one whose leaves a thread compresses and writes, while the caller has other things to do.
-    ///
-    /// # Errors
-    /// As [`Engine::start_load`].
-    pub fn start_load_behind(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Load> {
-        self.begin_load(id, options, Leaves::behind)
-    }
-
-    fn begin_load(
-        &self,
-        id: DictionaryId,
-        options: DictionaryOptions,
-        leaves: impl FnOnce(&EngineHandle, TreeLoader) -> Leaves,
-    ) -> Result<Load> {
         let unfinished = self.start_tree(id, options)?;
-        let leaves = leaves(&unfinished.handle, unfinished.loader());
-        Ok(Load { unfinished, leaves, bytes: 0, unasked: 0 })
+        let loader = unfinished.loader();
+        Ok(Load { unfinished, loader, room: Room::default() })
     }
 
     fn start_tree(&self, id: DictionaryId, options: DictionaryOptions) -> Result<Unfinished> {
@@ -143,13 +126,38 @@ impl Unfinished {
     }
 }
 
+/// Room on the disk for rows, which is asked for in pieces.
+#[derive(Default)]
+struct Room {
+    /// Bytes of the rows…
+    bytes: u64,
+    /// …and those for which no room was asked for yet.
+    unasked: u64,
+}
+
+impl Room {
+    fn add(&mut self, handle: &EngineHandle, key: &[u8], value: &[u8]) -> Result<()> {
+        let bytes = (key.len() + value.len()) as u64;
+        self.bytes += bytes;
+        self.unasked += bytes;
+        if self.unasked >= PIECE_BYTES {
+            handle.take_room(std::mem::take(&mut self.unasked))?;
+        }
+        Ok(())
+    }
+
+    /// Asks for what is left; says how many bytes there were.
+    fn finish(self, handle: &EngineHandle) -> Result<u64> {
+        handle.take_room(self.unasked)?;
+        Ok(self.bytes)
+    }
+}
+
 /// A dictionary that is being filled.
 pub struct Load {
     unfinished: Unfinished,
-    leaves: Leaves,
-    bytes: u64,
-    /// Of those, bytes for which no room was asked for yet.
-    unasked: u64,
+    loader: TreeLoader,
+    room: Room,
 }
 
 impl Load {
@@ -159,18 +167,8 @@ impl Load {
     /// Those of the disk, a full one among them; then the load is of no more use.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let handle = &self.unfinished.handle;
-        let bytes = (key.len() + value.len()) as u64;
-        self.bytes += bytes;
-        self.unasked += bytes;
-        if self.unasked >= PIECE_BYTES {
-            handle.take_room(std::mem::take(&mut self.unasked))?;
-        }
-        self.leaves.add(handle, key, value)
-    }
-
-    /// The key that was added last.
-    pub fn last_key(&self) -> Option<&[u8]> {
-        self.leaves.last_key()
+        self.room.add(handle, key, value)?;
+        handle.check(self.loader.add(key, value))
     }
 
     /// Writes what is left. From now on it can be read, and be made durable.
@@ -178,16 +176,15 @@ impl Load {
     /// # Errors
     /// As [`Load::put`].
     pub fn finish(self) -> Result<Loaded> {
-        let Self { unfinished, leaves, bytes, unasked } = self;
-        unfinished.handle.take_room(unasked)?;
-        let loader = leaves.finish(&unfinished.handle)?;
+        let Self { unfinished, loader, room } = self;
+        let bytes = room.finish(&unfinished.handle)?;
         unfinished.finish(loader, bytes)
     }
 }
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Load({:?}, {:?})", self.unfinished.id, self.leaves)
+        write!(f, "Load({:?}, {:?})", self.unfinished.id, self.loader)
     }
 }
 

@@ -47,14 +47,16 @@ impl Counted {
 }
 
 /// Writes what memory has no place for.
-#[derive(Default)]
-struct RunWriter(RowRuns);
+struct RunWriter {
+    handle: Arc<EngineHandle>,
+    runs: RowRuns,
+}
 
 impl Work for RunWriter {
     type Job = RowBatch;
 
-    fn work(&mut self, batch: RowBatch) -> ftree::Result<()> {
-        self.0.append(batch.write()?);
+    fn work(&mut self, batch: RowBatch) -> Result<()> {
+        self.runs.append(self.handle.check(batch.write())?);
         Ok(())
     }
 }
@@ -80,7 +82,8 @@ impl Engine {
             handle.directory.shape(&DictionaryOptions { compression, ..Default::default() });
         let id = 1 << 63 | handle.live.new_id();
         let rows = RowSorter::create(&handle.trees, id, shape, 0);
-        let writer = Helper::new("fern-sort", 1, RunWriter::default());
+        let writer = RunWriter { handle: Arc::clone(&handle), runs: RowRuns::default() };
+        let writer = Helper::new("fern-sort", 1, writer);
         Sorter { rows, writer, counted: Counted(handle), unasked: 0, count: 0 }
     }
 }
@@ -130,7 +133,7 @@ impl Sorter {
     /// As [`Sorter::put`].
     pub fn finish(self) -> Result<Sorted> {
         let Self { mut rows, writer, counted, count, .. } = self;
-        rows.add(writer.finish(&counted.0.helpers)?.0);
+        rows.add(writer.finish()?.runs);
         Ok(Sorted { rows: rows.finish(), counted, count })
     }
 }

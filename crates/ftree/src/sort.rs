@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Message};
 use crate::options::TreeOptions;
-use crate::rows::{LEAST_PIECE, MOST_PIECE, Rows, RowsIter};
+use crate::rows::{FETCHED_AT_ONCE, LEAST_PIECE, MOST_PIECE, Rows, RowsIter};
 use crate::segment::Bounds;
 use crate::tree::Context;
 use crate::tree_shared::TreeShared;
@@ -142,20 +142,23 @@ impl RowBatch {
         self.rows.sort();
         let mut runs = RowRuns::default();
         let mut open: Option<(u32, RunWriter)> = None;
-        for row in &self.rows.places {
-            if open.as_ref().is_some_and(|(space, _)| *space != row.space) {
-                runs.finish(&mut open)?;
+        for rows in self.rows.places.chunks(FETCHED_AT_ONCE) {
+            self.rows.fetch(rows);
+            for row in rows {
+                if open.as_ref().is_some_and(|(space, _)| *space != row.space) {
+                    runs.finish(&mut open)?;
+                }
+                let start = || {
+                    let options = &self.options;
+                    let (compression, large_above) =
+                        (options.fast_compression(), options.large_above());
+                    let size = (self.budget, self.number);
+                    (row.space, RunWriter::new(&self.shared, compression, large_above, size))
+                };
+                let (_, run) = open.get_or_insert_with(start);
+                let (key, value) = self.rows.row(row);
+                run.add(key, value)?;
             }
-            let start = || {
-                let options = &self.options;
-                let (compression, large_above) =
-                    (options.fast_compression(), options.large_above());
-                let size = (self.budget, self.number);
-                (row.space, RunWriter::new(&self.shared, compression, large_above, size))
-            };
-            let (_, run) = open.get_or_insert_with(start);
-            let (key, value) = self.rows.row(row);
-            run.add(key, value)?;
         }
         runs.finish(&mut open)?;
         Ok(runs)

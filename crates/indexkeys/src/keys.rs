@@ -176,6 +176,16 @@ impl KeyMaker {
         Self { holds_records: true, ..Self::new(spec, collation).under(Some(primary_key)) }
     }
 
+    /// Whether a document without arrays has one entry, of the values of its fields, or none.
+    pub fn is_of_values(&self) -> bool {
+        self.partial.is_none()
+            && self.hashed.is_none()
+            && self.wildcard.is_none()
+            && self.text.is_none()
+            && self.geo.is_none()
+            && !self.holds_records
+    }
+
     /// Whether the entries are the records themselves.
     pub fn holds_records(&self) -> bool {
         self.holds_records

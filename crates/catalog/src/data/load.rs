@@ -4,7 +4,7 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | none | begun | [`Txn::begin_load`], which makes the collection and its indexes, empty |
-//! | begun | begun | [`Txn::insert_document`]: documents that ascend by the primary key are written at once, others and the entries of indexes are sorted |
+//! | begun | begun | [`Txn::insert_document`]: documents that ascend by the primary key are written at once, others and the entries of indexes are sorted, all on a thread behind the connection |
 //! | begun | none | [`Txn::commit_load`]: the transaction sees the documents; others do when it commits |
 //! | begun | none | [`Txn::abort_load`]: the collection goes |
 //! | begun | failed | an error that cannot be undone by itself: what is left is to abort it |
@@ -12,7 +12,7 @@
 //! Where the log is to have everything, and for collections whose documents have no one place
 //! ([`is_loadable`]), documents are only sorted, and inserted as any others when the load is committed.
 
-use crate::data::documents::{all_keys, duplicate_id, duplicate_key};
+use crate::data::documents::{AllKeys, all_keys, duplicate_id, duplicate_key};
 use crate::data::metadata_lock::Check;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
@@ -20,11 +20,15 @@ use crate::metadata::collection::{Collection, required_id};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
+use bsonval::raw::elements;
 use engine::{
-    DictionaryId, DictionaryOptions, FillError, FillTarget, Load, Loaded, Sorted, Sorter, Twice,
+    DictionaryId, DictionaryOptions, FillError, FillTarget, LoadBehind, Loaded, PutRow, Sorted,
+    Sorter, Twice,
 };
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec};
+use os::sync::Mutex;
 use std::sync::Arc;
 
 /// The space in which documents are sorted; those of the indexes come behind it.
@@ -46,10 +50,93 @@ pub(crate) struct Loading {
 }
 
 /// What was inserted so far.
-struct Rows {
-    /// Documents that came in the order of the primary key; `None` where nothing goes past the log.
-    ascending: Option<Load>,
-    sorter: Sorter,
+enum Rows {
+    /// Nothing goes past the log: documents are sorted.
+    Sorted(Sorter),
+    Behind(Box<Behind>),
+}
+
+/// Documents and entries on their way past the log.
+struct Behind {
+    rows: LoadBehind,
+    /// The entries of a document without arrays and documents in it can be made behind: nothing about
+    /// them is refused, and no index becomes multikey.
+    makes_keys: bool,
+    /// Why they could not be made all the same.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Behind {
+    fn new(collection: &Arc<Collection>, txn: &Txn, sorter: Sorter) -> Result<Self> {
+        let makes_keys = collection.indexes.iter().all(|index| index.keys.is_of_values());
+        let failure = Arc::new(Mutex::new(None));
+        let (of_rows, of_keys) = (Arc::clone(collection), Arc::clone(&failure));
+        let derive = move |key: &[u8], document: &[u8], put: &mut PutRow<'_>| {
+            let keys = RawDocument::from_bytes(document)
+                .map_err(Error::from)
+                .and_then(|document| all_keys(&of_rows, document, key));
+            let keys = keys.map_err(|error| {
+                let text = format!("the entries of a document cannot be made: {error}");
+                *of_keys.lock() = Some(error);
+                engine::Error::Stopped(text)
+            })?;
+            for (space, keys) in (DOCUMENTS + 1..).zip(&keys) {
+                keys.entries.iter().try_for_each(|entry| put(space, &entry.key, &entry.value))?;
+            }
+            Ok(())
+        };
+        let (id, shape) = (collection.primary, txn.shape(collection.primary));
+        let rows = txn.catalog.engine().start_load_behind(id, shape, sorter, Arc::new(derive));
+        Ok(Self { rows: rows.map_err(from_engine)?, makes_keys, failure })
+    }
+
+    /// Adds a document; `masks` learns what it makes multikey.
+    fn add(
+        &mut self,
+        collection: &Collection,
+        document: &RawDocument,
+        key: &[u8],
+        masks: &mut [u32],
+    ) -> Result<engine::Result<()>> {
+        let is_behind = self.makes_keys && is_flat(document)?;
+        // An error of the keys changes nothing.
+        let keys = if is_behind { AllKeys::new() } else { all_keys(collection, document, key)? };
+        let ascends = self.rows.last_key().is_none_or(|last| last < key);
+        let mut put = if ascends {
+            self.rows.put(key, document.as_bytes(), is_behind)
+        } else {
+            self.rows.sort(DOCUMENTS, key, document.as_bytes(), is_behind)
+        };
+        for ((space, keys), mask) in (DOCUMENTS + 1..).zip(&keys).zip(masks) {
+            for entry in &keys.entries {
+                put = put.and_then(|()| self.rows.sort(space, &entry.key, &entry.value, false));
+            }
+            *mask |= keys.multikey;
+        }
+        Ok(put)
+    }
+
+    /// What an error of the rows comes from.
+    fn cause(&self, error: engine::Error) -> Error {
+        self.failure.lock().take().unwrap_or_else(|| from_engine(error))
+    }
+
+    fn finish(self) -> Result<(Loaded, Sorter)> {
+        let Self { rows, failure, .. } = self;
+        let cause = |error| failure.lock().take().unwrap_or_else(|| from_engine(error));
+        rows.finish().map_err(cause)
+    }
+}
+
+/// Whether no value of a document is an array or a document.
+fn is_flat(document: &RawDocument) -> Result<bool> {
+    for element in elements(document) {
+        let of = element?.element_type();
+        if matches!(of, ElementType::Array | ElementType::EmbeddedDocument) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether documents and entries of such a collection may be placed without a look at others.
@@ -81,32 +168,19 @@ impl Loading {
 
     fn add(&mut self, collection: &Arc<Collection>, document: &RawDocument) -> Result<()> {
         let key = collection.record_key(document)?;
-        let rows = self.rows.as_mut().ok_or_else(failed_before)?;
-        let put = if let Some(ascending) = &mut rows.ascending {
-            // An error of the keys changes nothing.
-            let keys = all_keys(collection, document, &key)?;
-            let ascends = ascending.last_key().is_none_or(|last| last < &key[..]);
-            let mut put = if ascends {
-                ascending.put(&key, document.as_bytes())
-            } else {
-                rows.sorter.put(DOCUMENTS, &key, document.as_bytes())
-            };
-            for (number, keys) in (0..).zip(&keys) {
-                for entry in &keys.entries {
-                    put = put.and_then(|()| {
-                        rows.sorter.put(DOCUMENTS + 1 + number, &entry.key, &entry.value)
-                    });
-                }
-                self.masks[number as usize] |= keys.multikey;
+        let put = match self.rows.as_mut().ok_or_else(failed_before)? {
+            Rows::Sorted(sorter) => {
+                sorter.put(DOCUMENTS, &key, document.as_bytes()).map_err(from_engine)
             }
-            put
-        } else {
-            rows.sorter.put(DOCUMENTS, &key, document.as_bytes())
+            Rows::Behind(behind) => {
+                let put = behind.add(collection, document, &key, &mut self.masks)?;
+                put.map_err(|error| behind.cause(error))
+            }
         };
         if put.is_err() {
             self.fail();
         }
-        put.map_err(from_engine)?;
+        put?;
         self.documents += 1;
         self.bytes += document.as_bytes().len() as i64;
         Ok(())
@@ -137,15 +211,14 @@ impl Txn {
             return Err(crate::catalog::not_found(namespace));
         };
         let engine = self.catalog.engine();
-        let ascending = if engine.may_load() && is_loadable(&collection) {
-            let shape = self.shape(collection.primary);
-            Some(engine.start_load_behind(collection.primary, shape).map_err(from_engine)?)
-        } else {
-            None
-        };
         let sorter = engine.sorter();
+        let rows = if engine.may_load() && is_loadable(&collection) {
+            Rows::Behind(Box::new(Behind::new(&collection, self, sorter)?))
+        } else {
+            Rows::Sorted(sorter)
+        };
         let masks = vec![0; collection.indexes.len()];
-        let rows = Some(Rows { ascending, sorter });
+        let rows = Some(rows);
         self.load = Some(Box::new(Loading { collection, rows, documents: 0, bytes: 0, masks }));
         Ok(())
     }
@@ -158,7 +231,7 @@ impl Txn {
     /// Whether what is loaded goes past the log.
     pub fn loads_past_the_log(&self) -> bool {
         let rows = self.load.as_ref().and_then(|load| load.rows.as_ref());
-        rows.is_some_and(|rows| rows.ascending.is_some())
+        matches!(rows, Some(Rows::Behind(_)))
     }
 
     /// A document of the collection that is being loaded.
@@ -182,18 +255,21 @@ impl Txn {
         let Some(load) = &mut self.load else {
             return Err(Error::location(16876, "no bulk load is in progress to be committed"));
         };
-        let Rows { ascending, sorter } = load.rows.take().ok_or_else(failed_before)?;
+        let rows = load.rows.take().ok_or_else(failed_before)?;
         let (collection, documents) = (Arc::clone(&load.collection), load.documents);
         let (bytes, masks) = (load.bytes, load.masks.clone());
-        let sorted = Arc::new(sorter.finish().map_err(from_engine)?);
-        let Some(ascending) = ascending else {
-            let mut walk = sorted.walk(DOCUMENTS).map_err(from_engine)?;
-            let next =
-                || Ok(walk.next().map_err(from_engine)?.map(|(_, document)| document.to_vec()));
-            self.insert_sorted(&collection, next, check)?;
-            return Ok(documents as u64);
+        let (first, sorter) = match rows {
+            Rows::Behind(behind) => behind.finish()?,
+            Rows::Sorted(sorter) => {
+                let sorted = sorter.finish().map_err(from_engine)?;
+                let mut walk = sorted.walk(DOCUMENTS).map_err(from_engine)?;
+                let next =
+                    || Ok(walk.next().map_err(from_engine)?.map(|(_, document)| document.to_vec()));
+                self.insert_sorted(&collection, next, check)?;
+                return Ok(documents as u64);
+            }
         };
-        let first = ascending.finish().map_err(from_engine)?;
+        let sorted = Arc::new(sorter.finish().map_err(from_engine)?);
         let all_bytes = (bytes as u64).saturating_add(sorted.row_bytes());
         let mut is_adopted = all_bytes >= LEAST_LOADED_BYTES;
         let loaded = self.fill(&collection, first, &sorted, is_adopted, check)?;

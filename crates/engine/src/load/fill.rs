@@ -313,7 +313,7 @@ impl Filling {
     fn fill(&self, part: &mut Part, go_on: &mut dyn FnMut() -> bool) -> Result<(), FillError> {
         let sorted = self.sorted.walk_part(part.space, &part.bounds, self.window)?;
         let mut rows = Rows::new(sorted, part.beside.take());
-        let (mut last_key, mut last_value) = (Vec::new(), Vec::new());
+        let mut last_value = Vec::new();
         let (mut count, mut unasked) = (0_u64, 0);
         while let Some((key, value)) = rows.next()? {
             count += 1;
@@ -323,10 +323,11 @@ impl Filling {
                     return Err(FillError::Stopped);
                 }
             }
-            if count > 1 && key == last_key {
+            if part.loader.last_key() == Some(key) {
                 if !(self.are_same)(part.space, key, &last_value, value) {
                     let (space, values) = (part.space, [last_value, value.to_vec()]);
-                    return Err(FillError::Twice(Twice { space, key: last_key, values }));
+                    let key = key.to_vec();
+                    return Err(FillError::Twice(Twice { space, key, values }));
                 }
             } else {
                 unasked += (key.len() + value.len()) as u64;
@@ -335,7 +336,6 @@ impl Filling {
                     self.handle.take_room(std::mem::take(&mut unasked))?;
                 }
                 self.handle.check(part.loader.add(key, value))?;
-                key.clone_into(&mut last_key);
                 value.clone_into(&mut last_value);
             }
         }

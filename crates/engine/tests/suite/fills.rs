@@ -2,8 +2,8 @@
 
 use crate::{open, tiny};
 use engine::{
-    Background, DictionaryOptions, Direction, Durability, Engine, FillError, FillTarget, KeyRange,
-    Loaded, Sizes, Sorted, Twice, TxnOptions,
+    Background, DictionaryOptions, Direction, Durability, Engine, Error, FillError, FillTarget,
+    KeyRange, Loaded, PutRow, Sizes, Sorted, Twice, TxnOptions,
 };
 use os::Os;
 use os::sim::{Fault, SimOs};
@@ -61,13 +61,17 @@ fn targets(engine: &Engine, rows: u32) -> engine::Result<Vec<FillTarget>> {
     let mut ascending: Vec<u32> = (0..rows).filter(|number| number.is_multiple_of(7)).collect();
     ascending.sort_by_key(|number| key(*number));
     let id = engine.new_dictionary_id();
-    let mut load = engine.start_load_behind(id, options)?;
+    let mut load = engine.start_load_behind(id, options, engine.sorter(), Arc::new(none_follow))?;
     for number in ascending {
-        load.put(&key(number), &value(number))?;
+        load.put(&key(number), &value(number), false)?;
     }
-    let beside = Some(load.finish()?);
+    let beside = Some(load.finish()?.0);
     let first = FillTarget { space: 5, id: engine.new_dictionary_id(), options, beside: None };
     Ok(vec![first, FillTarget { space: 9, id, options, beside }])
+}
+
+fn none_follow(_: &[u8], _: &[u8], _: &mut PutRow<'_>) -> engine::Result<()> {
+    Ok(())
 }
 
 fn none_are(_: u32, _: &[u8], _: &[u8], _: &[u8]) -> bool {
@@ -193,16 +197,70 @@ fn who_is_told_to_stop_leaves_nothing() {
         engine.fill(&sorted, targets(&engine, rows).unwrap(), Arc::new(none_are), &mut go_on);
     assert!(matches!(filled, Err(FillError::Stopped)), "{filled:?}");
     // One that is given up in the middle of a row's way, too.
-    let mut sorter = engine.sorter();
-    let mut load =
-        engine.start_load_behind(engine.new_dictionary_id(), DictionaryOptions::default()).unwrap();
+    let (id, options) = (engine.new_dictionary_id(), DictionaryOptions::default());
+    let sorter = engine.sorter();
+    let mut load = engine.start_load_behind(id, options, sorter, Arc::new(none_follow)).unwrap();
     for number in 0..rows {
-        sorter.put(1, &key(number), &value(number)).unwrap();
-        load.put(&number.to_be_bytes(), &value(number)).unwrap();
+        load.sort(1, &key(number), &value(number), false).unwrap();
+        load.put(&number.to_be_bytes(), &value(number), true).unwrap();
     }
-    drop((sorter, load, sorted));
+    drop((load, sorted));
     assert_eq!(live_bytes(&engine), before, "nothing stays");
     engine.close().unwrap();
+}
+
+/// Rows that follow from others are sorted, on a thread as without one; where one cannot be made, that is told.
+#[test]
+fn rows_that_follow_from_others_are_sorted() {
+    for threads in [true, false] {
+        let sim = SimOs::new(25);
+        let (engine, rows) = (start(&sim, threads), rows(threads));
+        let before = live_bytes(&engine);
+        let (id, options) = (engine.new_dictionary_id(), DictionaryOptions::default());
+        let backwards = |key: &[u8], value: &[u8], put: &mut PutRow<'_>| {
+            if value == b"none" {
+                return Err(Error::Stopped("no row follows".to_owned()));
+            }
+            let reversed: Vec<u8> = key.iter().rev().copied().collect();
+            put(1, &reversed, b"one")?;
+            put(2, &reversed, value)
+        };
+        let begin = || {
+            let derive = Arc::new(backwards);
+            engine.start_load_behind(id, options, engine.sorter(), derive).unwrap()
+        };
+        let mut load = begin();
+        for number in 0..rows {
+            let (key, value) = (number.to_be_bytes(), value(number));
+            match number % 3 {
+                0 => load.put(&key, &value, true).unwrap(),
+                1 => load.put(&key, &value, false).unwrap(),
+                _ => load.sort(2, &key, &value, true).unwrap(),
+            }
+        }
+        let (loaded, sorter) = load.finish().unwrap();
+        assert_eq!(loaded.row_count(), u64::from(rows - rows / 3));
+        let sorted = sorter.finish().unwrap();
+        let derived = u64::from(rows.div_ceil(3) + rows / 3);
+        assert_eq!(sorted.row_count(), u64::from(rows / 3) + 2 * derived);
+        let mut walk = sorted.walk(1).unwrap();
+        let (mut count, mut last) = (0, Vec::new());
+        while let Some((key, value)) = walk.next().unwrap() {
+            let number = key.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+            assert!(number % 3 != 1 && last.as_slice() < key && value == b"one");
+            count += 1;
+            last = key.to_vec();
+        }
+        assert_eq!(count, derived);
+        drop((walk, sorted, loaded));
+        let mut load = begin();
+        load.put(b"a", b"none", false).unwrap();
+        let handed_over = load.put(b"b", b"none", true);
+        let error = handed_over.and_then(|()| load.finish().map(drop)).unwrap_err();
+        assert!(matches!(&error, Error::Stopped(text) if text == "no row follows"), "{error:?}");
+        assert_eq!(live_bytes(&engine), before, "nothing stays");
+        engine.close().unwrap();
+    }
 }
 
 /// Calls fail in the thread behind: who puts rows in, or finishes, is told.
