@@ -14,12 +14,12 @@ import tempfile
 import threading
 import time
 
-from fernd import Fernd, ReplicaSet, fails, fern, fern_restore, refuses_to_start, run_tests, validate, wait_until
+from fernd import Fernd, ReplicaSet, fails, fern, fern_restore, kills, refuses_to_start, run_tests, validate, wait_until
 from full_disk import FileSystem, may_mount
 from pymongo.errors import OperationFailure, PyMongoError
 
 ROOT = tempfile.mkdtemp(prefix="fernd-backups-")
-KILLS = 3
+KILLS = kills(3)
 
 
 def place(name):

@@ -5,7 +5,7 @@ import threading
 
 import pymongo
 from bson import Int64
-from fernd import Fernd, ReplicaSet, fails, run_tests, validate, wait_until
+from fernd import Fernd, ReplicaSet, fails, kills, run_tests, validate, wait_until
 from pymongo import UpdateOne
 from pymongo.errors import PyMongoError
 
@@ -328,7 +328,7 @@ def kills_lose_no_acknowledged_update():
         with server.client() as client:
             client.shop.c.insert_many({"_id": i, "n": 0} for i in range(20))
         acknowledged, tried = [0] * 20, [0] * 20
-        for round in range(5):
+        for round in range(kills(5)):
             stop = threading.Event()
 
             def work(part):

@@ -445,6 +445,11 @@ def size(text):
     return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)
 
 
+def kills(usual):
+    """How often a test kills what it tests: FERN_KILLS, or as often as is usual."""
+    return int(os.environ.get("FERN_KILLS", usual))
+
+
 def run_tests(suite, tests):
     """Runs the tests, or those named on the command line. Each stands alone; all of them report."""
     only, failed = sys.argv[1:], 0

@@ -17,7 +17,7 @@ import time
 import bson
 from bson import json_util
 
-from fernd import Fernd, ReplicaSet, run_tests, validate, wait_until
+from fernd import Fernd, ReplicaSet, kills, run_tests, validate, wait_until
 
 FERN = os.environ.get("FERN", os.path.join(os.path.dirname(os.environ["FERND"]), "fern"))
 MIB = 1 << 20
@@ -248,7 +248,7 @@ def kills_leave_nothing():
     with Fernd("--cacheSize", "128M") as server, folder() as path:
         file = write(path, "a.json", lines(documents(400_000, size=300)))
         chance = random.Random(11)
-        for turn in range(9):
+        for turn in range(kills(9)):
             with server.client() as client:
                 process = begin(server, "shop.c", file, "--index", '{"a": 1}', "--index", '{"b": 1}')
                 time.sleep(0.1 + chance.random() * 0.9)

@@ -14,12 +14,12 @@ import threading
 import time
 
 from bson import SON
-from fernd import Fernd, ReplicaSet, fails, run_tests, validate, wait_until
+from fernd import Fernd, ReplicaSet, fails, kills, run_tests, validate, wait_until
 from pymongo import IndexModel
 from pymongo.errors import OperationFailure, PyMongoError
 
 MIB = 1 << 20
-KILLS = 8
+KILLS = kills(8)
 
 
 def alone(server, **options):

@@ -16,7 +16,7 @@ import threading
 import time
 
 from bson import Timestamp
-from fernd import Fernd, fern, fern_restore, refuses_to_start, run_tests, validate, wait_until
+from fernd import Fernd, fern, fern_restore, kills, refuses_to_start, run_tests, validate, wait_until
 from pymongo.errors import PyMongoError
 
 ROOT = tempfile.mkdtemp(prefix="fernd-restore-")
@@ -166,7 +166,7 @@ def a_kill_in_the_middle_of_archiving_leaves_an_archive_that_goes_on():
             time.sleep(random.uniform(1, 2))
             server.kill()
             ran.append((begun, time.time()))
-        for _ in range(2):
+        for _ in range(kills(3) - 1):
             noted += writer.noted
             server.start()
             with server.client() as client:

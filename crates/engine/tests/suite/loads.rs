@@ -113,11 +113,9 @@ fn a_dictionary_that_the_transaction_created_is_filled_by_what_it_adopts() {
     let mut txn = engine.begin(TxnOptions::default());
     let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     let mut load = engine.start_load(id, DictionaryOptions::default()).unwrap();
-    assert_eq!(load.last_key(), None);
     for (key, value) in rows(2) {
         load.put(&key, &value).unwrap();
     }
-    assert_eq!(load.last_key(), Some(&rows(2)[199].0[..]));
     let loaded = [load.finish().unwrap()];
     engine.make_durable(&loaded).unwrap();
     let [loaded] = loaded;
