@@ -5,6 +5,7 @@
 
 use crate::admission::AdmitKnown;
 use crate::catalog_observer::{CatalogObserver, TimesLed};
+use crate::delay_log;
 use crate::error::{Error, Result};
 use crate::set_document::SetDocument;
 use crate::set_file;
@@ -18,7 +19,8 @@ use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
 use replica::{
-    EngineJournal, Journal, Options, Promises, Replica, StateFile, SyncMode, WitnessJournal,
+    DelayableJournal, EngineJournal, Journal, Nobody, Options, Promises, Replica, StateFile,
+    SyncMode, WitnessJournal,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -294,7 +296,7 @@ impl Membership {
         let inner = Arc::new(Inner {
             own,
             os: os.clone(),
-            directory,
+            directory: directory.clone(),
             engine: engine.clone(),
             admission,
             links: Arc::downgrade(&links),
@@ -310,8 +312,15 @@ impl Membership {
         links.set_peers(&others)?;
         let arrivals = links.arrivals();
         let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let start =
-            StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
+        let start = StartParts {
+            os: os.clone(),
+            options,
+            kinds,
+            sender: links.sender(),
+            state,
+            arrivals,
+            watcher,
+        };
         let member = if is_witness {
             let journal = witness_journal(&engine, syncs)?;
             if !journal.is_begun() {
@@ -320,7 +329,8 @@ impl Membership {
             }
             start.member(journal)?
         } else {
-            let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
+            let beside = delay_log::find(&os, &directory, &engine)?;
+            let journal = DelayableJournal::open(engine.clone(), observer, syncs, beside)?;
             engine.when_open(notify);
             start.member(journal)?
         };
@@ -491,6 +501,7 @@ impl Membership {
             return Err(Error::Document("this member is not one that may lead in it".to_owned()));
         }
         self.stop();
+        self.inner.take_in_what_is_held_back()?;
         let last = engine.entries().last;
         let index = last.index + 1;
         let document = document.clone().begun_behind(index);
@@ -623,6 +634,22 @@ impl Inner {
     fn changes(&self, view: &View, document: &SetDocument) -> Vec<Change> {
         let reaches_back = self.reaches_back();
         changes(&view.configuration, document, |member| reaches_back || keeps_up(view, member))
+    }
+
+    /// A delayed member's engine gets all that it has, and is delayed no more.
+    fn take_in_what_is_held_back(&self) -> Result<()> {
+        let beside = delay_log::find(&self.os, &self.directory, &self.engine)?;
+        if !beside.exists {
+            return Ok(());
+        }
+        // The catalog is opened anew before anything is read: the server starts again.
+        let engine = self.engine.clone();
+        let mut journal = DelayableJournal::open(engine, Nobody, SyncMode::Inline, beside)?;
+        while !journal.take_in()? {
+            // Memory may have no room, until what it has is drained.
+            self.os.clock.sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Whether this member's log has everything since the beginning of the set: nobody needs a copy then.

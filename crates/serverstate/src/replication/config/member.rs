@@ -92,6 +92,9 @@ impl Member {
             if !tags.is_empty() {
                 return Err(invalid("Cannot set tags on arbiters."));
             }
+            if delay_seconds > 0 {
+                return Err(invalid("secondaryDelaySecs is not for arbiters, which show nothing"));
+            }
         }
         if priority != 0.0 {
             for (is_so, what) in [
