@@ -19,8 +19,8 @@ use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
 use replica::{
-    DelayableJournal, EngineJournal, Journal, Nobody, Options, Promises, Replica, StateFile,
-    SyncMode, WitnessJournal,
+    DelayableJournal, EngineJournal, HeldBack, Journal, Nobody, Options, Promises, Replica,
+    StateFile, SyncMode, WitnessJournal,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -153,6 +153,8 @@ struct Inner {
     takes_writes: AtomicU64,
     /// One takes over at a time.
     taking_over: Mutex<()>,
+    /// It was told that there is no room for the whole delay.
+    is_short: AtomicBool,
     /// Who should lead in this member's place, and since when.
     preferred: Mutex<Option<(MemberId, Duration)>>,
     /// Those above are told one thing after the other, the newest last.
@@ -305,6 +307,7 @@ impl Membership {
             member: OnceLock::new(),
             takes_writes: AtomicU64::new(0),
             taking_over: Mutex::default(),
+            is_short: AtomicBool::new(false),
             preferred: Mutex::default(),
             telling: Mutex::default(),
             ends: AtomicBool::new(false),
@@ -484,6 +487,13 @@ impl Membership {
         // Where it does not work out it is tried again after the same time.
         drop(member.hand_over(next));
         Some(next)
+    }
+
+    /// Whether this delayed member began or ended to show entries early, for want of room, since it was asked last.
+    pub fn changed_in_room(&self) -> Option<HeldBack> {
+        let held_back = self.view().held_back.unwrap_or_default();
+        let before = self.inner.is_short.swap(held_back.is_short, Ordering::AcqRel);
+        (before != held_back.is_short).then_some(held_back)
     }
 
     /// The set goes on with this member alone, whatever its majority has: from its next start on. What this member has on

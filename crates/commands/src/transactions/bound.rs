@@ -50,6 +50,7 @@ const REFUSED: [&str; 28] = [
     "replSetReconfig",
     "replSetResizeOplog",
     "replSetStepDown",
+    "replSetSyncFrom",
     "replTrimOplog",
     "setDefaultRWConcern",
     "validate",

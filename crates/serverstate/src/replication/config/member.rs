@@ -175,8 +175,8 @@ impl Member {
     }
 }
 
-/// The address with a port, unless it is none.
-fn with_port(host: &str) -> Option<String> {
+/// The address with a port, as a configuration has it, unless it is none.
+pub fn with_port(host: &str) -> Option<String> {
     let host = host.trim();
     let (name, port) = match host.rsplit_once(':') {
         // An IPv6 address without a port: its colons are within brackets.
