@@ -169,22 +169,26 @@ impl EntryLog {
         self.0.wal.disk_bytes()
     }
 
-    /// It has no beginning any more: what it held is elsewhere. On disk when it returns.
-    pub(crate) fn end(&self) -> Result<()> {
-        self.begin(Position::default(), &Configuration::default())
-    }
-
     /// Begins anew behind a place up to which everything is decided. On disk when it returns.
     pub(crate) fn begin(&self, at: Position, configuration: &Configuration) -> Result<()> {
+        let record = LogRecord::Begun { at, configuration: configuration.clone() };
+        let decided = Decided { at, configuration: configuration.clone() };
+        self.replace(&record, Places::behind(at), decided)
+    }
+
+    /// It has no beginning any more: what it held is elsewhere. On disk when it returns.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.replace(&LogRecord::Ended, Places::default(), Decided::default())
+    }
+
+    fn replace(&self, record: &LogRecord<'_>, places: Places, decided: Decided) -> Result<()> {
         let wal = &self.0.wal;
         let start = wal.next_lsn();
-        let record = LogRecord::Begun { at, configuration: configuration.clone() }.encode();
-        let end = written(wal.append(&[&record]))?;
+        let end = written(wal.append(&[&record.encode()]))?;
         written(wal.sync())?;
         let mut state = self.0.state.lock();
-        state.places = Places::behind(at);
-        state.decided = Decided { at, configuration: configuration.clone() };
-        (state.mark, state.synced_mark) = ((at.index, end), at.index);
+        (state.mark, state.synced_mark) = ((decided.at.index, end), decided.at.index);
+        (state.places, state.decided) = (places, decided);
         state.unsynced.clear();
         state.reader = None;
         drop(state);
@@ -367,7 +371,7 @@ impl Shared {
                     before.extend_from_slice(payload);
                     return Ok(Some((entry, before)));
                 }
-                LogRecord::Begun { .. } | LogRecord::Decided { .. } => {}
+                LogRecord::Begun { .. } | LogRecord::Decided { .. } | LogRecord::Ended => {}
             }
         }
         Ok(None)

@@ -587,7 +587,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
 
     /// Whether clients' writes come where this member leads.
     fn may_take_writes(&self) -> bool {
-        !self.is_witness && !self.kinds.lacks_data(self.id) && self.journal.takes_writes()
+        let is_delayed = self.kinds.delays.contains_key(&self.id);
+        !self.is_witness && !is_delayed && self.journal.takes_writes()
     }
 
     /// A witness that leads, or a delayed member, hands over as soon as a member that may take writes has all entries, decided or not: what the

@@ -145,6 +145,7 @@ impl Loading {
                 self.configurations = vec![(at.index, configuration.clone())];
                 self.decided = Some(Decided { at, configuration });
             }
+            LogRecord::Ended => *self = Self::default(),
             LogRecord::Decided { at, configuration } => {
                 self.commit = self.commit.max(at.index);
                 while self.entries.front().is_some_and(|entry| entry.index <= at.index) {
