@@ -358,6 +358,32 @@ def a_delayed_member_gets_a_copy_and_goes_on_alone():
             client.test.a.insert_one({"_id": "alone"})
 
 
+def members_follow_the_primary_and_nobody_else():
+    with WithArbiter() as cluster:
+        primary, secondary = cluster.with_data()
+        asked = lambda member, host: raw(member, "admin", {"replSetSyncFrom": host})
+        reply = asked(secondary, host(primary))
+        assert (reply["ok"], reply["syncFromRequested"], reply["prevSyncTarget"]) == (1, host(primary), host(primary)), reply
+        assert status_of(secondary)["syncSourceHost"] == host(primary)
+        for member, to, code, words in ((primary, host(secondary), 95, "primaries"),
+                                        (cluster.arbiter(), host(primary), 95, "arbiters"),
+                                        (secondary, "127.0.0.1:1", 74, "find member"),
+                                        (secondary, host(secondary), 72, "myself"),
+                                        (secondary, host(cluster.arbiter()), 72, "arbiter"),
+                                        (secondary, 7, 14, "type")):
+            reply = asked(member, to)
+            assert reply.get("code") == code and words in reply["errmsg"], (to, reply)
+    with ReplicaSet() as cluster:
+        primary = cluster.wait_for_primary()
+        one, other = cluster.others(primary)
+        reply = raw(one, "admin", {"replSetSyncFrom": host(other)})
+        assert reply.get("code") == 72 and host(primary) in reply["errmsg"], reply
+        primary.kill()
+        other.kill()
+        wait_until(lambda: raw(one, "admin", {"replSetSyncFrom": host(other)}).get("code") == 6, "it follows somebody",
+                   cluster.tails)
+
+
 def what_no_delayed_member_can_be_is_refused():
     with WithDelay() as cluster:
         primary, _ = cluster.in_time()
@@ -462,6 +488,7 @@ TESTS = [
     what_was_acknowledged_with_a_delayed_member_outlives_the_primary,
     a_delayed_member_gets_a_copy_and_goes_on_alone,
     what_no_delayed_member_can_be_is_refused,
+    members_follow_the_primary_and_nobody_else,
     a_member_goes_on_alone_and_the_others_begin_anew,
 ]
 
