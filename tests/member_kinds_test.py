@@ -12,7 +12,7 @@ from replica_set_test import (SECONDARY_OK, SHORT_LOG, Writer, agreed, all_vote,
                               progress, reconfigure, started_with_a_copy, status_of)
 
 NOT_PRIMARY, NOT_PRIMARY_OR_SECONDARY = 10107, 13436
-INVALID, INCOMPATIBLE, NOT_ELECTABLE = 93, 103, 104
+INVALID, INCOMPATIBLE, NOT_ELECTABLE, INTERRUPTED = 93, 103, 104, 11602
 ARBITER = 7
 
 
@@ -277,7 +277,11 @@ def another_delay_counts_at_once():
         with cluster.client() as client:
             client.test.a.insert_one({"_id": "by itself"})
         # Who leads and becomes delayed hands over first.
-        reconfigure(cluster, lambda c: c["members"][2].update(secondaryDelaySecs=cluster.seconds, priority=0))
+        config = raw(delayed, "admin", {"replSetGetConfig": 1})["config"]
+        config["version"] += 1
+        config["members"][2].update(secondaryDelaySecs=cluster.seconds, priority=0)
+        reply = raw(delayed, "admin", {"replSetReconfig": config})
+        assert code_of(reply) in ((1, None), (0, INTERRUPTED)), reply
         cluster.wait_for_primary(but=delayed)
         wait_until(lambda: "heldBack" in status_of(delayed), "it is not delayed", cluster.tails)
         cluster.shows_in_time("afterwards", cluster.write("afterwards"))

@@ -62,7 +62,7 @@ impl Leader {
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
         let mut txn = self.0.engine().begin_newest(options);
         txn.put(ROOT, key.as_bytes(), &vec![7; bytes]).unwrap();
-        txn.submit().unwrap();
+        let _submitted = txn.submit().unwrap();
         let records = self.0.describe_open(MAX_ENTRY_BYTES).unwrap();
         self.close(Content::Records(records))
     }
