@@ -13,7 +13,7 @@ use serverstate::replication::config::member::with_port;
 
 pub(crate) const REPL_SET_SYNC_FROM: Command = Command::new(
     "replSetSyncFrom",
-    "Asks a secondary to follow that member: granted for the primary, which every member follows.",
+    "Tells a secondary to follow that member: granted for the primary, which every member follows.",
     Needs::Cluster(&[Action::ReplSetStateChange]),
     run,
 )
