@@ -182,48 +182,48 @@ fn what_is_decided_is_shown_when_it_is_old_enough() {
 fn a_delay_begins_and_ends_while_entries_come() {
     let (mut leader, mut follower) = (Leader::new(), Follower::new(u64::MAX));
     let entries: Vec<_> = ["a", "b", "c", "d", "e"].iter().map(|k| leader.put(k, 10)).collect();
-    let [a, b, c, d, e] = entries.as_slice() else { unreachable!() };
+    let [first, second, third, fourth, fifth] = entries.as_slice() else { unreachable!() };
     follower.journal().set_delay(0);
-    follower.take(a);
-    follower.take(b);
-    follower.decide(&[a]);
+    follower.take(first);
+    follower.take(second);
+    follower.decide(&[first]);
     assert_eq!(follower.shows(), "a");
     // What is not decided goes into the log of entries, and is not in the engine any more.
     follower.journal().set_delay(DELAY);
-    follower.take(c);
-    assert_eq!(follower.journal().engine().entries().last.index, a.0.index);
-    assert_eq!(follower.journal().payload(b.0.position()).unwrap(), Some(b.1.clone()));
-    follower.decide(&[b, c]);
+    follower.take(third);
+    assert_eq!(follower.journal().engine().entries().last.index, first.0.index);
+    assert_eq!(follower.journal().payload(second.0.position()).unwrap(), Some(second.1.clone()));
+    follower.decide(&[second, third]);
     follower.pass(0);
     assert_eq!(follower.shows(), "a");
-    follower.take(d);
+    follower.take(fourth);
     follower.start();
-    assert_eq!(follower.loaded(), (a.0.index, d.0.index));
+    assert_eq!(follower.loaded(), (first.0.index, fourth.0.index));
     follower.journal().set_delay(DELAY);
     // Another leader has something else in that place: here the same again.
-    follower.journal().cut(d.0.index).unwrap();
-    follower.take(d);
-    follower.decide(&[b, c]);
-    follower.take(e);
+    follower.journal().cut(fourth.0.index).unwrap();
+    follower.take(fourth);
+    follower.decide(&[second, third]);
+    follower.take(fifth);
     // It ends: what is decided is shown, the rest is in the engine.
     follower.journal().set_delay(0);
     follower.pass(0);
     assert_eq!(follower.shows(), "a b c");
     assert!(follower.journal().takes_writes() && follower.journal().held_back().is_none());
-    assert_eq!(follower.journal().engine().entries().last.index, e.0.index);
-    follower.decide(&[d]);
+    assert_eq!(follower.journal().engine().entries().last.index, fifth.0.index);
+    follower.decide(&[fourth]);
     assert_eq!(follower.shows(), "a b c d");
     // The start finds that out by itself.
     follower.start();
     assert!(follower.journal().takes_writes());
-    assert_eq!(follower.loaded().1, e.0.index);
-    follower.decide(&[d, e]);
+    assert_eq!(follower.loaded().1, fifth.0.index);
+    follower.decide(&[fourth, fifth]);
     assert_eq!(follower.shows(), "a b c d e");
     // And begins again.
     follower.journal().set_delay(DELAY);
-    let f = leader.put("f", 10);
-    follower.take(&f);
-    follower.decide(&[&f]);
+    let sixth = leader.put("f", 10);
+    follower.take(&sixth);
+    follower.decide(&[&sixth]);
     follower.pass(0);
     assert_eq!(follower.shows(), "a b c d e");
     follower.journal().set_delay(1);
