@@ -1,4 +1,5 @@
-"""Members of a replica set that are not like the others: arbiters; and a member that is forced to go on alone."""
+"""Members of a replica set that are not like the others: arbiters, delayed members; and a member that is forced to go on
+alone."""
 
 import os
 import shutil
@@ -8,10 +9,10 @@ from fernd import Fernd, ReplicaSet, host, lasting_port, raw, run_tests, wait_un
 from pymongo.errors import WriteConcernError, WTimeoutError
 from pymongo.write_concern import WriteConcern
 from replica_set_test import (SECONDARY_OK, SHORT_LOG, Writer, agreed, all_vote, begin, code_of, contents, outgrow_the_log,
-                              progress, reconfigure, status_of)
+                              progress, reconfigure, started_with_a_copy, status_of)
 
 NOT_PRIMARY, NOT_PRIMARY_OR_SECONDARY = 10107, 13436
-INVALID, INCOMPATIBLE, NOT_ELECTABLE = 93, 103, 104
+INVALID, INCOMPATIBLE, NOT_ELECTABLE, INTERRUPTED = 93, 103, 104, 11602
 ARBITER = 7
 
 
@@ -188,6 +189,233 @@ def what_no_arbiter_can_be_is_refused():
         assert reply.get("code") == NOT_ELECTABLE, reply
 
 
+class WithDelay(ReplicaSet):
+    """Two members, and one that shows everything some seconds late."""
+
+    seconds = 6
+
+    def config(self):
+        config = super().config()
+        config["members"][2].update(priority=0, secondaryDelaySecs=self.seconds)
+        return config
+
+    def delayed(self):
+        return self.members[2]
+
+    def in_time(self):
+        primary = self.wait_for_primary()
+        return primary, next(m for m in self.members[:2] if m is not primary)
+
+    def write(self, _id):
+        """A document that all three have when this returns; and when it was written."""
+        with self.client() as client:
+            began = time.time()
+            client.test.a.with_options(write_concern=WriteConcern(3, wtimeout=20_000)).insert_one({"_id": _id})
+            took = time.time() - began
+            assert took < self.seconds - 2, f"a delayed member acknowledges what it has on disk: {took}"
+            return time.time()
+
+    def shows(self, _id):
+        reply = raw(self.delayed(), "test", {"find": "a", "filter": {"_id": _id}, **SECONDARY_OK})
+        return bool(reply["cursor"]["firstBatch"])
+
+    def shows_in_time(self, _id, written):
+        """Never before its time, and soon after it."""
+        while not self.shows(_id):
+            assert time.time() < written + self.seconds + 6, f"{_id} is not shown: {status_of(self.delayed())}"
+            time.sleep(0.05)
+        late = time.time() - written
+        assert late > self.seconds - 0.5, f"{_id} is shown after {late} seconds"
+
+
+def set_delay(cluster, seconds, **fields):
+    reconfigure(cluster, lambda c: c["members"][2].update(secondaryDelaySecs=seconds, **fields))
+
+
+def a_delayed_member_shows_what_is_old_enough():
+    with WithDelay() as cluster:
+        primary, _ = cluster.in_time()
+        delayed = cluster.delayed()
+        hello = delayed.hello()
+        assert hello["secondary"] and hello["passive"] and hello["secondaryDelaySecs"] == cluster.seconds, hello
+        assert host(delayed) not in hello["hosts"] and host(delayed) in hello["passives"], hello
+        written = cluster.write("first")
+        assert not cluster.shows("first")
+        held_back = status_of(delayed)["heldBack"]
+        assert held_back["entries"] > 0 and held_back["bytes"] > 0, held_back
+        assert held_back["secondaryDelaySecs"] == cluster.seconds and not held_back["shownEarlyForWantOfRoom"], held_back
+        assert "heldBack" not in status_of(primary)
+        # The others say how far behind it is.
+        behind = lambda: [m["optimeDate"] for m in status_of(primary)["members"]]
+        wait_until(lambda: (max(behind()) - behind()[2]).total_seconds() >= cluster.seconds - 3, "it is not behind", cluster.tails)
+        cluster.shows_in_time("first", written)
+        # Over a kill; it votes and holds back as before.
+        written = cluster.write("before the kill")
+        delayed.kill()
+        delayed.start()
+        cluster.wait_for_all()
+        assert not cluster.shows("before the kill")
+        cluster.shows_in_time("before the kill", written)
+        with delayed.client() as client:
+            assert client.test.a.find_one({"_id": "first"}), "what was shown stays"
+
+
+def another_delay_counts_at_once():
+    with WithDelay() as cluster:
+        cluster.in_time()
+        delayed = cluster.delayed()
+        set_delay(cluster, 3600)
+        cluster.write("an hour")
+        time.sleep(cluster.seconds + 2)
+        assert not cluster.shows("an hour")
+        set_delay(cluster, 0)
+        wait_until(lambda: cluster.shows("an hour"), "it does not catch up", cluster.tails, wait=5)
+        wait_until(lambda: "heldBack" not in status_of(delayed), "it holds back", cluster.tails)
+        # It is a member like the others now, and may lead.
+        set_delay(cluster, 0, priority=5)
+        wait_until(lambda: cluster.primary() is delayed, "it does not lead", cluster.tails)
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": "by itself"})
+        # Who leads and becomes delayed hands over first.
+        config = raw(delayed, "admin", {"replSetGetConfig": 1})["config"]
+        config["version"] += 1
+        config["members"][2].update(secondaryDelaySecs=cluster.seconds, priority=0)
+        reply = raw(delayed, "admin", {"replSetReconfig": config})
+        assert code_of(reply) in ((1, None), (0, INTERRUPTED)), reply
+        cluster.wait_for_primary(but=delayed)
+        wait_until(lambda: "heldBack" in status_of(delayed), "it is not delayed", cluster.tails)
+        cluster.shows_in_time("afterwards", cluster.write("afterwards"))
+        delayed.kill()
+        delayed.start()
+        cluster.wait_for_all()
+        assert len(documents_of(cluster.wait_for_primary())["a"]) == 3
+        wait_until(lambda: documents_of(delayed) == documents_of(cluster.primary()), "it lacks something", cluster.tails)
+
+
+def what_was_acknowledged_with_a_delayed_member_outlives_the_primary():
+    with WithDelay() as cluster:
+        cluster.seconds = 30
+        set_delay(cluster, 30)
+        primary, other = cluster.in_time()
+        cluster.write("all three")
+        other.kill()
+        writers = begin(Writer(cluster, 0), Writer(cluster, 1))
+        progress(writers, 200)
+        delayed = cluster.delayed()
+        delayed.kill()
+        delayed.start()
+        progress(writers, 200)
+        primary.kill()
+        time.sleep(6)
+        assert cluster.primary() is None and not delayed.hello()["isWritablePrimary"]
+        other.start()
+        wait_until(lambda: cluster.primary() is other, "it does not lead", cluster.tails)
+        assert not cluster.shows("all three") and "writes" not in documents_of(delayed), "it shows nothing for that"
+        progress(writers)
+        for writer in writers:
+            writer.ending.set()
+        for writer in writers:
+            writer.join()
+        documents = documents_of(other)
+        for writer in writers:
+            writer.check({"writes": [d for d in documents["writes"] if isinstance(d["_id"], dict)],
+                          "counters": documents["counters"]})
+        primary.start()
+        cluster.wait_for_all()
+        set_delay(cluster, 0)
+        for member in (primary, delayed):
+            wait_until(lambda: documents_of(member) == documents, "it lacks something", cluster.tails)
+
+
+def a_delayed_member_gets_a_copy_and_goes_on_alone():
+    with WithDelay(*SHORT_LOG) as cluster:
+        primary, other = cluster.in_time()
+        delayed = cluster.delayed()
+        cluster.shows_in_time("before", cluster.write("before"))
+        set_delay(cluster, 3600)
+        cluster.write("held back, and not in the copy's log")
+        delayed.kill()
+        outgrow_the_log(cluster)
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": "in the copy"})
+        delayed.start()
+        wait_until(lambda: started_with_a_copy(delayed) == 1, "it gets no copy", cluster.tails)
+        cluster.wait_for_all()
+        # A copy is as new as its source, as in MongoDB; what comes behind it is held back.
+        assert cluster.shows("in the copy")
+        all_vote(cluster, 3)
+        cluster.write("behind the copy")
+        time.sleep(2)
+        assert not cluster.shows("behind the copy")
+        # The others are lost: it has what it held back.
+        primary.kill()
+        other.kill()
+        configuration = raw(delayed, "admin", {"replSetGetConfig": 1})["config"]
+        member = {**configuration["members"][2], "priority": 1, "secondaryDelaySecs": 0}
+        configuration.update(version=configuration["version"] + 1, members=[member])
+        wait_until(lambda: raw(delayed, "admin", {"replSetReconfig": configuration, "force": True})["ok"] == 1,
+                   "it is not forced", cluster.tails)
+        assert cluster.wait_for_primary() is delayed
+        assert {d["_id"] for d in documents_of(delayed)["a"]} == {"before", "held back, and not in the copy's log",
+                                                                   "in the copy", "behind the copy"}
+        with delayed.client() as client:
+            client.test.a.insert_one({"_id": "alone"})
+
+
+def members_follow_the_primary_and_nobody_else():
+    with WithArbiter() as cluster:
+        primary, secondary = cluster.with_data()
+        asked = lambda member, host: raw(member, "admin", {"replSetSyncFrom": host})
+        reply = asked(secondary, host(primary))
+        assert (reply["ok"], reply["syncFromRequested"], reply["prevSyncTarget"]) == (1, host(primary), host(primary)), reply
+        assert status_of(secondary)["syncSourceHost"] == host(primary)
+        for member, to, code, words in ((primary, host(secondary), 95, "primaries"),
+                                        (cluster.arbiter(), host(primary), 95, "arbiters"),
+                                        (secondary, "127.0.0.1:1", 74, "find member"),
+                                        (secondary, host(secondary), 72, "myself"),
+                                        (secondary, host(cluster.arbiter()), 72, "arbiter"),
+                                        (secondary, 7, 14, "type")):
+            reply = asked(member, to)
+            assert reply.get("code") == code and words in reply["errmsg"], (to, reply)
+    with ReplicaSet() as cluster:
+        primary = cluster.wait_for_primary()
+        one, other = cluster.others(primary)
+        reply = raw(one, "admin", {"replSetSyncFrom": host(other)})
+        assert reply.get("code") == 72 and host(primary) in reply["errmsg"], reply
+        primary.kill()
+        other.kill()
+        wait_until(lambda: raw(one, "admin", {"replSetSyncFrom": host(other)}).get("code") == 6, "it follows somebody",
+                   cluster.tails)
+
+
+def what_no_delayed_member_can_be_is_refused():
+    with WithDelay() as cluster:
+        primary, _ = cluster.in_time()
+        configuration = raw(primary, "admin", {"replSetGetConfig": 1})["config"]
+        assert configuration["members"][2]["secondaryDelaySecs"] == cluster.seconds, configuration
+
+        def changed(change):
+            config = {**configuration, "members": [dict(m) for m in configuration["members"]],
+                      "version": raw(primary, "admin", {"replSetGetConfig": 1})["config"]["version"] + 1}
+            change(config["members"])
+            return raw(primary, "admin", {"replSetReconfig": config})
+
+        def refused(words, change):
+            reply = changed(change)
+            assert reply.get("code") == INVALID and words in reply["errmsg"], reply
+
+        refused("priority must be 0", lambda m: m[2].update(priority=2))
+        refused("secondaryDelaySecs", lambda m: m[2].update(secondaryDelaySecs=-1))
+        refused("old name", lambda m: m[2].update(slaveDelay=1))
+        refused("arbiters", lambda m: m.append({"_id": 3, "host": "127.0.0.1:1", "arbiterOnly": True,
+                                                "secondaryDelaySecs": 1}))
+        # Shells from before MongoDB 5, and TokuMX's, say it so.
+        reply = changed(lambda m: (m[2].pop("secondaryDelaySecs"), m[2].update(slaveDelay=9)))
+        assert reply["ok"] == 1, reply
+        now = raw(primary, "admin", {"replSetGetConfig": 1})["config"]["members"][2]
+        assert now["secondaryDelaySecs"] == 9 and "slaveDelay" not in now, now
+
+
 def a_member_goes_on_alone_and_the_others_begin_anew():
     with ReplicaSet() as cluster:
         primary = cluster.wait_for_primary()
@@ -259,6 +487,12 @@ TESTS = [
     what_was_acknowledged_with_the_arbiter_outlives_the_primary,
     an_arbiter_is_added_where_the_log_has_no_beginning_and_comes_back_emptied,
     what_no_arbiter_can_be_is_refused,
+    a_delayed_member_shows_what_is_old_enough,
+    another_delay_counts_at_once,
+    what_was_acknowledged_with_a_delayed_member_outlives_the_primary,
+    a_delayed_member_gets_a_copy_and_goes_on_alone,
+    what_no_delayed_member_can_be_is_refused,
+    members_follow_the_primary_and_nobody_else,
     a_member_goes_on_alone_and_the_others_begin_anew,
 ]
 

@@ -40,10 +40,14 @@ const REFUSED: &[(&str, &str)] = &[
         "205 ClusterTimeFailsRateLimiter",
     ),
     (
-        "replica sets: delayed members, members without indexes, a second arbiter; in a set of several other settings than \
+        "replica sets: members without indexes, a second arbiter, a delayed arbiter; in a set of several other settings than \
          MongoDB's defaults of `heartbeatIntervalMillis`, `heartbeatTimeoutSecs`, `catchUpTimeoutMillis`, \
          `catchUpTakeoverDelayMillis`, `chainingAllowed`",
         "93 InvalidReplicaSetConfig",
+    ),
+    (
+        "`replSetSyncFrom` another member than the primary: entries and copies come from that one",
+        "72 InvalidOptions",
     ),
     (
         "`replSetInitiate` of several members, of which another one than this has data",

@@ -132,6 +132,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::status::REPL_SET_GET_STATUS,
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
     &crate::replication::eligibility::REPL_SET_FREEZE,
+    &crate::replication::sync_from::REPL_SET_SYNC_FROM,
     &crate::replication::eligibility::REPL_SET_MAINTENANCE,
     &crate::replication::oplog_size::REPL_SET_RESIZE_OPLOG,
     &crate::replication::oplog_age::REPL_GET_EXPIRE_OPLOG,

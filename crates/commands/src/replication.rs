@@ -16,4 +16,5 @@ pub(crate) mod reply;
 pub(crate) mod several;
 pub(crate) mod status;
 pub(crate) mod step_down;
+pub(crate) mod sync_from;
 pub(crate) mod write_concern;

@@ -3,7 +3,7 @@
 use os::{Call, Watch, Watchers};
 use parking_lot::{Condvar, Mutex};
 use quorum::{Configuration, MemberId, Peer, Position, RoleState};
-use replica::{Journal, Links, MemberReport, NeedsCopy, Promises, Replica};
+use replica::{HeldBack, Journal, Links, MemberReport, NeedsCopy, Promises, Replica};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,8 @@ pub struct View {
     pub reports: BTreeMap<MemberId, Heard>,
     /// It lacks what its leader's log has no more: it needs a copy of the data.
     pub needs_copy: Option<NeedsCopy>,
+    /// What it has and does not show yet, where it is delayed.
+    pub held_back: Option<HeldBack>,
     /// To whom it hands over.
     pub handing_over_to: Option<MemberId>,
     /// Why it acknowledges nothing any more.
@@ -92,6 +94,7 @@ impl View {
             peers: status.peers,
             reports: replica.reports().iter().map(heard).collect(),
             needs_copy: replica.needs_copy(),
+            held_back: replica.held_back(),
             handing_over_to: status.handing_over_to,
             stopped: replica.stopped().map(str::to_owned),
         }

@@ -22,6 +22,7 @@ mod remote;
 pub use outgoing::{LogFile, Outgoing};
 pub use remote::{Between, Remote, VERSION};
 
+use crate::delay_log;
 use crate::set_document::SetDocument;
 use crate::set_file;
 use crypt::KeyRequest;
@@ -188,6 +189,10 @@ pub fn receive(
         }
         (None, None) => {}
         _ => return Err(CopyError::Source("its keys do not come with its files".to_owned())),
+    }
+    let was_delayed = delay_log::exists(os, &options.dir);
+    if was_delayed.map_err(|error| CopyError::Source(error.to_string()))? {
+        beside.push((delay_log::VOID.to_owned(), Vec::new()));
     }
     copy.receiving.finish(&log, &beside)?;
     copy.source.end();

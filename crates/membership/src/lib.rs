@@ -18,6 +18,7 @@
 mod admission;
 mod catalog_observer;
 pub mod copy;
+mod delay_log;
 mod error;
 pub mod hosts;
 mod membership;
@@ -29,5 +30,5 @@ pub use links::HostAndPort;
 pub use member::{Pending, Refusal, View};
 pub use membership::{BASE, Founding, Membership, Parts, Roles, Stored};
 pub use quorum::{MemberId, Position};
-pub use replica::NeedsCopy;
+pub use replica::{HeldBack, NeedsCopy};
 pub use set_document::SetDocument;

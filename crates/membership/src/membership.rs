@@ -5,6 +5,7 @@
 
 use crate::admission::AdmitKnown;
 use crate::catalog_observer::{CatalogObserver, TimesLed};
+use crate::delay_log;
 use crate::error::{Error, Result};
 use crate::set_document::SetDocument;
 use crate::set_file;
@@ -18,7 +19,8 @@ use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
 use replica::{
-    EngineJournal, Journal, Options, Promises, Replica, StateFile, SyncMode, WitnessJournal,
+    DelayableJournal, EngineJournal, HeldBack, Journal, Nobody, Options, Promises, Replica,
+    StateFile, SyncMode, WitnessJournal,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,6 +153,8 @@ struct Inner {
     takes_writes: AtomicU64,
     /// One takes over at a time.
     taking_over: Mutex<()>,
+    /// It was told that there is no room for the whole delay.
+    is_short: AtomicBool,
     /// Who should lead in this member's place, and since when.
     preferred: Mutex<Option<(MemberId, Duration)>>,
     /// Those above are told one thing after the other, the newest last.
@@ -294,7 +298,7 @@ impl Membership {
         let inner = Arc::new(Inner {
             own,
             os: os.clone(),
-            directory,
+            directory: directory.clone(),
             engine: engine.clone(),
             admission,
             links: Arc::downgrade(&links),
@@ -303,6 +307,7 @@ impl Membership {
             member: OnceLock::new(),
             takes_writes: AtomicU64::new(0),
             taking_over: Mutex::default(),
+            is_short: AtomicBool::new(false),
             preferred: Mutex::default(),
             telling: Mutex::default(),
             ends: AtomicBool::new(false),
@@ -310,8 +315,15 @@ impl Membership {
         links.set_peers(&others)?;
         let arrivals = links.arrivals();
         let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let start =
-            StartParts { os, options, kinds, sender: links.sender(), state, arrivals, watcher };
+        let start = StartParts {
+            os: os.clone(),
+            options,
+            kinds,
+            sender: links.sender(),
+            state,
+            arrivals,
+            watcher,
+        };
         let member = if is_witness {
             let journal = witness_journal(&engine, syncs)?;
             if !journal.is_begun() {
@@ -320,7 +332,8 @@ impl Membership {
             }
             start.member(journal)?
         } else {
-            let journal = EngineJournal::new(engine.clone(), observer, syncs)?;
+            let beside = delay_log::find(&os, &directory, &engine)?;
+            let journal = DelayableJournal::open(engine.clone(), observer, syncs, beside)?;
             engine.when_open(notify);
             start.member(journal)?
         };
@@ -476,6 +489,13 @@ impl Membership {
         Some(next)
     }
 
+    /// Whether this delayed member began or ended to show entries early, for want of room, since it was asked last.
+    pub fn changed_in_room(&self) -> Option<HeldBack> {
+        let held_back = self.view().held_back.unwrap_or_default();
+        let before = self.inner.is_short.swap(held_back.is_short, Ordering::AcqRel);
+        (before != held_back.is_short).then_some(held_back)
+    }
+
     /// The set goes on with this member alone, whatever its majority has: from its next start on. What this member has on
     /// its disk counts, decided or not; what it lacks is given up, and those who have it never speak with it again.
     /// This membership ends. On disk when it returns; where it fails, it can be asked for again.
@@ -491,6 +511,7 @@ impl Membership {
             return Err(Error::Document("this member is not one that may lead in it".to_owned()));
         }
         self.stop();
+        self.inner.take_in_what_is_held_back()?;
         let last = engine.entries().last;
         let index = last.index + 1;
         let document = document.clone().begun_behind(index);
@@ -623,6 +644,22 @@ impl Inner {
     fn changes(&self, view: &View, document: &SetDocument) -> Vec<Change> {
         let reaches_back = self.reaches_back();
         changes(&view.configuration, document, |member| reaches_back || keeps_up(view, member))
+    }
+
+    /// A delayed member's engine gets all that it has, and is delayed no more.
+    fn take_in_what_is_held_back(&self) -> Result<()> {
+        let beside = delay_log::find(&self.os, &self.directory, &self.engine)?;
+        if !beside.exists {
+            return Ok(());
+        }
+        // The catalog is opened anew before anything is read: the server starts again.
+        let engine = self.engine.clone();
+        let mut journal = DelayableJournal::open(engine, Nobody, SyncMode::Inline, beside)?;
+        while !journal.take_in()? {
+            // Memory may have no room, until what it has is drained.
+            self.os.clock.sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Whether this member's log has everything since the beginning of the set: nobody needs a copy then.

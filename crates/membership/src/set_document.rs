@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 
 /// The version that this program writes.
 const VERSION: i32 = 1;
-/// How much later than the others a witness campaigns: so many ranks, two election timeouts in all. It is needed only
-/// where nobody else can win.
-const WITNESS_RANK: u32 = 20;
+/// How much later than the others a member campaigns that hands over what it leads: so many ranks, two election timeouts
+/// in all. It is needed only where nobody else can win.
+const LATE_RANK: u32 = 20;
 
 /// One member, as far as consensus and links want to know it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,7 @@ pub(crate) struct Listed {
     pub(crate) votes: bool,
     pub(crate) priority: f64,
     pub(crate) is_witness: bool,
+    pub(crate) delay_seconds: u32,
 }
 
 /// A set's configuration, and who its members are.
@@ -82,6 +83,8 @@ impl SetDocument {
                 votes: number(value.get("votes")).is_none_or(|votes| votes > 0.0),
                 priority: number(value.get("priority")).unwrap_or(1.0),
                 is_witness: value.get_bool("arbiterOnly").unwrap_or(false),
+                delay_seconds: number(value.get("secondaryDelaySecs"))
+                    .map_or(0, |seconds| seconds as u32),
             });
         }
         if members.len() != ids.len() {
@@ -161,7 +164,7 @@ impl SetDocument {
     /// How many priorities that members have are above this one's; `None` of one that is never to lead.
     pub fn rank(&self, member: MemberId) -> Option<u32> {
         let own = self.members.iter().find(|listed| listed.member == member)?;
-        if own.priority <= 0.0 || !own.votes || own.is_witness {
+        if own.priority <= 0.0 || !own.votes || own.is_witness || own.delay_seconds > 0 {
             return None;
         }
         let mut above: Vec<f64> = self.members.iter().map(|listed| listed.priority).collect();
@@ -176,20 +179,35 @@ impl SetDocument {
         self.members.iter().any(|listed| listed.member == member && listed.is_witness)
     }
 
+    /// How many seconds after their commits a member shows entries.
+    pub fn delay_of(&self, member: MemberId) -> u32 {
+        let listed = self.members.iter().find(|listed| listed.member == member);
+        listed.map_or(0, |listed| listed.delay_seconds)
+    }
+
     /// What the members are.
     pub(crate) fn kinds(&self) -> Kinds {
         let all = || self.members.iter().map(|listed| listed.member);
         Kinds {
             witnesses: all().filter(|member| self.is_witness(*member)).collect(),
+            delays: all()
+                .map(|member| (member, self.delay_of(member)))
+                .filter(|(_, seconds)| *seconds > 0)
+                .collect(),
             log_begins: self.log_begins,
             ranks: all().filter_map(|member| Some((member, self.rank(member)?))).collect(),
         }
     }
 
-    /// How late a member campaigns compared with the others; `None` of one that never does. A witness does, to bring a
-    /// member up to date that has less than it: it never takes writes.
+    /// How late a member campaigns compared with the others; `None` of one that never does. A witness does, and a delayed
+    /// member that votes, to bring a member up to date that has less than it: it never takes writes.
     pub(crate) fn campaign_rank(&self, member: MemberId) -> Option<u32> {
-        if self.is_witness(member) { Some(WITNESS_RANK) } else { self.rank(member) }
+        let hands_over = |listed: &Listed| {
+            listed.member == member
+                && listed.votes
+                && (listed.is_witness || listed.delay_seconds > 0)
+        };
+        if self.members.iter().any(hands_over) { Some(LATE_RANK) } else { self.rank(member) }
     }
 
     /// Its bytes.
@@ -291,6 +309,7 @@ mod tests {
         assert_eq!(document.campaign_rank(MemberId(13)), None, "without a vote never");
         let kinds = document.kinds();
         assert_eq!(kinds.witnesses, [witness].into());
+        assert!(kinds.delays.is_empty());
         assert_eq!(kinds.ranks, [(MemberId(10), 0), (of_data, 1)].into());
     }
 

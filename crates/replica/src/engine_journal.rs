@@ -48,7 +48,7 @@ fn failed(error: &engine::Error) -> Error {
 }
 
 /// Results of the engine as those of a journal.
-fn journal_result<T>(result: engine::Result<T>) -> Result<T> {
+pub(crate) fn journal_result<T>(result: engine::Result<T>) -> Result<T> {
     result.map_err(|error| failed(&error))
 }
 
@@ -99,6 +99,46 @@ impl<O: Observer> EngineJournal<O> {
 
     fn position(&self, index: u64) -> Option<Position> {
         position(&self.engine, index)
+    }
+
+    /// Entries up to this one are sent to nobody: shared with who answers for what is older.
+    pub(crate) fn log_begins(&self) -> &Arc<AtomicU64> {
+        &self.log_begins
+    }
+
+    /// Shows entries that are decided; where `configuration` is there, it counts behind the last of them.
+    pub(crate) fn show(
+        &mut self,
+        entries: &[Entry],
+        configuration: Option<&Configuration>,
+    ) -> Result<()> {
+        let Some(last) = entries.last() else { return Ok(()) };
+        for entry in entries {
+            let at = entry.position();
+            if self.position(at.index) != Some(at) {
+                return Err(Error::Journal(format!("committed entry {at:?} is not in the log")));
+            }
+            let has_records = matches!(entry.content, Content::Records(_));
+            let is_own = self.own.remove(&entry.index);
+            if has_records && entry.index > self.observed_index && !is_own {
+                self.tell(entry.index)?;
+            }
+        }
+        if let Some(configuration) = configuration {
+            let configuration = codec::encode_configuration(configuration);
+            journal_result(self.engine.apply_configuration(last.index, &configuration))?;
+        } else {
+            journal_result(self.engine.commit_entries_up_to(last.index))?;
+        }
+        if last.index > self.observed_index {
+            self.observed_index = last.index;
+            let visible = self.engine.visible().timestamp();
+            let shown = self.observer.visible(visible);
+            shown.map_err(|error| {
+                Error::Journal(format!("the catalog cannot follow the commits: {error}"))
+            })?;
+        }
+        Ok(())
     }
 
     /// Tells the observer of an entry's commits, and shows what stands alone.
@@ -278,37 +318,14 @@ impl<O: Observer> Journal for EngineJournal<O> {
     }
 
     fn committed(&mut self, entries: &[Entry], configuration: &Configuration) -> Result<()> {
-        let Some(last) = entries.last() else { return Ok(()) };
-        for entry in entries {
-            let at = entry.position();
-            if self.position(at.index) != Some(at) {
-                return Err(Error::Journal(format!("committed entry {at:?} is not in the log")));
-            }
-            let has_records = matches!(entry.content, Content::Records(_));
-            let is_own = self.own.remove(&entry.index);
-            if has_records && entry.index > self.observed_index && !is_own {
-                self.tell(entry.index)?;
-            }
-        }
-        let changes = |entry: &Entry| {
-            matches!(entry.content, Content::Configuration { .. } | Content::Joined)
-        };
-        if entries.iter().any(changes) {
-            let configuration = codec::encode_configuration(configuration);
-            journal_result(self.engine.apply_configuration(last.index, &configuration))?;
-        } else {
-            journal_result(self.engine.commit_entries_up_to(last.index))?;
-        }
-        if last.index > self.observed_index {
-            self.observed_index = last.index;
-            let visible = self.engine.visible().timestamp();
-            let shown = self.observer.visible(visible);
-            shown.map_err(|error| {
-                Error::Journal(format!("the catalog cannot follow the commits: {error}"))
-            })?;
-        }
-        Ok(())
+        let changes = entries.iter().any(|entry| changes_configuration(&entry.content));
+        self.show(entries, changes.then_some(configuration))
     }
+}
+
+/// Whether another configuration counts behind an entry with this content.
+pub(crate) fn changes_configuration(content: &Content) -> bool {
+    matches!(content, Content::Configuration { .. } | Content::Joined)
 }
 
 /// Whether an engine would take these as the records of an entry with this content.
@@ -328,11 +345,11 @@ pub(crate) fn check_payload(
     }
 }
 
-fn position(engine: &Engine, index: u64) -> Option<Position> {
+pub(crate) fn position(engine: &Engine, index: u64) -> Option<Position> {
     engine.entry(index).map(|id| Position { term: id.term, index: id.index })
 }
 
-fn content_of(engine: &Engine, head: &EntryHead) -> Result<Content> {
+pub(crate) fn content_of(engine: &Engine, head: &EntryHead) -> Result<Content> {
     Ok(match head.kind {
         EntryKind::Fence => Content::Fence,
         EntryKind::Records => Content::Records(Descriptor {

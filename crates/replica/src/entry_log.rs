@@ -71,6 +71,8 @@ pub(crate) struct FoundEntries {
     pub(crate) entries: Vec<Entry>,
     /// The newest commit index that was written.
     pub(crate) commit: u64,
+    /// Behind which entries which configuration counts, as far as that is still written there.
+    pub(crate) configurations: Vec<(u64, Configuration)>,
 }
 
 fn failed(error: &wal::Error) -> Error {
@@ -140,6 +142,24 @@ impl EntryLog {
         self.0.state.lock().places.position(index)
     }
 
+    /// The last entry that is on disk, with all before it.
+    pub(crate) fn synced_index(&self) -> u64 {
+        let mut state = self.0.state.lock();
+        self.0.forget_synced(&mut state);
+        let last = state.places.last().index;
+        state.unsynced.front().map_or(last, |(first, _)| first.index.saturating_sub(1))
+    }
+
+    /// Bytes from the entry of that index on, rounded up.
+    pub(crate) fn bytes_from(&self, index: u64) -> u64 {
+        let state = self.0.state.lock();
+        if index > state.places.last().index {
+            return 0;
+        }
+        let begins = state.places.point_before(index);
+        begins.map_or(0, |begins| self.0.wal.next_lsn().saturating_sub(begins))
+    }
+
     pub(crate) fn decided(&self) -> Decided {
         self.0.state.lock().decided.clone()
     }
@@ -151,15 +171,24 @@ impl EntryLog {
 
     /// Begins anew behind a place up to which everything is decided. On disk when it returns.
     pub(crate) fn begin(&self, at: Position, configuration: &Configuration) -> Result<()> {
+        let record = LogRecord::Begun { at, configuration: configuration.clone() };
+        let decided = Decided { at, configuration: configuration.clone() };
+        self.replace(&record, Places::behind(at), decided)
+    }
+
+    /// It has no beginning any more: what it held is elsewhere. On disk when it returns.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.replace(&LogRecord::Ended, Places::default(), Decided::default())
+    }
+
+    fn replace(&self, record: &LogRecord<'_>, places: Places, decided: Decided) -> Result<()> {
         let wal = &self.0.wal;
         let start = wal.next_lsn();
-        let record = LogRecord::Begun { at, configuration: configuration.clone() }.encode();
-        let end = written(wal.append(&[&record]))?;
+        let end = written(wal.append(&[&record.encode()]))?;
         written(wal.sync())?;
         let mut state = self.0.state.lock();
-        state.places = Places::behind(at);
-        state.decided = Decided { at, configuration: configuration.clone() };
-        (state.mark, state.synced_mark) = ((at.index, end), at.index);
+        (state.mark, state.synced_mark) = ((decided.at.index, end), decided.at.index);
+        (state.places, state.decided) = (places, decided);
         state.unsynced.clear();
         state.reader = None;
         drop(state);
@@ -342,7 +371,7 @@ impl Shared {
                     before.extend_from_slice(payload);
                     return Ok(Some((entry, before)));
                 }
-                LogRecord::Begun { .. } | LogRecord::Decided { .. } => {}
+                LogRecord::Begun { .. } | LogRecord::Decided { .. } | LogRecord::Ended => {}
             }
         }
         Ok(None)

@@ -27,6 +27,21 @@ pub struct LoadedLog {
     pub configuration: Configuration,
 }
 
+/// What a delayed member has and does not show yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBack {
+    /// For how many seconds.
+    pub seconds: u32,
+    /// The timestamp and the time of the newest commit that it shows.
+    pub shown: (u64, u64),
+    /// Entries that are decided and not shown, and the bytes that they take, rounded up.
+    pub entries: u64,
+    /// See there.
+    pub bytes: u64,
+    /// There is no room for the whole delay: entries are shown as late as the room allows.
+    pub is_short: bool,
+}
+
 /// The log of a member.
 pub trait Journal {
     /// Reads the log. Called once, first.
@@ -106,6 +121,25 @@ pub trait Journal {
     /// Entries up to this one are sent to nobody, though the log has them: the set was forced to go on behind it, and
     /// what its configuration is since then follows from no entry.
     fn set_log_begins(&mut self, _index: u64) {}
+
+    /// Whether clients' records may come where this member leads. Of one that keeps entries without applying them, or
+    /// applies them later, they may not.
+    fn takes_writes(&self) -> bool {
+        true
+    }
+
+    /// So many seconds after its commit an entry is shown at the earliest.
+    fn set_delay(&mut self, _seconds: u32) {}
+
+    /// Shows what is decided and, at this time of the day, old enough: some of it. Returns whether there was any.
+    fn show_due(&mut self, _wall_ms: i64) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// What is held back by a delay; `None` of a journal that shows what is decided.
+    fn held_back(&self) -> Option<HeldBack> {
+        None
+    }
 
     /// All members with data have the entries up to this one, and have applied them.
     fn others_have(&mut self, _index: u64) -> Result<()> {

@@ -14,6 +14,7 @@
 //!    more; what is in no entry then is cut off.
 //! 4. After an error of journal or state file nothing is acknowledged any more.
 
+mod delayable_journal;
 mod engine_journal;
 mod entry_log;
 mod error;
@@ -28,11 +29,12 @@ mod state_file;
 mod syncs;
 mod witness;
 
+pub use delayable_journal::{DelayLog, DelayableJournal};
 pub use engine_journal::EngineJournal;
 pub use entry_log::EntryLog;
 pub use error::{Error, Result};
 pub use frame::{Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport};
-pub use journal::{Journal, LoadedLog};
+pub use journal::{HeldBack, Journal, LoadedLog};
 pub use links::Links;
 pub use observer::{Nobody, Observed, Observer};
 pub use policy::MAX_ENTRY_BYTES;

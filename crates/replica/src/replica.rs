@@ -8,6 +8,7 @@
 //! | a frame | its payloads are checked, its message goes to consensus |
 //! | consensus: entries | own ones are closed, others appended with their payloads; a sync begins |
 //! | consensus: committed | the journal applies them |
+//! | the time of the day | a delayed member's journal shows what is old enough |
 //! | consensus: another role | open records are void; a new leader waits for its first entry |
 //!
 //! A leader whose log does not reach back to what a member needs tells it where its log begins (as a snapshot
@@ -15,8 +16,8 @@
 //! copy of the data, which the layers above get ([`Replica::needs_copy`]). A witness needs none, because it applies
 //! nothing: it is told what its leader has applied, and its log begins anew behind that.
 //!
-//! A witness that leads takes no writes. It brings the others up to date and hands over to the first that has all it
-//! has.
+//! A witness that leads takes no writes, nor does a delayed member, which shows less than it has. It brings the others up
+//! to date and hands over to the first that has all it has.
 //!
 //! Always true: between two calls consensus has nothing to say, and no payload waits for its entry; but for a
 //! witness, consensus never replaces the log by a snapshot.
@@ -30,7 +31,7 @@ use quorum::{
 
 use crate::error::{Error, Result};
 use crate::frame::{Frame, MAX_FRAME, MemberReport};
-use crate::journal::Journal;
+use crate::journal::{HeldBack, Journal};
 use crate::links::Links;
 use crate::policy::{self, MAX_ENTRY_BYTES};
 use crate::state_file::Promises;
@@ -53,10 +54,19 @@ pub struct Options {
 pub struct Kinds {
     /// Those that apply nothing.
     pub witnesses: BTreeSet<MemberId>,
+    /// Those that show entries so many seconds after their commit.
+    pub delays: BTreeMap<MemberId, u32>,
     /// Those that may take writes, and how many priorities are above theirs.
     pub ranks: BTreeMap<MemberId, u32>,
     /// Entries up to this one are sent to nobody; see [`Journal::set_log_begins`].
     pub log_begins: u64,
+}
+
+impl Kinds {
+    /// Whether that member has no data, or not all of what it has acknowledged: nobody copies it.
+    fn lacks_data(&self, member: MemberId) -> bool {
+        self.witnesses.contains(&member) || self.delays.contains_key(&member)
+    }
 }
 
 impl Options {
@@ -225,7 +235,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             let mut done = replica.pass_time(now_ms)?;
             done |= replica.look_at_syncs()?;
             done |= replica.propose_what_is_open()?;
-            replica.hand_over_as_witness()?;
+            done |= replica.journal.show_due(wall_ms)?;
+            // A member that was delayed may be able to by now.
+            replica.take_writes_where_due()?;
+            replica.hand_over_without_writing()?;
             done |= replica.report(now_ms, wall_ms);
             Ok(done)
         })
@@ -260,7 +273,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             && !self.node.holds(snapshot.position)
             && !(self.is_witness && snapshot.data == OF_WHAT_IS_APPLIED)
         {
-            if self.is_witness || self.kinds.witnesses.contains(&link) {
+            if self.is_witness || self.kinds.lacks_data(link) {
                 // It begins with another place, or its leader has nothing that could be copied.
                 return Ok(());
             }
@@ -349,6 +362,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// What the members are.
     pub fn set_kinds(&mut self, kinds: Kinds) {
         self.journal.set_log_begins(kinds.log_begins);
+        self.journal.set_delay(kinds.delays.get(&self.id).copied().unwrap_or(0));
         self.kinds = kinds;
     }
 
@@ -411,6 +425,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// Whether this member lacks what its leader's log has no more.
     pub fn needs_copy(&self) -> Option<NeedsCopy> {
         self.needs_copy
+    }
+
+    /// What this member has and does not show yet.
+    pub fn held_back(&self) -> Option<HeldBack> {
+        self.journal.held_back()
     }
 
     /// What the others last said of themselves.
@@ -527,8 +546,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.forget_what_others_have(&status);
         let members = status.configuration.members();
         self.reports.retain(|member, _| members.contains(member));
-        let last = match &self.applied.content {
-            Content::Records(records) => (records.last_ts, records.last_time),
+        let last = match (self.journal.held_back(), &self.applied.content) {
+            (Some(held_back), _) => held_back.shown,
+            (None, Content::Records(records)) => (records.last_ts, records.last_time),
             _ => (0, 0),
         };
         let report = MemberReport {
@@ -565,10 +585,16 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
     }
 
-    /// A witness that leads hands over as soon as a member that may take writes has all entries, decided or not: what the
+    /// Whether clients' writes come where this member leads.
+    fn may_take_writes(&self) -> bool {
+        let is_delayed = self.kinds.delays.contains_key(&self.id);
+        !self.is_witness && !is_delayed && self.journal.takes_writes()
+    }
+
+    /// A witness that leads, or a delayed member, hands over as soon as a member that may take writes has all entries, decided or not: what the
     /// others lack, that one may be able to give them, and the witness not (seed 671).
-    fn hand_over_as_witness(&mut self) -> Result<()> {
-        if !self.is_witness || !self.leads || self.node.handing_over_to().is_some() {
+    fn hand_over_without_writing(&mut self) -> Result<()> {
+        if self.may_take_writes() || !self.leads || self.node.handing_over_to().is_some() {
             return Ok(());
         }
         let status = self.node.status();
@@ -727,7 +753,13 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             self.applied.content = records.content.clone();
         }
         (self.applied.term, self.applied.index) = (last.term, last.index);
-        if self.leads && !self.writable && !self.is_witness && last.term == self.led {
+        self.take_writes_where_due()
+    }
+
+    /// A leader takes writes once it has applied what the leaders before it decided.
+    fn take_writes_where_due(&mut self) -> Result<()> {
+        let leads = self.leads && !self.writable && self.applied.term == self.led;
+        if leads && self.may_take_writes() {
             self.journal.lead()?;
             self.writable = true;
             self.events.push(Event::Writable);

@@ -14,7 +14,7 @@
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position};
 use wal::Replay;
 
-use crate::engine_journal::check_payload;
+use crate::engine_journal::{changes_configuration, check_payload};
 use crate::entry_log::{EntryLog, FoundEntries};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
@@ -58,8 +58,8 @@ impl WitnessJournal {
     /// The disk's.
     pub fn begin(&mut self, at: Position, configuration: &Configuration) -> Result<()> {
         self.log.begin(at, configuration)?;
-        self.found =
-            FoundEntries { decided: self.log.decided(), entries: Vec::new(), commit: at.index };
+        let decided = self.log.decided();
+        self.found = FoundEntries { decided, commit: at.index, ..FoundEntries::default() };
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl WitnessJournal {
 
 impl Journal for WitnessJournal {
     fn load(&mut self) -> Result<LoadedLog> {
-        let FoundEntries { decided, entries, commit } = std::mem::take(&mut self.found);
+        let FoundEntries { decided, entries, commit, .. } = std::mem::take(&mut self.found);
         Ok(LoadedLog {
             base: decided.at,
             entries,
@@ -92,6 +92,10 @@ impl Journal for WitnessJournal {
 
     fn open_bytes(&self) -> u64 {
         0
+    }
+
+    fn takes_writes(&self) -> bool {
+        false
     }
 
     fn lead(&mut self) -> Result<()> {
@@ -143,10 +147,8 @@ impl Journal for WitnessJournal {
 
     fn committed(&mut self, entries: &[Entry], configuration: &Configuration) -> Result<()> {
         let Some(last) = entries.last() else { return Ok(()) };
-        let changes = |entry: &Entry| {
-            matches!(entry.content, Content::Configuration { .. } | Content::Joined)
-        };
-        self.log.decide(last.position(), configuration, entries.iter().any(changes))?;
+        let changes = entries.iter().any(|entry| changes_configuration(&entry.content));
+        self.log.decide(last.position(), configuration, changes)?;
         self.log.shorten_to(self.most_bytes)
     }
 

@@ -43,6 +43,12 @@ pub(crate) enum Planted {
     WitnessTakesWrites,
     /// A witness goes on leading.
     WitnessLeadsOn,
+    /// A delayed member shows what is not old enough.
+    ShownEarly,
+    /// A delayed member acknowledges what it does not have on disk.
+    DelayedAcknowledgesBeforeSync,
+    /// A delayed member does not know that it is one.
+    DelayedTakesWrites,
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -55,17 +61,17 @@ fn play<M: Machine>(seed: u64, steps: u64, planted: Planted) -> Result<World<M>,
     world.run(steps).map(|()| world)
 }
 
-fn run<M: Machine>(usual: u64, steps: u64, copied: u64) {
+fn run<M: Machine>(usual: u64, steps: u64, copied: u64, late: u64) {
     let seeds = match number("FERN_REPLICA_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("FERN_REPLICA_SEEDS").unwrap_or(usual),
     };
     let many = seeds.end - seeds.start >= usual;
-    let mut done = [0; 6];
+    let mut done = [0; 8];
     for seed in seeds {
         let world = play::<M>(seed, steps, Planted::Nothing);
         let world = world.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let World { voided, came_back, led_by_witness, .. } = world;
+        let World { voided, came_back, led_by_witness, shown_late, led_by_delayed, .. } = world;
         let of = [
             world.acknowledged(),
             world.leaders(),
@@ -73,27 +79,29 @@ fn run<M: Machine>(usual: u64, steps: u64, copied: u64) {
             came_back,
             world.copied,
             led_by_witness,
+            shown_late,
+            led_by_delayed,
         ];
         done.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
     }
     // A simulation in which nothing happens shows nothing.
-    // What engines run has no witness, as it makes no copies.
-    let least = [50, 50, 50, 20, copied, copied];
+    // What engines run has no witness, as it makes no copies, and what memory runs no delayed member.
+    let least = [50, 50, 50, 20, copied, copied, late, late / 20];
     let enough = done.iter().zip(least).all(|(n, least)| *n >= least);
     assert!(
         !many || enough,
-        "acknowledged, leaders, voided, came back, copied, by a witness: {done:?}"
+        "acknowledged, leaders, voided, came back, copied, by a witness, shown late, by a delayed one: {done:?}"
     );
 }
 
 #[test]
 fn what_was_acknowledged_is_in_each_later_leader() {
-    run::<MemoryMachine>(80, STEPS, 20);
+    run::<MemoryMachine>(80, STEPS, 20, 0);
 }
 
 #[test]
 fn what_was_acknowledged_is_in_each_later_leaders_engine() {
-    run::<EngineMachine>(18, ENGINE_STEPS, 0);
+    run::<EngineMachine>(24, ENGINE_STEPS, 0, 30);
 }
 
 /// Some seed shows it.
@@ -126,4 +134,7 @@ fn planted_bugs_of_engines_are_found() {
     found::<EngineMachine>(Planted::CutsNotWritten, ENGINE_STEPS, 30);
     found::<EngineMachine>(Planted::AnsweredBeforeCommitted, ENGINE_STEPS, 30);
     found::<EngineMachine>(Planted::NotLookedBack, ENGINE_STEPS, 30);
+    found::<EngineMachine>(Planted::ShownEarly, ENGINE_STEPS, 30);
+    found::<EngineMachine>(Planted::DelayedAcknowledgesBeforeSync, ENGINE_STEPS, 100);
+    found::<EngineMachine>(Planted::DelayedTakesWrites, ENGINE_STEPS, 30);
 }

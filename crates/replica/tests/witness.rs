@@ -53,6 +53,7 @@ fn member(id: u64, journal: MemoryJournal, promises: MemoryPromises) -> Member {
         witnesses: [MemberId(WITNESS)].into(),
         ranks: [(MemberId(PRIMARY), 0), (MemberId(SECONDARY), 1)].into(),
         log_begins: 0,
+        delays: BTreeMap::new(),
     });
     member
 }

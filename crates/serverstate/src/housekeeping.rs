@@ -26,6 +26,7 @@ impl ServerState {
         self.look_for_emptied_members();
         self.give_votes();
         self.prefer_higher_priority(now);
+        self.tell_of_room();
         if self.replication.keeps_time() {
             self.replication.clock.housekeep();
         }

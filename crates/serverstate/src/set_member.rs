@@ -13,7 +13,7 @@ use crate::state::ServerState;
 use errors::{Code, Error, Result};
 use limits::Interrupt;
 use links::Tuning;
-use membership::{Founding, Membership, Parts, Roles, SetDocument, View};
+use membership::{Founding, HeldBack, Membership, Parts, Roles, SetDocument, View};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -254,6 +254,20 @@ impl ServerState {
             let document = membership.document();
             tracing::info!(target: "REPL", id = 9_016_773, member = document.host_of(next),
                 "A member of a higher priority has caught up: it is asked to take over");
+        }
+    }
+
+    /// Says it where a delayed member has no room for the whole delay, and where it has again.
+    pub(crate) fn tell_of_room(&self) {
+        let Some(membership) = self.replication.membership() else { return };
+        if let Some(held_back) = membership.changed_in_room() {
+            let HeldBack { bytes, seconds, is_short, .. } = held_back;
+            if is_short {
+                tracing::warn!(target: "REPL", id = 9_016_779, bytes, seconds,
+                    "This delayed member has no room for the whole delay (--oplogSize): it shows what is oldest before its time");
+            } else {
+                tracing::info!(target: "REPL", id = 9_016_780, seconds, "This member has room for its whole delay again");
+            }
         }
     }
 

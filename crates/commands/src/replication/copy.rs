@@ -122,9 +122,14 @@ fn begin(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         let text = "this server is another member, or of another set, than the one whose data is asked for";
         return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
     }
+    let refusal = |text: &str| Err(Error::new(Code::NOT_PRIMARY_OR_SECONDARY, text));
     if membership.document().is_witness(source) {
-        let text = "this server is an arbiter and has no data that could be copied";
-        return Err(Error::new(Code::NOT_PRIMARY_OR_SECONDARY, text));
+        return refusal("this server is an arbiter and has no data that could be copied");
+    }
+    if membership.view().held_back.is_some() {
+        return refusal(
+            "this server is delayed: its data has less than the other member may have acknowledged",
+        );
     }
     if membership.document().id_of(receiver).is_none() {
         let text = "the configuration does not have the member that asks for this one's data";

@@ -9,8 +9,8 @@ use bson::{Bson, DateTime, Document, Timestamp, doc};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
-use membership::BASE;
 use membership::copy::Progress;
+use membership::{BASE, HeldBack};
 use serverstate::ServerState;
 use serverstate::replication::config::Config;
 use serverstate::replication::config::member::{List, Member};
@@ -61,7 +61,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     };
     // Members that have no copy of the data yet do not vote, whatever the configuration says.
     let view = replication.membership().map(|membership| membership.view());
-    let voting = view.map_or(0, |view| view.configuration.voters.len());
+    let voting = view.as_ref().map_or(0, |view| view.configuration.voters.len());
     let voting = if voting == 0 { config.voters().count() } else { voting };
     let majority = voting / 2 + 1;
     let arbiters = config.members.iter().filter(|member| member.arbiter_only).count();
@@ -96,6 +96,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
              did not have, was given up",
         );
     }
+    if let Some(held_back) = view.as_ref().and_then(|view| view.held_back) {
+        status.insert("heldBack", held_back_status(held_back));
+    }
     if role == Role::Primary {
         let metrics = election_metrics(service, &config, own, majority);
         status.insert("electionCandidateMetrics", metrics);
@@ -118,6 +121,17 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     context.reply.fields_of(&status);
     Ok(())
+}
+
+/// What a delayed member has and does not show yet.
+fn held_back_status(held_back: HeldBack) -> Document {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    doc! {
+        "secondaryDelaySecs": i64::from(held_back.seconds),
+        "entries": number(held_back.entries),
+        "bytes": number(held_back.bytes),
+        "shownEarlyForWantOfRoom": held_back.is_short,
+    }
 }
 
 /// How this member was elected.
@@ -352,6 +366,9 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     }
     if own.hidden {
         reply.bool("hidden", true);
+    }
+    if own.delay_seconds > 0 {
+        reply.i64("secondaryDelaySecs", own.delay_seconds);
     }
     if !own.tags.is_empty() {
         reply.bson("tags", &Bson::Document(own.tags_document()));

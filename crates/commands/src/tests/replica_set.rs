@@ -79,15 +79,17 @@ fn a_set_of_several_begins_where_every_host_is_free_and_empty() {
         (asked.get_i64("founder").ok(), asked.get_str("setName").ok()),
         (Some(0), Some("rs"))
     );
-    for what in [
-        doc! { "buildIndexes": false, "priority": 0 },
-        doc! { "secondaryDelaySecs": 1, "priority": 0 },
+    for (what, why) in [
+        (doc! { "buildIndexes": false, "priority": 0 }, "does not support that yet"),
+        (doc! { "secondaryDelaySecs": 1 }, "priority must be 0"),
+        (doc! { "slaveDelay": 1 }, "priority must be 0"),
+        (doc! { "secondaryDelaySecs": 1, "arbiterOnly": true }, "not for arbiters"),
     ] {
         let mut command = two("127.0.0.1:2");
         let config = command.get_document_mut("replSetInitiate").unwrap();
         let member = config.get_array_mut("members").unwrap()[1].as_document_mut().unwrap();
         member.extend(what);
-        refused(&client, command, 93, "does not support that yet");
+        refused(&client, command, 93, why);
     }
     for setting in ["heartbeatIntervalMillis", "catchUpTimeoutMillis", "heartbeatTimeoutSecs"] {
         let mut command = two("127.0.0.1:2");

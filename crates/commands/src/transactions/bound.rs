@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What changes more than documents, and cannot be undone with them.
-const REFUSED: [&str; 28] = [
+const REFUSED: [&str; 29] = [
     "addPartition",
     "autoCompact",
     "backupStart",
@@ -50,6 +50,7 @@ const REFUSED: [&str; 28] = [
     "replSetReconfig",
     "replSetResizeOplog",
     "replSetStepDown",
+    "replSetSyncFrom",
     "replTrimOplog",
     "setDefaultRWConcern",
     "validate",

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quorum::{Entry, Position};
+use quorum::{Configuration, Entry, Position};
 use wal::Lsn;
 
 use super::records::LogRecord;
@@ -116,6 +116,7 @@ pub(super) struct Loading {
     /// Behind what is decided.
     entries: VecDeque<Entry>,
     commit: u64,
+    configurations: Vec<(u64, Configuration)>,
     /// Parts of the entry that follows, and where the first of them begins.
     parts: (u32, Lsn),
 }
@@ -141,13 +142,16 @@ impl Loading {
                 self.places = Some(Places::behind(at));
                 self.entries.clear();
                 self.commit = at.index;
+                self.configurations = vec![(at.index, configuration.clone())];
                 self.decided = Some(Decided { at, configuration });
             }
+            LogRecord::Ended => *self = Self::default(),
             LogRecord::Decided { at, configuration } => {
                 self.commit = self.commit.max(at.index);
                 while self.entries.front().is_some_and(|entry| entry.index <= at.index) {
                     self.entries.pop_front();
                 }
+                self.configurations.push((at.index, configuration.clone()));
                 self.decided = Some(Decided { at, configuration });
             }
         }
@@ -184,7 +188,7 @@ impl Loading {
 
     /// The places of what was found, and what of it is not known to be decided.
     pub(super) fn end(self) -> Result<(Places, FoundEntries), &'static str> {
-        let Self { places, decided, entries, commit, .. } = self;
+        let Self { places, decided, entries, commit, configurations, .. } = self;
         let Some(places) = places else {
             return Ok((Places::default(), FoundEntries::default()));
         };
@@ -195,7 +199,7 @@ impl Loading {
         let behind = |entry: &Entry| entry.index > decided.at.index;
         let entries: Vec<Entry> = entries.into_iter().filter(behind).collect();
         let commit = commit.min(places.last.index).max(decided.at.index);
-        Ok((places, FoundEntries { decided, entries, commit }))
+        Ok((places, FoundEntries { decided, entries, commit, configurations }))
     }
 }
 

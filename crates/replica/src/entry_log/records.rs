@@ -6,6 +6,7 @@ const ENTRY: u8 = 1;
 const PART: u8 = 2;
 const BEGUN: u8 = 3;
 const DECIDED: u8 = 4;
+const ENDED: u8 = 5;
 
 /// Bytes of an entry's records in one record of the log; what is longer lies in parts before it.
 pub(super) const MAX_PART: usize = if cfg!(test) { 700 } else { 32 << 20 };
@@ -21,6 +22,8 @@ pub(super) enum LogRecord<'a> {
     Begun { at: Position, configuration: Configuration },
     /// Everything up to the place is decided, and the configuration counts behind it.
     Decided { at: Position, configuration: Configuration },
+    /// The log has no beginning any more: what is before it is void.
+    Ended,
 }
 
 /// What stands before a part's bytes.
@@ -59,6 +62,7 @@ impl<'a> LogRecord<'a> {
         let (kind, at, configuration) = match self {
             Self::Begun { at, configuration } => (BEGUN, at, configuration),
             Self::Decided { at, configuration } => (DECIDED, at, configuration),
+            Self::Ended => return vec![ENDED],
             Self::Part { number, bytes } => {
                 let mut record = part_head(*number);
                 record.extend_from_slice(bytes);
@@ -110,6 +114,8 @@ impl<'a> LogRecord<'a> {
                     Self::Decided { at, configuration }
                 })
             }
+            ENDED if bytes.is_empty() => Ok(Self::Ended),
+            ENDED => Err("bytes behind a record's end"),
             _ => Err("a record of a kind that this program does not know"),
         }
     }
@@ -141,6 +147,7 @@ mod tests {
                 parts: 0,
                 payload: b"",
             },
+            LogRecord::Ended,
         ]
     }
 
@@ -169,7 +176,7 @@ mod tests {
                 assert!(LogRecord::decode(&bytes[..cut]).is_err(), "{record:?} at {cut}");
             }
         }
-        for kind in [0, 5, 255] {
+        for kind in [0, 5, 6, 255] {
             assert!(LogRecord::decode(&[kind; 40]).is_err());
         }
     }

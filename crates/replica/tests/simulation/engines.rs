@@ -16,12 +16,12 @@ use engine::{
 use os::Os;
 use os::sim::{SimOs, Survival};
 use quorum::{Configuration, MemberId};
-use replica::{EngineJournal, Observed, Observer, StateFile, SyncMode};
+use replica::{DelayLog, DelayableJournal, EngineJournal, Observed, Observer, StateFile, SyncMode};
 use telemetry::Registry;
 use testkit::Gen;
 
 use crate::Planted;
-use crate::machine::{BASE, Machine, Outcome};
+use crate::machine::{BASE, DELAYED, Machine, Outcome};
 
 const ROOT: DictionaryId = DictionaryId::ROOT;
 /// Keys that operations share.
@@ -34,6 +34,9 @@ pub(crate) struct EngineMachine {
     configuration: Configuration,
     planted: Planted,
     is_new: bool,
+    /// The time of its day at the world's beginning, and how much later it is.
+    began_ms: i64,
+    passed_ms: u64,
     /// What was shown when it was looked at last, and how often that was said without a look.
     last: ((u64, u64), u32),
 }
@@ -107,7 +110,7 @@ impl EngineMachine {
         opened.map_err(|error| error.to_string())
     }
 
-    fn try_start(&mut self, os: &Os) -> Result<(EngineJournal<Mirror>, StateFile), String> {
+    fn try_start(&mut self, os: &Os) -> Result<(DelayableJournal<Mirror>, StateFile), String> {
         let engine = self.open(os)?;
         if engine.entries().last.index == 0 {
             if !self.is_new {
@@ -121,6 +124,7 @@ impl EngineMachine {
         let state = state.map_err(|error| error.to_string())?;
         let mode = match self.planted {
             Planted::AcknowledgedBeforeSync => SyncMode::Never,
+            Planted::DelayedAcknowledgesBeforeSync if id == DELAYED => SyncMode::Never,
             _ => SyncMode::WhenTold,
         };
         let mirror = Mirror {
@@ -129,15 +133,19 @@ impl EngineMachine {
             reading: Vec::new(),
             next: Vec::new(),
         };
-        let journal = EngineJournal::new(engine, mirror, mode).map_err(|e| e.to_string())?;
+        let exists = os.vfs.exists(Path::new("/data/delayed")).map_err(|e| e.to_string())?;
+        let beside = DelayLog { name: "delayed", exists, most_bytes: u64::MAX };
+        let journal = DelayableJournal::open(engine, mirror, mode, beside);
+        let journal = journal.map_err(|e| e.to_string())?;
         Ok((journal, state))
     }
 }
 
 impl Machine for EngineMachine {
-    type Journal = EngineJournal<Mirror>;
+    type Journal = DelayableJournal<Mirror>;
     type Promises = StateFile;
     type Ticket = Submitted;
+    const HAS_DELAYS: bool = true;
 
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self {
         let mut random = Gen::new(seed ^ id);
@@ -171,7 +179,17 @@ impl Machine for EngineMachine {
         };
         let sim = SimOs::new(seed ^ id << 32);
         let configuration = configuration.clone();
-        Self { id, sim, options, configuration, planted, is_new: true, last: ((0, 0), 0) }
+        Self {
+            id,
+            options,
+            configuration,
+            planted,
+            is_new: true,
+            began_ms: sim.os().clock.wall_ms(),
+            passed_ms: 0,
+            sim,
+            last: ((0, 0), 0),
+        }
     }
 
     fn start(&mut self, random: &mut Gen) -> Result<(Self::Journal, StateFile), String> {
@@ -207,6 +225,16 @@ impl Machine for EngineMachine {
 
     fn is_down(&self) -> bool {
         self.sim.is_crashed()
+    }
+
+    fn wall_ms(&mut self, now_ms: u64) -> i64 {
+        self.sim.advance(Duration::from_millis(now_ms - self.passed_ms));
+        self.passed_ms = now_ms;
+        self.began_ms + now_ms as i64
+    }
+
+    fn newest(&self, journal: &Self::Journal) -> u64 {
+        journal.engine().complete().timestamp().0
     }
 
     fn background(&mut self, journal: &mut Self::Journal, random: &mut Gen) -> Result<(), String> {

@@ -11,6 +11,8 @@ use testkit::Gen;
 use crate::Planted;
 
 pub(crate) const BASE: Position = Position { term: 1, index: 1 };
+/// The member that is delayed, where one is.
+pub(crate) const DELAYED: MemberId = MemberId(3);
 
 /// What became of a client's record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +30,8 @@ pub(crate) trait Machine: Sized {
     type Ticket;
     /// Whether a witness can run on it.
     const HAS_WITNESSES: bool = false;
+    /// Whether a delayed member can.
+    const HAS_DELAYS: bool = false;
     fn new(id: u64, seed: u64, configuration: &Configuration, planted: Planted) -> Self;
     /// What the disk holds; an error only where the power goes meanwhile.
     fn start(&mut self, random: &mut Gen) -> Result<(Self::Journal, Self::Promises), String>;
@@ -37,6 +41,14 @@ pub(crate) trait Machine: Sized {
     fn crash_soon(&mut self, random: &mut Gen);
     /// The power is gone.
     fn is_down(&self) -> bool;
+    /// The time of its day, at that time of the world.
+    fn wall_ms(&mut self, now_ms: u64) -> i64 {
+        now_ms as i64
+    }
+    /// The newest timestamp that was given; 0 where that is not known.
+    fn newest(&self, _journal: &Self::Journal) -> u64 {
+        0
+    }
     /// What the machine does beside.
     fn background(&mut self, journal: &mut Self::Journal, random: &mut Gen) -> Result<(), String>;
     fn finish_syncs(&mut self, journal: &mut Self::Journal, most: u64) -> Result<(), String>;
@@ -89,6 +101,9 @@ impl Machine for MemoryMachine {
             | Planted::TakenWhileCopying
             | Planted::WitnessTakesWrites
             | Planted::WitnessLeadsOn
+            | Planted::ShownEarly
+            | Planted::DelayedAcknowledgesBeforeSync
+            | Planted::DelayedTakesWrites
             | Planted::CopiedFromAnybody => Fault::None,
         };
         journal.slow = true;

@@ -4,7 +4,8 @@
 //! 2. What members show is the same at the same timestamp, and no member goes back while it runs.
 //! 3. What is shown is never cut off (the journal refuses it, and a member that stops fails the test).
 //! 4. A witness, which some sets have, takes no writes and hands over what it leads.
-//! 5. Once all is well, all members hold the same entries and show the same, and there is no record without an
+//! 5. A delayed member, which some sets have, shows nothing before its time and takes no writes.
+//! 6. Once all is well, all members hold the same entries and show the same, and there is no record without an
 //!    entry.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use replica::{Error, Event, Frame, Journal as _, Kinds, Links, Options, Replica}
 use testkit::Gen;
 
 use crate::Planted;
-use crate::machine::{Machine, Outcome};
+use crate::machine::{DELAYED, Machine, Outcome};
 
 type Check = Result<(), String>;
 
@@ -41,8 +42,9 @@ struct Member<M: Machine> {
     paused_until: u64,
     /// Answers that clients wait for: the term, what was written, and by what it is known.
     waiting: Vec<(u64, u64, M::Ticket)>,
-    /// The last timestamp that it has shown since its start.
+    /// The last timestamp that it has shown since its start, and ever.
     shown: u64,
+    ever_shown: u64,
     copying: Option<Copying<M>>,
 }
 
@@ -75,6 +77,12 @@ pub(crate) struct World<M: Machine> {
     terms: BTreeMap<u64, MemberId>,
     /// Votes and applies nothing, where the set has such a member.
     witness: Option<MemberId>,
+    /// For how many seconds [`DELAYED`] holds back what it shows; 0 where it does not.
+    delay: u32,
+    /// Whether there is such a member.
+    has_delayed: bool,
+    /// When a commit of each timestamp was made first.
+    written: BTreeMap<u64, u64>,
     /// Entries that consensus has in memory.
     max_entries: usize,
     /// Members that need entries from before those, by the leader's term.
@@ -86,6 +94,9 @@ pub(crate) struct World<M: Machine> {
     pub(crate) copied: u64,
     /// How often a witness led.
     pub(crate) led_by_witness: u64,
+    /// How often a delayed member showed something, and how often it led.
+    pub(crate) shown_late: u64,
+    pub(crate) led_by_delayed: u64,
 }
 
 const TICK_MS: u64 = 10;
@@ -106,6 +117,7 @@ impl<M: Machine> World<M> {
             paused_until: 0,
             waiting: Vec::new(),
             shown: 0,
+            ever_shown: 0,
             copying: None,
         };
         Self {
@@ -128,6 +140,11 @@ impl<M: Machine> World<M> {
             came_back: 0,
             copied: 0,
             led_by_witness: 0,
+            shown_late: 0,
+            led_by_delayed: 0,
+            delay: if M::HAS_DELAYS { [0, 1, 2][(seed % 3) as usize] } else { 0 },
+            has_delayed: M::HAS_DELAYS && seed % 4 != 3,
+            written: BTreeMap::new(),
             witness: (M::HAS_WITNESSES && seed % 4 != 1).then_some(MemberId(voters)),
             random,
         }
@@ -160,6 +177,10 @@ impl<M: Machine> World<M> {
             self.arrive(from, to, &bytes)?;
         }
         for at in 0..self.members.len() {
+            let mut wall_ms = self.members[at].machine.wall_ms(self.now_ms);
+            if self.planted == Planted::ShownEarly && self.members[at].id == DELAYED {
+                wall_ms += 1000;
+            }
             if self.members[at].running.is_none() && self.members[at].down_until <= self.now_ms {
                 self.start(at)?;
             }
@@ -174,7 +195,7 @@ impl<M: Machine> World<M> {
                 let journal = replica.journal();
                 done = member.machine.background(journal, random);
                 done = done.and_then(|()| member.machine.finish_syncs(journal, syncs));
-                let stepped = replica.step(now_ms, now_ms as i64);
+                let stepped = replica.step(now_ms, wall_ms);
                 done = done.and(stepped.map(drop).map_err(|error| error.to_string()));
             }
             if self.lost_power(at) {
@@ -256,10 +277,11 @@ impl<M: Machine> World<M> {
             started.map_err(|error| format!("{} cannot start: {error}", member.id))?;
         member.shown = 0;
         let is_witness = self.witness == Some(member.id);
+        let is_late = is_witness || (self.has_delayed && member.id == DELAYED);
         let settings = Settings {
             election_ticks: 10,
             heartbeat_ticks: 2,
-            rank: if is_witness { 20 } else { at as u32 % 3 },
+            rank: if is_late { 20 } else { at as u32 % 3 },
             max_in_flight: 4,
             max_message_bytes: 300,
             max_uncommitted_bytes: 3000,
@@ -273,17 +295,41 @@ impl<M: Machine> World<M> {
         let id = member.id;
         let replica = Replica::new(options, journal, Outbox::default(), promises, random);
         let mut replica = replica.map_err(|error| format!("{id} cannot start: {error}"))?;
+        replica.set_kinds(self.kinds());
+        self.members[at].running = Some(replica);
+        Ok(())
+    }
+
+    fn kinds(&self) -> Kinds {
         let mut kinds = Kinds { witnesses: self.witness.into_iter().collect(), ..Kinds::default() };
+        if self.holds_back() && self.planted != Planted::DelayedTakesWrites {
+            kinds.delays.insert(DELAYED, self.delay);
+        }
         if self.planted != Planted::WitnessLeadsOn {
             let all = (1..=self.members.len() as u64).map(MemberId);
+            let is_delayed = |id| self.has_delayed && id == DELAYED;
             kinds.ranks = all
-                .filter(|id| Some(*id) != self.witness)
+                .filter(|id| Some(*id) != self.witness && !is_delayed(*id))
                 .map(|id| (id, (id.0 as u32 - 1) % 3))
                 .collect();
         }
-        replica.set_kinds(kinds);
-        self.members[at].running = Some(replica);
-        Ok(())
+        kinds
+    }
+
+    fn holds_back(&self) -> bool {
+        self.has_delayed && self.delay > 0
+    }
+
+    /// Another delay, or none.
+    fn change_delay(&mut self) {
+        if !self.has_delayed {
+            return;
+        }
+        self.delay = self.random.below(3) as u32;
+        let kinds = self.kinds();
+        for replica in self.members.iter_mut().filter_map(|member| member.running.as_mut()) {
+            replica.set_kinds(kinds.clone());
+        }
     }
 
     fn arrive(&mut self, from: MemberId, to: MemberId, bytes: &[u8]) -> Check {
@@ -330,12 +376,16 @@ impl<M: Machine> World<M> {
             match event {
                 Event::Role(now) if now.role == Role::Leader => {
                     self.led_by_witness += u64::from(self.witness == Some(id));
+                    self.led_by_delayed += u64::from(self.holds_back() && id == DELAYED);
                     let leader = *self.terms.entry(now.term).or_insert(id);
                     ensure(leader == id, || format!("term {} has two leaders", now.term))?;
                 }
                 Event::Role(_) => self.answer(at),
                 Event::Writable if self.witness == Some(id) => {
                     return Err("a witness takes writes".to_owned());
+                }
+                Event::Writable if self.holds_back() && id == DELAYED => {
+                    return Err("a delayed member takes writes".to_owned());
                 }
                 Event::Writable => self.check_leader(at)?,
                 Event::Read(_) | Event::Configured { .. } => {}
@@ -377,11 +427,31 @@ impl<M: Machine> World<M> {
         let Member { running, machine, .. } = &mut self.members[at];
         let Some(replica) = running else { return Ok(()) };
         let (ts, digest) = machine.shown(replica.journal())?;
+        let takes_writes = replica.is_writable();
+        self.check_time(at, ts, takes_writes)?;
         let before = self.members[at].shown;
         ensure(ts >= before, || format!("member {} shows {ts} behind {before}", at + 1))?;
         self.members[at].shown = ts;
         let first = *self.shown.entry(ts).or_insert(digest);
         ensure(first == digest, || format!("member {} shows another state at {ts}", at + 1))
+    }
+
+    /// Nothing is shown before its time.
+    fn check_time(&mut self, at: usize, ts: u64, takes_writes: bool) -> Check {
+        let (id, ever_shown) = (self.members[at].id, self.members[at].ever_shown);
+        self.members[at].ever_shown = ever_shown.max(ts);
+        // Who is told of a delay while it leads hands over first.
+        if id != DELAYED || !self.holds_back() || ts <= ever_shown || takes_writes {
+            return Ok(());
+        }
+        self.shown_late += 1;
+        let written = self.written.get(&ts).copied().unwrap_or(0);
+        let (delay, now) = (self.delay, self.now_ms);
+        ensure(written + u64::from(delay) * 1000 <= now, || {
+            format!(
+                "what was written at {written} is shown at {now}, with a delay of {delay} seconds"
+            )
+        })
     }
 
     /// Tells clients what is done.
@@ -445,6 +515,7 @@ impl<M: Machine> World<M> {
                     machine.trim(replica.journal(), random);
                 }
             }
+            96 | 97 => self.change_delay(),
             11..=90 => self.write(),
             _ => {}
         }
@@ -464,6 +535,8 @@ impl<M: Machine> World<M> {
                 let (journal, random) = (replica.journal(), &mut self.random);
                 if let Some(ticket) = member.machine.commit(journal, op, random) {
                     member.waiting.push((term, op, ticket));
+                    let newest = member.machine.newest(replica.journal());
+                    self.written.entry(newest).or_insert(self.now_ms);
                 }
             }
         }

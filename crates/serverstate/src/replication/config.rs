@@ -101,17 +101,12 @@ impl Config {
             ));
         }
         for member in &self.members {
-            let what = if member.delay_seconds > 0 {
-                "delayed (secondaryDelaySecs)"
-            } else if !member.build_indexes {
-                "without indexes (buildIndexes)"
-            } else {
-                continue;
-            };
-            return Err(invalid(format!(
-                "{} cannot be {what}: this server does not support that yet",
-                member.host
-            )));
+            if !member.build_indexes {
+                return Err(invalid(format!(
+                    "{} cannot be without indexes (buildIndexes): this server does not support that yet",
+                    member.host
+                )));
+            }
         }
         Ok(())
     }

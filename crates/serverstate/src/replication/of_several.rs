@@ -121,8 +121,9 @@ impl Replication {
         };
         // One that does not take writes yet is not told of as who does.
         let is_other = |member: &&Member| member.id == leader && Some(member.id) != own;
-        // An arbiter leads only until another member has what it has.
-        config.members.iter().find(is_other).filter(|member| !member.arbiter_only)
+        // An arbiter, or a delayed member, leads only until another member has what it has.
+        let takes_writes = |member: &&Member| !member.arbiter_only && member.delay_seconds == 0;
+        config.members.iter().find(is_other).filter(takes_writes)
     }
 
     /// This member's `_id` in a set of several.

@@ -355,6 +355,7 @@ pub(super) fn rows() -> Vec<Row> {
     ] {
         rows.push(row("admin", one(name), "", MANAGERS));
     }
+    rows.push(row("admin", doc! { "replSetSyncFrom": "a:1" }, "", MANAGERS));
     rows
 }
 

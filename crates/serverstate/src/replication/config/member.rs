@@ -92,6 +92,9 @@ impl Member {
             if !tags.is_empty() {
                 return Err(invalid("Cannot set tags on arbiters."));
             }
+            if delay_seconds > 0 {
+                return Err(invalid("secondaryDelaySecs is not for arbiters, which show nothing"));
+            }
         }
         if priority != 0.0 {
             for (is_so, what) in [
@@ -172,8 +175,8 @@ impl Member {
     }
 }
 
-/// The address with a port, unless it is none.
-fn with_port(host: &str) -> Option<String> {
+/// The address with a port, as a configuration has it, unless it is none.
+pub fn with_port(host: &str) -> Option<String> {
     let host = host.trim();
     let (name, port) = match host.rsplit_once(':') {
         // An IPv6 address without a port: its colons are within brackets.
