@@ -19,7 +19,7 @@ import time
 
 import bson
 import fernd
-from bson import SON
+from bson import SON, ObjectId
 from fernd import Fernd, validate
 from iibench import INDEXES, document
 
@@ -31,10 +31,16 @@ def spec(fields):
 
 
 def batches(count, seed):
+    """Documents whose `_id`s one process made, 50,000 in a second: they ascend, as a counter does that does not wrap."""
     rng = random.Random(seed)
     now = datetime.datetime(2026, 11, 28)
-    for _ in range(count // 1000):
-        yield [document(rng, now) for _ in range(1000)]
+    process = rng.randbytes(5)
+    for first in range(0, count, 1000):
+        rows = [document(rng, now) for _ in range(1000)]
+        for number, row in enumerate(rows, first):
+            seconds = int(now.timestamp()) + number // 50_000
+            row["_id"] = ObjectId(struct.pack(">I", seconds) + process + struct.pack(">I", number)[1:])
+        yield rows
 
 
 OP_MSG, BATCH = 2013, 1000
