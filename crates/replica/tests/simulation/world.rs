@@ -552,7 +552,7 @@ impl<M: Machine> World<M> {
             standing: standing[self.random.below(4) as usize],
         });
         let changes: Vec<Change> = changes.collect();
-        if self.witness.is_some() && !self.keeps_data(&changes) {
+        if (self.witness.is_some() || self.has_delayed) && !self.keeps_data(&changes) {
             return;
         }
         let at = self.writable().unwrap_or(at);
@@ -560,7 +560,7 @@ impl<M: Machine> World<M> {
         let _refused = replica.map(|replica| replica.propose_configuration(changes, vec![7; 5]));
     }
 
-    /// Whether a change leaves the witness what it is, and two voters with data.
+    /// Whether a change leaves the witness what it is, and two voters that may take writes.
     fn keeps_data(&self, changes: &[Change]) -> bool {
         let Some(leader) = self.writable().and_then(|at| self.members[at].running.as_ref()) else {
             return false;
@@ -574,7 +574,9 @@ impl<M: Machine> World<M> {
         }
         let witness = self.witness.unwrap_or_default();
         let touched = changes.iter().any(|change| change.member == witness);
-        !touched && voters.iter().filter(|voter| **voter != witness).count() >= 2
+        let is_delayed = |voter: MemberId| self.has_delayed && voter == DELAYED;
+        voters.retain(|voter| *voter != witness && !is_delayed(*voter));
+        !touched && voters.len() >= 2
     }
 
     fn writable(&self) -> Option<usize> {
