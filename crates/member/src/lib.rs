@@ -80,6 +80,7 @@ enum MemberRequest {
     SetElectionTimeout { milliseconds: u64 },
     Freeze { until_ms: Option<u64> },
     SetMaintenance(bool),
+    SetTakesEntries(bool),
     BeginCopy(ReplySender<NeedsCopy>),
     EndCopy,
 }
@@ -192,6 +193,11 @@ impl Member {
     /// Whether the operator keeps this member from leading.
     pub fn set_maintenance(&self, is_on: bool) {
         self.tell(MemberRequest::SetMaintenance(is_on));
+    }
+
+    /// Whether it takes entries of others: [`Replica::set_takes_entries`].
+    pub fn set_takes_entries(&self, takes: bool) {
+        self.tell(MemberRequest::SetTakesEntries(takes));
     }
 
     /// A copy of the leader's data is about to be made: [`Replica::begin_copy`].

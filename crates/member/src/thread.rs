@@ -132,6 +132,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 }
                 MemberRequest::Freeze { until_ms } => self.replica.freeze(until_ms),
                 MemberRequest::SetMaintenance(is_on) => self.replica.set_maintenance(is_on),
+                MemberRequest::SetTakesEntries(takes) => self.replica.set_takes_entries(takes),
                 MemberRequest::BeginCopy(answer) => {
                     answer.give(self.replica.begin_copy().ok_or_else(|| {
                         Refusal::Refused("this member needs no copy any more".to_owned())

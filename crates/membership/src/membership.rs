@@ -450,6 +450,13 @@ impl Membership {
         }
     }
 
+    /// Whether this member takes entries of others. Forgotten by a restart. For tests.
+    pub fn set_takes_entries(&self, takes: bool) {
+        if let Some(member) = self.inner.member() {
+            member.set_takes_entries(takes);
+        }
+    }
+
     /// Hands over to the member that is ready first; `None` where none is.
     pub fn hand_over(&self) -> Option<Pending<()>> {
         self.inner.hand_over()
@@ -563,9 +570,13 @@ impl<S: replica::Links + Send + 'static> StartParts<S> {
 
 /// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.
 fn witness_journal(engine: &Engine, mode: SyncMode) -> Result<WitnessJournal> {
-    let history = engine.options().history.map_or(u64::MAX, |history| history.bytes);
-    let most_bytes = WITNESS_LOG_BYTES.min(history);
+    let most_bytes = witness_log_bytes(engine);
     Ok(WitnessJournal::open(engine.log_beside(WITNESS_LOG)?, mode, most_bytes)?)
+}
+
+/// How long the log of a witness may become.
+fn witness_log_bytes(engine: &Engine) -> u64 {
+    WITNESS_LOG_BYTES.min(engine.options().history.map_or(u64::MAX, |history| history.bytes))
 }
 
 impl Drop for Membership {
@@ -764,6 +775,12 @@ impl Watcher for Follow {
             tracing::error!(target: "REPL", why, "This member has stopped");
             // Who waits for a commit would wait for ever.
             inner.engine.stop(why);
+        }
+        if now.has_given_up && !before.has_given_up {
+            let bytes = witness_log_bytes(&inner.engine);
+            tracing::warn!(target: "REPL", id = 9_016_880, bytes,
+                "This arbiter's log is as long as it may be, and lets go of what a member with data lacks: until that \
+                 member has caught up, the set cannot do without its primary");
         }
         let began =
             now.writable && (!before.writable || before.role_state.term != now.role_state.term);

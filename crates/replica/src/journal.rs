@@ -107,6 +107,11 @@ pub trait Journal {
     /// what its configuration is since then follows from no entry.
     fn set_log_begins(&mut self, _index: u64) {}
 
+    /// Of a witness: its log is as long as it may be, and what a member with data lacks was let go of.
+    fn has_given_up(&self) -> bool {
+        false
+    }
+
     /// All members with data have the entries up to this one, and have applied them.
     fn others_have(&mut self, _index: u64) -> Result<()> {
         Ok(())

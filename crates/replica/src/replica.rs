@@ -130,6 +130,8 @@ pub struct Replica<J, L, P> {
     priority: (bool, u32),
     is_witness: bool,
     kinds: Kinds,
+    /// Entries of other members are taken, as always but in tests.
+    takes_entries: bool,
     stopped: Option<String>,
 }
 
@@ -204,6 +206,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             priority,
             is_witness,
             kinds: Kinds::default(),
+            takes_entries: true,
             stopped: None,
         })
     }
@@ -256,6 +259,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             // An answer would promise what the copy may lack.
             return Ok(());
         }
+        if !self.takes_entries && matches!(message.body, Body::Snapshot(_)) {
+            return Ok(());
+        }
         if let Body::Snapshot(snapshot) = &message.body
             && !self.node.holds(snapshot.position)
             && !(self.is_witness && snapshot.data == OF_WHAT_IS_APPLIED)
@@ -274,7 +280,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         Frame::check_payloads(&message, &payloads)?;
         if let Body::Append { entries, .. } = &message.body {
-            if !entries.is_empty() && !self.journal.has_room() {
+            if !entries.is_empty() && !(self.takes_entries && self.journal.has_room()) {
                 return Ok(());
             }
             for (entry, payload) in entries.iter().zip(&payloads) {
@@ -352,6 +358,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.kinds = kinds;
     }
 
+    /// Whether this member takes entries of others. Where it does not, they are as good as lost, and come again; it goes
+    /// on voting, and answering its leader. For tests.
+    pub fn set_takes_entries(&mut self, takes: bool) {
+        self.takes_entries = takes;
+    }
+
     /// How long no word from the leader comes before an election, in milliseconds; heartbeats go with it.
     pub fn set_election_timeout(&mut self, election_ms: u64) {
         self.tick_ms = policy::tick_ms(election_ms, self.election_ticks, self.least_election_ms);
@@ -426,6 +438,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// Who the members are.
     pub fn configuration(&self) -> Configuration {
         self.node.configuration()
+    }
+
+    /// Whether a witness has let go of what a member with data lacks, because its log was as long as it may be.
+    pub fn has_given_up(&self) -> bool {
+        self.journal.has_given_up()
     }
 
     /// Why this member has stopped.

@@ -27,6 +27,9 @@ pub struct WitnessJournal {
     syncs: Syncs,
     found: FoundEntries,
     most_bytes: u64,
+    /// What all members with data have, once they were heard of.
+    others_have: u64,
+    has_given_up: bool,
 }
 
 impl WitnessJournal {
@@ -39,7 +42,7 @@ impl WitnessJournal {
         let (log, found) = EntryLog::open(files)?;
         let synced = log.clone();
         let syncs = Syncs::start(Arc::new(move || synced.sync()), mode)?;
-        Ok(Self { log, syncs, found, most_bytes })
+        Ok(Self { log, syncs, found, most_bytes, others_have: 0, has_given_up: false })
     }
 
     /// Whether the log has a beginning.
@@ -147,14 +150,81 @@ impl Journal for WitnessJournal {
             matches!(entry.content, Content::Configuration { .. } | Content::Joined)
         };
         self.log.decide(last.position(), configuration, entries.iter().any(changes))?;
-        self.log.shorten_to(self.most_bytes)
+        let first = self.log.first();
+        self.log.shorten_to(self.most_bytes)?;
+        let begins = self.log.first();
+        self.has_given_up |= begins > first && self.others_have.saturating_add(1) < begins;
+        Ok(())
     }
 
     fn begin_anew(&mut self, at: Position, configuration: &Configuration) -> Result<()> {
+        self.has_given_up = false;
         self.log.begin(at, configuration)
     }
 
     fn others_have(&mut self, index: u64) -> Result<()> {
+        self.others_have = index;
+        self.has_given_up &= index.saturating_add(1) < self.log.first();
         self.log.forget_up_to(index)
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.has_given_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use os::sim::SimOs;
+    use quorum::MemberId;
+    use std::path::Path;
+    use telemetry::Registry;
+    use wal::{Metrics, Wal, WalOptions};
+
+    const BASE: Position = Position { term: 1, index: 1 };
+
+    /// Entries from one index to the one before another, decided, and on disk.
+    fn decide(journal: &mut WitnessJournal, configuration: &Configuration, from: u64, to: u64) {
+        for index in from..to {
+            let payload = vec![7; 1000];
+            let records = quorum::Descriptor {
+                last_ts: index,
+                last_time: index,
+                bytes: payload.len() as u32,
+                checksum: crc32c::crc32c(&payload),
+            };
+            let entry = Entry { term: 1, index, content: Content::Records(records) };
+            journal.append(&entry, &payload, index - 1).unwrap();
+            journal.log.decide(entry.position(), configuration, true).unwrap();
+            journal.begin_sync(index).unwrap();
+            journal.committed(&[entry], configuration).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_member_lacks_is_given_up_at_the_bound_and_that_is_said() {
+        let sim = SimOs::new(1);
+        let options = WalOptions { segment_bytes: 16 << 10, recycle: 1, buffer_bytes: 4 << 10 };
+        let metrics = Metrics::new(&Registry::new());
+        let files = Wal::open(&sim.os(), Path::new("/entries"), options, metrics).unwrap();
+        let configuration = Configuration::of_voters([1, 2, 3].map(MemberId));
+        let mut journal = WitnessJournal::open(files, SyncMode::Inline, 256 << 10).unwrap();
+        journal.begin(BASE, &configuration).unwrap();
+        // All have what there is: what goes is needed by nobody.
+        for from in (2..1002).step_by(100) {
+            decide(&mut journal, &configuration, from, from + 100);
+            journal.others_have(from + 99).unwrap();
+        }
+        assert!(!journal.has_given_up() && journal.log.first() > 900);
+        // One is away, and the log is shorter than the bound yet.
+        decide(&mut journal, &configuration, 1002, 1102);
+        journal.others_have(1001).unwrap();
+        assert!(!journal.has_given_up() && journal.log.first() <= 1002);
+        decide(&mut journal, &configuration, 1102, 1502);
+        assert!(journal.has_given_up() && journal.log.first() > 1002);
+        // It has a copy, and has caught up.
+        journal.others_have(1501).unwrap();
+        assert!(!journal.has_given_up());
     }
 }

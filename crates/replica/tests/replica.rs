@@ -241,6 +241,34 @@ fn who_makes_a_copy_promises_nothing() {
 }
 
 #[test]
+fn who_takes_no_entries_answers_and_gets_them_later() {
+    let mut set = Set::led();
+    for follower in [2, 3] {
+        set.at(follower).set_takes_entries(false);
+    }
+    set.at(1).journal().commit(vec![b'a']);
+    let term = set.at(1).status().role_state.term;
+    // Long enough for a leader that hears nothing to step down, and for those that hear nothing to campaign.
+    for _ in 0..200 {
+        set.pass(50);
+    }
+    assert_eq!(set.at(1).status().role_state.term, term, "nobody campaigns");
+    assert!(set.at(1).is_writable(), "its followers answer");
+    assert!(set.shown(1).is_empty(), "nobody has it but who wrote it");
+    set.at(2).set_takes_entries(true);
+    for _ in 0..20 {
+        set.pass(50);
+    }
+    assert_eq!((set.shown(1), set.shown(2)), (vec![vec![b'a']], vec![vec![b'a']]));
+    assert!(set.shown(3).is_empty());
+    set.at(3).set_takes_entries(true);
+    for _ in 0..20 {
+        set.pass(50);
+    }
+    assert_eq!(set.shown(3), [vec![b'a']]);
+}
+
+#[test]
 fn a_frame_holds_as_many_payloads_as_fit() {
     let mut set = Set::led();
     set.silent.push(3);
