@@ -150,7 +150,7 @@ enum Task {
     },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
-        /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
+        /// What to run, and how: `histories`, `bank`, `contention`, `check`, `cost`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
