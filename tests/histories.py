@@ -14,7 +14,6 @@ import time
 from collections import Counter
 
 import bson
-import pymongo
 from bson import Int64
 from pymongo.errors import DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern

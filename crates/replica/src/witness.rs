@@ -188,7 +188,7 @@ mod tests {
     fn decide(journal: &mut WitnessJournal, configuration: &Configuration, from: u64, to: u64) {
         for index in from..to {
             let payload = vec![7; 1000];
-            let records = quorum::Descriptor {
+            let records = Descriptor {
                 last_ts: index,
                 last_time: index,
                 bytes: payload.len() as u32,
