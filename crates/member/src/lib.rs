@@ -45,6 +45,8 @@ pub enum Arrival {
     PortClosed(MemberId),
     /// What was sent to that member is lost, all or in part.
     Lost(MemberId),
+    /// A long frame of that member is on its way, and comes on.
+    Arriving(MemberId),
 }
 
 /// The seam to what receives from the other members, and what wakes the thread.

@@ -93,6 +93,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 }
                 Arrival::PortClosed(peer) => drop(self.replica.port_closed(peer)),
                 Arrival::Lost(peer) => drop(self.replica.link_lost(peer)),
+                Arrival::Arriving(peer) => drop(self.replica.frame_arriving(peer)),
             }
         }
         worked

@@ -304,6 +304,19 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         worked
     }
 
+    /// A long frame of that member is on its way, and comes on. Its heartbeats wait behind it: where it leads, the frame
+    /// is one, or nobody could send an entry that takes longer than an election timeout. It says nothing of what is
+    /// decided.
+    pub fn frame_arriving(&mut self, peer: MemberId) -> Result<()> {
+        let now = self.node.role_state();
+        if now.leader != Some(peer) || peer == self.id || self.stopped.is_some() {
+            return Ok(());
+        }
+        let body = Body::Heartbeat { commit: 0, read: None };
+        self.node.receive(Message { from: peer, to: self.id, term: now.term, body })?;
+        self.guarded(Self::work)
+    }
+
     /// The port of that member is closed: its process is gone.
     pub fn port_closed(&mut self, peer: MemberId) -> Result<()> {
         self.node.port_closed(peer);
