@@ -83,6 +83,7 @@ enum MemberRequest {
     Freeze { until_ms: Option<u64> },
     SetMaintenance(bool),
     SetTakesEntries(bool),
+    Tell(ReplySender<()>),
     BeginCopy(ReplySender<NeedsCopy>),
     EndCopy,
 }
@@ -200,6 +201,11 @@ impl Member {
     /// Whether it takes entries of others: [`Replica::set_takes_entries`].
     pub fn set_takes_entries(&self, takes: bool) {
         self.tell(MemberRequest::SetTakesEntries(takes));
+    }
+
+    /// Answered when what the member is by now is published, and those who watch were told.
+    pub fn tell_what_is(&self) -> Pending<()> {
+        self.ask(MemberRequest::Tell)
     }
 
     /// A copy of the leader's data is about to be made: [`Replica::begin_copy`].

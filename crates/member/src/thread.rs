@@ -134,6 +134,8 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 MemberRequest::Freeze { until_ms } => self.replica.freeze(until_ms),
                 MemberRequest::SetMaintenance(is_on) => self.replica.set_maintenance(is_on),
                 MemberRequest::SetTakesEntries(takes) => self.replica.set_takes_entries(takes),
+                // Each round ends with what it has changed being told, and this is another round.
+                MemberRequest::Tell(answer) => answer.give(Ok(())),
                 MemberRequest::BeginCopy(answer) => {
                     answer.give(self.replica.begin_copy().ok_or_else(|| {
                         Refusal::Refused("this member needs no copy any more".to_owned())

@@ -37,6 +37,8 @@ const HANDING_OVER: Duration = Duration::from_secs(5);
 const CONFIGURING: Duration = Duration::from_secs(5);
 /// How long this member's thread may take to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// How long an answer waits for its reason to be known.
+const TELLING: Duration = Duration::from_secs(1);
 /// Entries that a member may be behind and gets its vote.
 const NEAR: u64 = 64;
 /// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
@@ -454,6 +456,15 @@ impl Membership {
     pub fn set_takes_entries(&self, takes: bool) {
         if let Some(member) = self.inner.member() {
             member.set_takes_entries(takes);
+        }
+    }
+
+    /// Waits, for a moment at most, until those above know what this member is by now: a commit that fails because the
+    /// member leads no more may fail before they do.
+    pub fn wait_until_told(&self) {
+        if let Some(member) = self.inner.member() {
+            // Who is told later is told all the same.
+            let _in_time = member.tell_what_is().wait(TELLING);
         }
     }
 

@@ -29,8 +29,16 @@ pub struct WitnessJournal {
     most_bytes: u64,
     /// What all members with data have, once they were heard of.
     others_have: u64,
+    /// The first entry that was left where the log became as long as it may be.
+    shortened_to: u64,
+    /// How often in a row it was told that somebody lacks what is gone by that, and has got no further.
+    lacking: u32,
     has_given_up: bool,
 }
+
+/// Members tell every two seconds how far they are. Behind so many times without a step somebody is away, and not just
+/// busy.
+const AWAY: u32 = 3;
 
 impl WitnessJournal {
     /// Over the files of a log of entries (see [`engine::Engine::log_beside`]). Of those that a member lacks it keeps
@@ -42,7 +50,16 @@ impl WitnessJournal {
         let (log, found) = EntryLog::open(files)?;
         let synced = log.clone();
         let syncs = Syncs::start(Arc::new(move || synced.sync()), mode)?;
-        Ok(Self { log, syncs, found, most_bytes, others_have: 0, has_given_up: false })
+        Ok(Self {
+            log,
+            syncs,
+            found,
+            most_bytes,
+            others_have: 0,
+            shortened_to: 0,
+            lacking: 0,
+            has_given_up: false,
+        })
     }
 
     /// Whether the log has a beginning.
@@ -153,18 +170,22 @@ impl Journal for WitnessJournal {
         let first = self.log.first();
         self.log.shorten_to(self.most_bytes)?;
         let begins = self.log.first();
-        self.has_given_up |= begins > first && self.others_have.saturating_add(1) < begins;
+        if begins > first {
+            self.shortened_to = begins;
+        }
         Ok(())
     }
 
     fn begin_anew(&mut self, at: Position, configuration: &Configuration) -> Result<()> {
-        self.has_given_up = false;
+        (self.shortened_to, self.lacking, self.has_given_up) = (0, 0, false);
         self.log.begin(at, configuration)
     }
 
     fn others_have(&mut self, index: u64) -> Result<()> {
-        self.others_have = index;
-        self.has_given_up &= index.saturating_add(1) < self.log.first();
+        let before = std::mem::replace(&mut self.others_have, index);
+        let lacks = index.saturating_add(1) < self.shortened_to;
+        self.lacking = if lacks && index == before { self.lacking.saturating_add(1) } else { 0 };
+        self.has_given_up = lacks && (self.has_given_up || self.lacking >= AWAY);
         self.log.forget_up_to(index)
     }
 
@@ -222,8 +243,20 @@ mod tests {
         journal.others_have(1001).unwrap();
         assert!(!journal.has_given_up() && journal.log.first() <= 1002);
         decide(&mut journal, &configuration, 1102, 1502);
-        assert!(journal.has_given_up() && journal.log.first() > 1002);
-        // It has a copy, and has caught up.
+        assert!(journal.log.first() > 1002);
+        // Who is busy gets on.
+        for index in 1001..1010 {
+            journal.others_have(index).unwrap();
+            assert!(!journal.has_given_up());
+        }
+        let said = [0; 4].map(|_| {
+            journal.others_have(1010).unwrap();
+            journal.has_given_up()
+        });
+        assert_eq!(said, [false, false, false, true]);
+        // It comes back, and has caught up.
+        journal.others_have(1011).unwrap();
+        assert!(journal.has_given_up());
         journal.others_have(1501).unwrap();
         assert!(!journal.has_given_up());
     }

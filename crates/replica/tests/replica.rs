@@ -75,8 +75,10 @@ impl Set {
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         for from in self.arriving.clone() {
-            for to in (1..=3).filter(|to| *to != from && !self.silent.contains(&from)) {
-                self.at(to).frame_arriving(id(from)).unwrap();
+            for to in 1..=3 {
+                if to != from && !self.silent.contains(&from) {
+                    self.at(to).frame_arriving(id(from)).unwrap();
+                }
             }
         }
         for _ in 0..100 {
