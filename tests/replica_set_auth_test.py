@@ -323,12 +323,16 @@ def an_arbiter_helps_who_has_the_key_and_lets_no_user_in():
         secondary = next(m for m in cluster.members[:2] if m is not primary)
         states = lambda: sorted(m["stateStr"] for m in root.admin.command("replSetGetStatus")["members"])
         wait_until(lambda: states() == ["ARBITER", "PRIMARY", "SECONDARY"], "a member has another state", cluster.tails)
-        # It has no users, and asks for them all the same.
+        # It has no users: who is on its machine may look at it, as with MongoDB's, and do nothing else.
         assert arbiter.hello()["arbiterOnly"]
         with arbiter.client() as nobody:
+            assert nobody.admin.command("replSetGetStatus")["myState"] == 7
             fails(13, lambda: nobody.test.command("find", "c", **SECONDARY_OK))
-            fails(13, lambda: nobody.admin.command("replSetGetStatus"))
             fails(13, lambda: nobody.admin.command("replSetFreeze", 5))
+            fails(13, lambda: nobody.admin.command("createUser", "x", pwd="x", roles=["root"]))
+            config = root.admin.command("replSetGetConfig")["config"]
+            for force in (False, True):
+                fails(13, lambda: nobody.admin.command("replSetReconfig", config, force=force))
         with cluster.one(arbiter) as user:
             fails(18, lambda: user.test.command("count", "c", **SECONDARY_OK))
         # A user and a document of the primary and the arbiter are there when the primary is gone.
