@@ -79,6 +79,7 @@ struct Share {
 }
 
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four events, each of which has come or not")]
 struct LinkEvents {
     lost: bool,
     port_closed: bool,

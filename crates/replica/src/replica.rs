@@ -99,6 +99,7 @@ const MAX_PAYLOADS: u64 = (MAX_FRAME as u64) - (8 << 20);
 const ENTRIES_A_STEP: usize = 16;
 
 /// One member.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct Replica<J, L, P> {
     node: Node,
     journal: J,

@@ -12,8 +12,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use isolation::{Level, Op, RecordedTxn, TxnOutcome, check};
 use mongodb::bson::{Bson, Document};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -36,8 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Promise::Snapshot => Level::Snapshot,
         Promise::Serializable => Level::Serializable,
     };
-    let file = File::open(&options.file).with_context(|| options.file.display().to_string())?;
-    let history = read(BufReader::new(file))?;
+    let file = std::fs::read(&options.file).with_context(|| options.file.display().to_string())?;
+    let history = read(&file[..])?;
     ensure!(!history.is_empty(), "a history without transactions says nothing");
     let report = check(&history);
     println!(
