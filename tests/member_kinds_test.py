@@ -165,6 +165,32 @@ def an_arbiter_is_added_where_the_log_has_no_beginning_and_comes_back_emptied():
         votes_count(cluster, 2)
 
 
+def an_arbiter_says_when_its_log_is_as_long_as_it_may_be():
+    with WithArbiter(*SHORT_LOG) as cluster:
+        primary, secondary = cluster.with_data()
+        arbiter = cluster.arbiter()
+        warnings = lambda: status_of(arbiter).get("warnings", [])
+        # Nothing that all have is missed by anybody.
+        with cluster.client() as client:
+            for _ in range(10):
+                client.test.big.insert_many([{"bytes": os.urandom(1 << 20)} for _ in range(10)])
+        same(cluster, [primary, secondary])
+        assert not warnings() and not told(arbiter, '"id":9016880'), warnings()
+        secondary.kill()
+        with cluster.client() as client:
+            for _ in range(10):
+                client.test.big.insert_many([{"bytes": os.urandom(1 << 20)} for _ in range(10)])
+        wait_until(warnings, "it says nothing", cluster.tails)
+        assert "as long as it may be" in warnings()[0], warnings()
+        assert told(arbiter, '"id":9016880') == 1
+        assert "warnings" not in status_of(primary)
+        secondary.start()
+        cluster.wait_for_all()
+        same(cluster, [primary, secondary])
+        wait_until(lambda: not warnings(), "it warns of what is over", cluster.tails)
+        assert told(arbiter, '"id":9016880') == 1
+
+
 def what_no_arbiter_can_be_is_refused():
     with WithArbiter() as cluster:
         primary, _ = cluster.with_data()
@@ -486,6 +512,7 @@ TESTS = [
     an_arbiter_votes_and_shows_nothing,
     what_was_acknowledged_with_the_arbiter_outlives_the_primary,
     an_arbiter_is_added_where_the_log_has_no_beginning_and_comes_back_emptied,
+    an_arbiter_says_when_its_log_is_as_long_as_it_may_be,
     what_no_arbiter_can_be_is_refused,
     a_delayed_member_shows_what_is_old_enough,
     another_delay_counts_at_once,

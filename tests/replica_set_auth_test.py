@@ -4,6 +4,7 @@ import concurrent.futures
 import os
 import signal
 import tempfile
+import time
 import urllib.parse
 
 import pymongo
@@ -308,6 +309,63 @@ def who_does_not_exist_looks_alike_on_every_member():
         cluster.wait_for_all()
 
 
+class KeyedSetWithArbiter(KeyedSet):
+    def config(self):
+        config = super().config()
+        config["members"][2]["arbiterOnly"] = True
+        return config
+
+
+def an_arbiter_helps_who_has_the_key_and_lets_no_user_in():
+    with KeyedSetWithArbiter() as cluster, cluster.client(w="majority") as root:
+        arbiter = cluster.members[2]
+        primary = cluster.wait_for_primary()
+        secondary = next(m for m in cluster.members[:2] if m is not primary)
+        states = lambda: sorted(m["stateStr"] for m in root.admin.command("replSetGetStatus")["members"])
+        wait_until(lambda: states() == ["ARBITER", "PRIMARY", "SECONDARY"], "a member has another state", cluster.tails)
+        # It has no users: who is on its machine may look at it, as with MongoDB's, and do nothing else.
+        assert arbiter.hello()["arbiterOnly"]
+        with arbiter.client() as nobody:
+            assert nobody.admin.command("replSetGetStatus")["myState"] == 7
+            fails(13, lambda: nobody.test.command("find", "c", **SECONDARY_OK))
+            fails(13, lambda: nobody.admin.command("replSetFreeze", 5))
+            fails(13, lambda: nobody.admin.command("createUser", "x", pwd="x", roles=["root"]))
+            config = root.admin.command("replSetGetConfig")["config"]
+            for force in (False, True):
+                fails(13, lambda: nobody.admin.command("replSetReconfig", config, force=force))
+        with cluster.one(arbiter) as user:
+            fails(18, lambda: user.test.command("count", "c", **SECONDARY_OK))
+        # A user and a document of the primary and the arbiter are there when the primary is gone.
+        secondary.kill()
+        root.test.command("createUser", "late", pwd="pencil", roles=["read"])
+        root.test.c.insert_one({"_id": "with the arbiter"})
+        primary.kill()
+        secondary.start()
+        wait_until(lambda: cluster.primary() is secondary, "it does not lead", cluster.tails)
+        with cluster.client("late", authSource="test") as late:
+            assert late.test.c.find_one() == {"_id": "with the arbiter"}
+        primary.start()
+        cluster.wait_for_all()
+        # With another key it votes for nobody.
+        arbiter.stop()
+        cluster.give_key(arbiter, OTHER_KEY)
+        arbiter.start()
+        wait_until(lambda: "authentication with this member's key file failed" in arbiter.tail(1 << 20),
+                   "the log says nothing of the key", cluster.tails)
+        old = cluster.wait_for_primary()
+        other = next(m for m in cluster.members[:2] if m is not old)
+        old.kill()
+        time.sleep(5)
+        assert not other.hello()["isWritablePrimary"], "it was elected without a majority"
+        arbiter.stop()
+        cluster.give_key(arbiter, KEY)
+        arbiter.start()
+        wait_until(lambda: cluster.primary() is other, "it does not lead", cluster.tails)
+        root.test.c.insert_one({"_id": "with its key again"})
+        old.start()
+        cluster.wait_for_all()
+
+
 TESTS = [
     a_set_begins_without_users_and_asks_everybody_afterwards,
     users_and_writes_outlive_the_primary,
@@ -320,6 +378,7 @@ TESTS = [
     a_set_without_users_turns_them_on_one_member_after_another,
     times_are_signed_and_believed_by_every_member,
     who_does_not_exist_looks_alike_on_every_member,
+    an_arbiter_helps_who_has_the_key_and_lets_no_user_in,
 ]
 
 

@@ -7,6 +7,7 @@ The certificates are made with the `openssl` command.
 import os
 import shutil
 import threading
+import time
 
 from bson import Binary
 from certificates import HOME, authority, issue, path
@@ -258,6 +259,53 @@ def a_certificate_of_another_host_is_taken_where_that_is_said():
         cluster.initiate()
 
 
+class TlsSetWithArbiter(TlsSet):
+    def config(self):
+        config = super().config()
+        config["members"][2]["arbiterOnly"] = True
+        return config
+
+
+def an_arbiter_helps_by_tls_and_takes_no_stranger():
+    ways = [((), {}), (("--clusterAuthMode", "x509"), {"key": False})]
+    for options, named in ways:
+        with TlsSetWithArbiter(*options, **named) as cluster, cluster.client(w="majority") as root:
+            arbiter = cluster.members[2]
+            primary = cluster.wait_for_primary()
+            secondary = next(m for m in cluster.members[:2] if m is not primary)
+            assert arbiter.hello()["arbiterOnly"]
+            try:
+                Fernd.client(arbiter, serverSelectionTimeoutMS=1000).admin.command("ping")
+                raise AssertionError("it speaks to who speaks no TLS")
+            except PyMongoError:
+                pass
+            secondary.kill()
+            root.test.c.insert_many([{"_id": n, "filler": "x" * 1000} for n in range(1000)])
+            primary.kill()
+            secondary.start()
+            wait_until(lambda: secondary.hello()["isWritablePrimary"], "it does not lead", cluster.tails)
+            assert documents_of(secondary) == 1000
+            primary.start()
+            cluster.wait_for_all()
+        # The others do not speak to one whose certificate is of another authority.
+    with TlsSetWithArbiter() as cluster:
+        arbiter = cluster.members[2]
+        arbiter.stop()
+        arbiter.set("--tlsCertificateKeyFile", path("foreign.pem"))
+        arbiter.start()
+        primary = cluster.wait_for_primary()
+        other = next(m for m in cluster.members[:2] if m is not primary)
+        primary.kill()
+        time.sleep(5)
+        assert not other.hello()["isWritablePrimary"], "it was elected without a majority"
+        arbiter.stop()
+        arbiter.set("--tlsCertificateKeyFile", path("server.pem"))
+        arbiter.start()
+        wait_until(lambda: other.hello()["isWritablePrimary"], "it does not lead", cluster.tails)
+        primary.start()
+        cluster.wait_for_all()
+
+
 TESTS = [
     members_speak_nothing_but_tls,
     plain_members_become_members_by_tls_under_load,
@@ -265,6 +313,7 @@ TESTS = [
     who_is_of_another_organization_is_no_member,
     a_members_certificate_is_no_users,
     a_certificate_of_another_host_is_taken_where_that_is_said,
+    an_arbiter_helps_by_tls_and_takes_no_stranger,
 ]
 
 

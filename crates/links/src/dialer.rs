@@ -12,6 +12,7 @@
 //! it has the key too; and nothing is said plainly where members are to speak TLS.
 
 use crate::address::HostAndPort;
+use crate::address_map::AddressMap;
 use crate::dial::{DialError, DialLimits, WaitContext, connect, converse, shake_hands};
 use crate::hello::{MAX_ANSWER, body_of};
 use crate::stream::Stream;
@@ -37,6 +38,8 @@ const MOST_KEPT: usize = 64;
 #[derive(Clone)]
 pub struct Dialer {
     pub(crate) os: Os,
+    /// Where members are dialled instead; for tests.
+    instead: Arc<AddressMap>,
     tls: Option<Arc<Certificates>>,
     login: Option<Arc<Login>>,
 }
@@ -89,20 +92,27 @@ impl Dialer {
     pub fn new(os: Os, key: Option<Arc<ClusterKey>>, is_required: bool) -> Self {
         let credential = |key| Credential::Key(Key { key, kept: Mutex::default() });
         let login = key.map(|key| Arc::new(Login { credential: credential(key), is_required }));
-        Self { os, tls: None, login }
+        Self { os, instead: Arc::default(), tls: None, login }
     }
 
     /// With the certificate that is shown by TLS; `is_required` says whether a server that rejects
     /// it is not spoken to.
     pub fn by_certificate(os: Os, is_required: bool) -> Self {
         let login = Login { credential: Credential::Certificate, is_required };
-        Self { os, tls: None, login: Some(Arc::new(login)) }
+        Self { os, instead: Arc::default(), tls: None, login: Some(Arc::new(login)) }
     }
 
     /// Speaks TLS, with what these are at the time.
     #[must_use]
     pub fn with_tls(mut self, certificates: Option<Arc<Certificates>>) -> Self {
         self.tls = certificates;
+        self
+    }
+
+    /// Dials other addresses than the configuration's, where this says so.
+    #[must_use]
+    pub fn with_addresses(mut self, instead: AddressMap) -> Self {
+        self.instead = Arc::new(instead);
         self
     }
 
@@ -113,7 +123,7 @@ impl Dialer {
         limits: DialLimits,
         waiting: WaitContext<'_>,
     ) -> Result<Stream, DialError> {
-        let socket = connect(to, limits, waiting)?;
+        let socket = connect(self.instead.dialled(to), limits, waiting)?;
         let begin = |tls: &Arc<Certificates>| Outgoing::new(&tls.now(), to.host());
         let tls = self.tls.as_ref().map(begin).transpose().map_err(DialError::Failed)?;
         let mut stream = Stream::new(socket, tls);

@@ -72,10 +72,15 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// The next frame and the bytes it took, for which `charge` stands. Waits for it as long as it takes,
-    /// but for its rest only as long as one read of the stream does.
-    pub(crate) fn next(&mut self, charge: &mut Charge) -> Result<(Frame, usize), ReadError> {
+    /// but for its rest only as long as one read of the stream does. `arriving` is told how many bytes of a frame
+    /// each read brought.
+    pub(crate) fn next(
+        &mut self,
+        charge: &mut Charge,
+        arriving: &mut dyn FnMut(usize),
+    ) -> Result<(Frame, usize), ReadError> {
         let mut head = [0; HEAD];
-        self.fill(&mut head, true)?;
+        self.fill(&mut head, true, &mut |_| {})?;
         let [length, checksum] = [0, 4].map(|at| {
             head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word))
         });
@@ -91,7 +96,7 @@ impl<R: Read> FrameReader<R> {
             bytes.reserve_exact(more);
             bytes.resize(here + more, 0);
             let (_, room) = bytes.split_at_mut(here);
-            self.fill(room, false)?;
+            self.fill(room, false, arriving)?;
         }
         if crc32c::crc32c(&bytes) != checksum {
             return Err(ReadError::Checksum);
@@ -102,7 +107,12 @@ impl<R: Read> FrameReader<R> {
 
     /// Reads as many bytes as there is room for. `between`: at the beginning of a frame, which may take its
     /// time.
-    fn fill(&mut self, mut room: &mut [u8], between: bool) -> Result<(), ReadError> {
+    fn fill(
+        &mut self,
+        mut room: &mut [u8],
+        between: bool,
+        arriving: &mut dyn FnMut(usize),
+    ) -> Result<(), ReadError> {
         let mut began = !between;
         while !room.is_empty() {
             match self.input.read(room) {
@@ -110,6 +120,7 @@ impl<R: Read> FrameReader<R> {
                 Ok(0) => return Err(ReadError::Closed),
                 Ok(count) => {
                     began = true;
+                    arriving(count);
                     room = room.get_mut(count..).unwrap_or_default();
                 }
                 Err(error) => match error.kind() {
@@ -162,7 +173,7 @@ mod tests {
         let mut reader = FrameReader::new(Pieces { left, piece, pause: false, pauses: false });
         let mut frames = Vec::new();
         loop {
-            match reader.next(&mut Charge::uncharged(Part::Links)) {
+            match reader.next(&mut Charge::uncharged(Part::Links), &mut |_| {}) {
                 Ok((frame, _)) => frames.push(frame),
                 Err(error) => return (frames, error),
             }
@@ -212,7 +223,7 @@ mod tests {
         let mut bytes = (MAX_FRAME as u32).to_le_bytes().to_vec();
         bytes.resize(HEAD + 1000, 0);
         let mut reader = FrameReader::new(&bytes[..]);
-        assert!(matches!(reader.next(&mut charge), Err(ReadError::Torn)));
+        assert!(matches!(reader.next(&mut charge, &mut |_| {}), Err(ReadError::Torn)));
         assert_eq!(account.usage().of(Part::Links), FIRST_ROOM as u64);
     }
 
@@ -226,7 +237,7 @@ mod tests {
             pause: true,
             pauses: true,
         });
-        let stalled = reader.next(&mut Charge::uncharged(Part::Links));
+        let stalled = reader.next(&mut Charge::uncharged(Part::Links), &mut |_| {});
         assert!(matches!(stalled, Err(ReadError::Stalled)), "behind the head there was a pause");
         let whole = io::BufReader::new(Pieces {
             left: &bytes,
@@ -234,6 +245,10 @@ mod tests {
             pause: true,
             pauses: true,
         });
-        assert!(FrameReader::new(whole).next(&mut Charge::uncharged(Part::Links)).is_ok());
+        let mut came = 0;
+        let next = FrameReader::new(whole)
+            .next(&mut Charge::uncharged(Part::Links), &mut |count| came += count);
+        assert!(next.is_ok());
+        assert_eq!(came, bytes.len() - HEAD, "what comes of a frame is told");
     }
 }

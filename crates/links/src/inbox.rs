@@ -5,8 +5,8 @@
 //! 1. Of one member frames come in their order, and none of an older connection behind one of a newer.
 //! 2. Each member's frames take at most a share of memory, all together at most a bound; one frame is always
 //!    let in where there is none. Who brings more waits, and reads nothing meanwhile.
-//! 3. Events of a link are kept once, however often they are reported: lost and port closed until
-//!    they are taken, up until it is lost.
+//! 3. Events of a link are kept once, however often they are reported: lost, port closed and arriving
+//!    until they are taken, up until it is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub enum Arrival {
     PortClosed(MemberId),
     /// What is sent to that member goes out from now on.
     Up(MemberId),
+    /// A long frame of that member is on its way, and comes on.
+    Arriving(MemberId),
 }
 
 /// A frame from a member.
@@ -77,10 +79,12 @@ struct Share {
 }
 
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four events, each of which has come or not")]
 struct LinkEvents {
     lost: bool,
     port_closed: bool,
     up: bool,
+    arriving: bool,
 }
 
 /// The inbox.
@@ -111,6 +115,9 @@ impl Inbox {
             }
             if std::mem::take(&mut events.port_closed) {
                 return Some(Arrival::PortClosed(member));
+            }
+            if std::mem::take(&mut events.arriving) {
+                return Some(Arrival::Arriving(member));
             }
             let up = events.up;
             entry.remove();
@@ -241,6 +248,17 @@ impl Inbox {
         self.tell(member, |events| events.up = true);
     }
 
+    /// A long frame comes on, by a connection that counts.
+    pub(crate) fn report_arriving(&self, connection: ConnectionGeneration) {
+        let state = self.state.lock();
+        let share = state.shares.get(&connection.member);
+        let counts = share.is_some_and(|share| share.generation == connection.generation);
+        drop(state);
+        if counts {
+            self.tell(connection.member, |events| events.arriving = true);
+        }
+    }
+
     fn tell(&self, member: MemberId, change: impl FnOnce(&mut LinkEvents)) {
         let mut state = self.state.lock();
         if state.closed {
@@ -291,6 +309,7 @@ mod tests {
             Arrival::Lost(member) => format!("{} lost", member.0),
             Arrival::PortClosed(member) => format!("{} refused", member.0),
             Arrival::Up(member) => format!("{} up", member.0),
+            Arrival::Arriving(member) => format!("{} arriving", member.0),
         };
         std::iter::from_fn(|| inbox.take()).map(told).collect()
     }
@@ -318,7 +337,13 @@ mod tests {
         inbox.report_up(MEMBER);
         inbox.report_up(MemberId(2));
         inbox.report_port_closed(MemberId(2));
-        assert_eq!(take(&inbox), ["1 lost", "1 up", "2 refused"]);
+        let (older, newer) = (inbox.begin(MEMBER), inbox.begin(MEMBER));
+        for connection in [newer, newer, older] {
+            inbox.report_arriving(connection);
+        }
+        assert_eq!(take(&inbox), ["1 lost", "1 arriving", "1 up", "2 refused"]);
+        inbox.report_arriving(older);
+        assert!(inbox.take().is_none(), "by a connection that counts no more");
         inbox.wake();
         inbox.wake();
         inbox.wait(Duration::from_mins(10));

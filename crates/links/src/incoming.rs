@@ -22,6 +22,9 @@ use crate::peer::LinkContext;
 
 /// Small frames are read together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
+/// Of a frame that takes long it is told that it comes on, so often at most and behind so many bytes.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+const TELL_BYTES: usize = 4 << 10;
 /// The rest of a frame comes within this time, each piece of it.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -187,9 +190,22 @@ fn read_frames(
     context: &LinkContext,
 ) -> String {
     let mut reader = FrameReader::new(BufReader::with_capacity(TOGETHER, input));
+    let clock = &context.dialer.os.clock;
     loop {
+        let (mut told, mut untold_bytes) = (None, 0);
+        let mut arriving = |count: usize| {
+            untold_bytes += count;
+            if untold_bytes < TELL_BYTES {
+                return;
+            }
+            let now = clock.monotonic();
+            if now.saturating_sub(*told.get_or_insert(now)) >= TELL_EVERY {
+                (told, untold_bytes) = (Some(now), 0);
+                context.inbox.report_arriving(connection);
+            }
+        };
         let mut memory = context.memory.charge_regardless(Part::Links, 0);
-        let (frame, bytes) = match reader.next(&mut memory) {
+        let (frame, bytes) = match reader.next(&mut memory, &mut arriving) {
             Ok(next) => next,
             Err(ReadError::Io(error)) => return error.to_string(),
             Err(error) => return error.to_string(),

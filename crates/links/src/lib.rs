@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod address_map;
 mod ask;
 mod backoff;
 mod causes;
@@ -40,6 +41,7 @@ mod stream;
 mod tuning;
 
 pub use address::{HostAndPort, NoHostAndPort};
+pub use address_map::{AddressMap, NoAddressMap};
 pub use ask::{Answer, Connection, ask};
 pub use dialer::Dialer;
 pub use hello::{HelloError, LinkHello, VERSION, read_answer};

@@ -265,6 +265,7 @@ impl member::Arrivals for Arrivals {
                 }
                 Arrival::Lost(member) => member::Arrival::Lost(member),
                 Arrival::PortClosed(member) => member::Arrival::PortClosed(member),
+                Arrival::Arriving(member) => member::Arrival::Arriving(member),
                 // What it sends goes out by itself.
                 Arrival::Up(_) => continue,
             });

@@ -228,6 +228,25 @@ fn what_is_no_frame_of_that_member_closes_its_link() {
 }
 
 #[test]
+fn of_a_frame_that_takes_long_it_is_told_that_it_comes_on() {
+    let one = member(1);
+    let from = MemberId(9);
+    let mut stream = open(&one, |_| {}).unwrap();
+    // What is here at once tells nothing of the kind.
+    stream.write_all(&report_bytes(from, 1)).unwrap();
+    one.expect(&[News::Report(from, 1)]);
+    stream.write_all(&[&(1_u32 << 20).to_le_bytes()[..], &[0; 4]].concat()).unwrap();
+    for _ in 0..3 {
+        stream.write_all(&[0; 8 << 10]).unwrap();
+        std::thread::sleep(Duration::from_millis(250));
+        stream.write_all(&[0; 8 << 10]).unwrap();
+        one.expect(&[News::Arriving(from)]);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(one.news().is_empty(), "who sends nothing is not heard of");
+}
+
+#[test]
 fn of_two_connections_of_a_member_the_newer_counts() {
     let one = member(1);
     let from = MemberId(9);

@@ -45,6 +45,8 @@ pub enum Arrival {
     PortClosed(MemberId),
     /// What was sent to that member is lost, all or in part.
     Lost(MemberId),
+    /// A long frame of that member is on its way, and comes on.
+    Arriving(MemberId),
 }
 
 /// The seam to what receives from the other members, and what wakes the thread.
@@ -80,6 +82,8 @@ enum MemberRequest {
     SetElectionTimeout { milliseconds: u64 },
     Freeze { until_ms: Option<u64> },
     SetMaintenance(bool),
+    SetTakesEntries(bool),
+    Tell(ReplySender<()>),
     BeginCopy(ReplySender<NeedsCopy>),
     EndCopy,
 }
@@ -192,6 +196,16 @@ impl Member {
     /// Whether the operator keeps this member from leading.
     pub fn set_maintenance(&self, is_on: bool) {
         self.tell(MemberRequest::SetMaintenance(is_on));
+    }
+
+    /// Whether it takes entries of others: [`Replica::set_takes_entries`].
+    pub fn set_takes_entries(&self, takes: bool) {
+        self.tell(MemberRequest::SetTakesEntries(takes));
+    }
+
+    /// Answered when what the member is by now is published, and those who watch were told.
+    pub fn tell_what_is(&self) -> Pending<()> {
+        self.ask(MemberRequest::Tell)
     }
 
     /// A copy of the leader's data is about to be made: [`Replica::begin_copy`].

@@ -32,6 +32,8 @@ pub(crate) struct MemberThread<J, L, P> {
     /// Read points that are known and not applied yet.
     waiting_for_apply: Vec<(u64, ReplySender<u64>)>,
     handing_over: Option<(MemberId, ReplySender<()>)>,
+    /// Who is answered when what this round has changed is told.
+    asked_to_tell: Vec<ReplySender<()>>,
 }
 
 impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
@@ -53,6 +55,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
             pending_reads: BTreeMap::new(),
             waiting_for_apply: Vec::new(),
             handing_over: None,
+            asked_to_tell: Vec::new(),
         }
     }
 
@@ -93,6 +96,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 }
                 Arrival::PortClosed(peer) => drop(self.replica.port_closed(peer)),
                 Arrival::Lost(peer) => drop(self.replica.link_lost(peer)),
+                Arrival::Arriving(peer) => drop(self.replica.frame_arriving(peer)),
             }
         }
         worked
@@ -132,6 +136,8 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 }
                 MemberRequest::Freeze { until_ms } => self.replica.freeze(until_ms),
                 MemberRequest::SetMaintenance(is_on) => self.replica.set_maintenance(is_on),
+                MemberRequest::SetTakesEntries(takes) => self.replica.set_takes_entries(takes),
+                MemberRequest::Tell(answer) => self.asked_to_tell.push(answer),
                 MemberRequest::BeginCopy(answer) => {
                     answer.give(self.replica.begin_copy().ok_or_else(|| {
                         Refusal::Refused("this member needs no copy any more".to_owned())
@@ -176,6 +182,9 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
 
     /// Gives the answers that the new view allows.
     fn answer(&mut self) {
+        for answer in self.asked_to_tell.drain(..) {
+            answer.give(Ok(()));
+        }
         let applied = self.view.applied_index;
         let (ready, later) =
             self.waiting_for_apply.drain(..).partition::<Vec<_>, _>(|(index, _)| *index <= applied);

@@ -55,6 +55,8 @@ pub struct View {
     pub needs_copy: Option<NeedsCopy>,
     /// What it has and does not show yet, where it is delayed.
     pub held_back: Option<HeldBack>,
+    /// A witness has let go of what a member with data lacks, because its log was as long as it may be.
+    pub has_given_up: bool,
     /// To whom it hands over.
     pub handing_over_to: Option<MemberId>,
     /// Why it acknowledges nothing any more.
@@ -95,6 +97,7 @@ impl View {
             reports: replica.reports().iter().map(heard).collect(),
             needs_copy: replica.needs_copy(),
             held_back: replica.held_back(),
+            has_given_up: replica.has_given_up(),
             handing_over_to: status.handing_over_to,
             stopped: replica.stopped().map(str::to_owned),
         }
@@ -106,7 +109,9 @@ impl View {
         let has_entries = |view: &Self| view.applied_index > 1;
         let role_facts = |view: &Self| {
             let needs_copy = view.needs_copy.is_some();
-            (view.role_state, view.writable, view.stopped.is_some(), needs_copy, has_entries(view))
+            let has_stopped = view.stopped.is_some();
+            let entries = (has_entries(view), view.has_given_up);
+            (view.role_state, view.writable, has_stopped, needs_copy, entries)
         };
         role_facts(self) != role_facts(before)
             || self.document != before.document

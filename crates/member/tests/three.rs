@@ -82,6 +82,19 @@ fn leadership_is_handed_over() {
 }
 
 #[test]
+fn who_asks_what_a_member_is_hears_it_after_those_who_watch() {
+    let set = Set::of_three();
+    let first = set.leader();
+    let says_primary = || set.told[first].lock().last().is_some_and(is_primary);
+    assert_eq!(set.members[first].tell_what_is().wait(LONG), Some(Ok(())));
+    assert!(says_primary());
+    set.queues[first].cut.store(true, Ordering::Release);
+    assert!(set.members[first].wait_for(LONG, |view| !view.writable));
+    assert_eq!(set.members[first].tell_what_is().wait(LONG), Some(Ok(())));
+    assert!(!says_primary(), "it was not told yet");
+}
+
+#[test]
 fn reads_learn_what_is_decided() {
     let set = Set::of_three();
     let leader = set.leader();

@@ -39,6 +39,8 @@ const HANDING_OVER: Duration = Duration::from_secs(5);
 const CONFIGURING: Duration = Duration::from_secs(5);
 /// How long this member's thread may take to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// How long an answer waits for its reason to be known.
+const TELLING: Duration = Duration::from_secs(1);
 /// Entries that a member may be behind and gets its vote.
 const NEAR: u64 = 64;
 /// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
@@ -463,6 +465,22 @@ impl Membership {
         }
     }
 
+    /// Whether this member takes entries of others. Forgotten by a restart. For tests.
+    pub fn set_takes_entries(&self, takes: bool) {
+        if let Some(member) = self.inner.member() {
+            member.set_takes_entries(takes);
+        }
+    }
+
+    /// Waits, for a moment at most, until those above know what this member is by now: a commit that fails because the
+    /// member leads no more may fail before they do.
+    pub fn wait_until_told(&self) {
+        if let Some(member) = self.inner.member() {
+            // Who is told later is told all the same.
+            let _in_time = member.tell_what_is().wait(TELLING);
+        }
+    }
+
     /// Hands over to the member that is ready first; `None` where none is.
     pub fn hand_over(&self) -> Option<Pending<()>> {
         self.inner.hand_over()
@@ -584,9 +602,13 @@ impl<S: replica::Links + Send + 'static> StartParts<S> {
 
 /// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.
 fn witness_journal(engine: &Engine, mode: SyncMode) -> Result<WitnessJournal> {
-    let history = engine.options().history.map_or(u64::MAX, |history| history.bytes);
-    let most_bytes = WITNESS_LOG_BYTES.min(history);
+    let most_bytes = witness_log_bytes(engine);
     Ok(WitnessJournal::open(engine.log_beside(WITNESS_LOG)?, mode, most_bytes)?)
+}
+
+/// How long the log of a witness may become.
+fn witness_log_bytes(engine: &Engine) -> u64 {
+    WITNESS_LOG_BYTES.min(engine.options().history.map_or(u64::MAX, |history| history.bytes))
 }
 
 impl Drop for Membership {
@@ -801,6 +823,12 @@ impl Watcher for Follow {
             tracing::error!(target: "REPL", why, "This member has stopped");
             // Who waits for a commit would wait for ever.
             inner.engine.stop(why);
+        }
+        if now.has_given_up && !before.has_given_up {
+            let bytes = witness_log_bytes(&inner.engine);
+            tracing::warn!(target: "REPL", id = 9_016_880, bytes,
+                "This arbiter's log is as long as it may be, and lets go of what a member with data lacks: until that \
+                 member has caught up, the set cannot do without its primary");
         }
         let began =
             now.writable && (!before.writable || before.role_state.term != now.role_state.term);

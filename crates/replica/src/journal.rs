@@ -141,6 +141,11 @@ pub trait Journal {
         None
     }
 
+    /// Of a witness: its log is as long as it may be, and what a member with data lacks was let go of.
+    fn has_given_up(&self) -> bool {
+        false
+    }
+
     /// All members with data have the entries up to this one, and have applied them.
     fn others_have(&mut self, _index: u64) -> Result<()> {
         Ok(())

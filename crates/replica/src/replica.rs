@@ -109,6 +109,7 @@ const MAX_PAYLOADS: u64 = (MAX_FRAME as u64) - (8 << 20);
 const ENTRIES_A_STEP: usize = 16;
 
 /// One member.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub struct Replica<J, L, P> {
     node: Node,
     journal: J,
@@ -140,6 +141,8 @@ pub struct Replica<J, L, P> {
     priority: (bool, u32),
     is_witness: bool,
     kinds: Kinds,
+    /// Entries of other members are taken, as always but in tests.
+    takes_entries: bool,
     stopped: Option<String>,
 }
 
@@ -214,6 +217,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             priority,
             is_witness,
             kinds: Kinds::default(),
+            takes_entries: true,
             stopped: None,
         })
     }
@@ -269,6 +273,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             // An answer would promise what the copy may lack.
             return Ok(());
         }
+        if !self.takes_entries && matches!(message.body, Body::Snapshot(_)) {
+            return Ok(());
+        }
         if let Body::Snapshot(snapshot) = &message.body
             && !self.node.holds(snapshot.position)
             && !(self.is_witness && snapshot.data == OF_WHAT_IS_APPLIED)
@@ -287,7 +294,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         Frame::check_payloads(&message, &payloads)?;
         if let Body::Append { entries, .. } = &message.body {
-            if !entries.is_empty() && !self.journal.has_room() {
+            if !entries.is_empty() && !(self.takes_entries && self.journal.has_room()) {
                 return Ok(());
             }
             for (entry, payload) in entries.iter().zip(&payloads) {
@@ -309,6 +316,19 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.arriving.clear();
         received?;
         worked
+    }
+
+    /// A long frame of that member is on its way, and comes on. Its heartbeats wait behind it: where it leads, the frame
+    /// is one, or nobody could send an entry that takes longer than an election timeout. It says nothing of what is
+    /// decided.
+    pub fn frame_arriving(&mut self, peer: MemberId) -> Result<()> {
+        let now = self.node.role_state();
+        if now.leader != Some(peer) || peer == self.id || self.stopped.is_some() {
+            return Ok(());
+        }
+        let body = Body::Heartbeat { commit: 0, read: None };
+        self.node.receive(Message { from: peer, to: self.id, term: now.term, body })?;
+        self.guarded(Self::work)
     }
 
     /// The port of that member is closed: its process is gone.
@@ -364,6 +384,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.journal.set_log_begins(kinds.log_begins);
         self.journal.set_delay(kinds.delays.get(&self.id).copied().unwrap_or(0));
         self.kinds = kinds;
+    }
+
+    /// Whether this member takes entries of others. Where it does not, they are as good as lost, and come again; it goes
+    /// on voting, and answering its leader. For tests.
+    pub fn set_takes_entries(&mut self, takes: bool) {
+        self.takes_entries = takes;
     }
 
     /// How long no word from the leader comes before an election, in milliseconds; heartbeats go with it.
@@ -445,6 +471,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// Who the members are.
     pub fn configuration(&self) -> Configuration {
         self.node.configuration()
+    }
+
+    /// Whether a witness has let go of what a member with data lacks, because its log was as long as it may be.
+    pub fn has_given_up(&self) -> bool {
+        self.journal.has_given_up()
     }
 
     /// Why this member has stopped.

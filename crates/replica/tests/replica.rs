@@ -47,13 +47,15 @@ struct Set {
     now_ms: u64,
     /// Nothing reaches or leaves them.
     silent: Vec<u64>,
+    /// What they say is on its way, and does not arrive.
+    arriving: Vec<u64>,
     most_payload_bytes: u64,
 }
 
 impl Set {
     fn new() -> Self {
         let members = (1..=3).map(replica).collect();
-        Self { members, now_ms: 0, silent: Vec::new(), most_payload_bytes: 0 }
+        Self { members, now_ms: 0, silent: Vec::new(), arriving: Vec::new(), most_payload_bytes: 0 }
     }
 
     /// A set that 1 leads and that takes writes.
@@ -72,6 +74,13 @@ impl Set {
 
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
+        for from in self.arriving.clone() {
+            for to in 1..=3 {
+                if to != from && !self.silent.contains(&from) {
+                    self.at(to).frame_arriving(id(from)).unwrap();
+                }
+            }
+        }
         for _ in 0..100 {
             let mut frames = Vec::new();
             for member in 1..=3 {
@@ -89,7 +98,8 @@ impl Set {
                     let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
                     self.most_payload_bytes = self.most_payload_bytes.max(bytes);
                 }
-                if !self.silent.contains(&from) && !self.silent.contains(&to) {
+                let is_whole = !self.arriving.contains(&from);
+                if is_whole && !self.silent.contains(&from) && !self.silent.contains(&to) {
                     let _stopped = self.at(to).receive(id(from), frame);
                 }
             }
@@ -238,6 +248,63 @@ fn who_makes_a_copy_promises_nothing() {
     assert_eq!(one.needs_copy(), None);
     assert!(answers(&mut one, log_begins(BASE)));
     assert!(answers(&mut one, nothing()));
+}
+
+#[test]
+fn a_frame_that_takes_longer_than_an_election_timeout_arrives() {
+    let mut set = Set::led();
+    let term = set.at(1).status().role_state.term;
+    set.at(1).journal().commit(vec![b'a']);
+    set.arriving.push(1);
+    for _ in 0..200 {
+        set.pass(50);
+    }
+    assert!(set.at(1).is_writable(), "its followers answer");
+    assert_eq!(set.at(1).status().role_state.term, term, "nobody campaigns");
+    assert!(set.shown(1).is_empty());
+    set.arriving.clear();
+    for _ in 0..20 {
+        set.pass(50);
+    }
+    for member in 1..=3 {
+        assert_eq!(set.shown(member), [vec![b'a']], "member {member}");
+    }
+    // What comes of who does not lead is no word of a leader.
+    set.arriving.push(2);
+    set.silent.push(1);
+    for _ in 0..200 {
+        set.pass(50);
+    }
+    assert!(!set.at(1).is_writable());
+    assert_ne!(set.at(3).status().role_state.leader, Some(id(1)), "it waits for nobody");
+}
+
+#[test]
+fn who_takes_no_entries_answers_and_gets_them_later() {
+    let mut set = Set::led();
+    for follower in [2, 3] {
+        set.at(follower).set_takes_entries(false);
+    }
+    set.at(1).journal().commit(vec![b'a']);
+    let term = set.at(1).status().role_state.term;
+    // Long enough for a leader that hears nothing to step down, and for those that hear nothing to campaign.
+    for _ in 0..200 {
+        set.pass(50);
+    }
+    assert_eq!(set.at(1).status().role_state.term, term, "nobody campaigns");
+    assert!(set.at(1).is_writable(), "its followers answer");
+    assert!(set.shown(1).is_empty(), "nobody has it but who wrote it");
+    set.at(2).set_takes_entries(true);
+    for _ in 0..20 {
+        set.pass(50);
+    }
+    assert_eq!((set.shown(1), set.shown(2)), (vec![vec![b'a']], vec![vec![b'a']]));
+    assert!(set.shown(3).is_empty());
+    set.at(3).set_takes_entries(true);
+    for _ in 0..20 {
+        set.pass(50);
+    }
+    assert_eq!(set.shown(3), [vec![b'a']]);
 }
 
 #[test]

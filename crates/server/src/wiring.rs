@@ -300,6 +300,7 @@ pub(crate) fn server_info(
         cluster_auth: settings.cluster_auth,
         members_from: settings.members_from.clone(),
         members_tls: members_tls(settings, tls),
+        dialled_instead: settings.dialled_instead.clone(),
         data_directory: settings.dbpath.display().to_string(),
         backup_root: settings.backup_root.clone(),
     }

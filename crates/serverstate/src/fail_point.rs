@@ -26,6 +26,8 @@ pub enum Kind {
     TimeOut,
     /// `maxTimeNeverTimeOut`: no time limit counts.
     NoTimeOut,
+    /// `stopReplProducer`: this member takes no entries of others.
+    NoEntries,
 }
 
 /// How often a fail point acts.
@@ -137,7 +139,7 @@ impl FailPoint {
             }
             Kind::GetMore => name == "getMore",
             Kind::TimeOut => has_time_limit(candidate),
-            Kind::NoTimeOut | Kind::BeforeCommit => false,
+            Kind::NoTimeOut | Kind::BeforeCommit | Kind::NoEntries => false,
         }
     }
 

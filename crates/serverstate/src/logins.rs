@@ -6,6 +6,7 @@
 mod store;
 
 use crate::connection::Connection;
+use crate::replication::Role;
 use crate::rights::Rights;
 use crate::security::{CERTIFICATE_ID, Identity, Login, MEMBER_ID, Tables};
 use crate::state::ServerState;
@@ -247,6 +248,11 @@ impl ServerState {
             |resource, actions: &[Action]| Privilege { resource, actions: ActionSet::of(actions) };
         // Not in `$external`, as MongoDB lets it: nobody of there could log in, and the door would be shut.
         let users = &[Action::CreateUser, Action::GrantRole];
+        if self.replication.role(&self.os) == Role::Arbiter {
+            // It never has users, and its set has begun: what is left is to look at it.
+            let look = &[Action::ReplSetGetStatus];
+            return Ok(Some(Grants::new(&[privilege(Resource::Cluster, look)])));
+        }
         // A set begins before it has a user.
         let set = &[Action::ReplSetConfigure, Action::ReplSetGetStatus];
         Ok(Some(Grants::new(&[

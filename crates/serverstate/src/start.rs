@@ -67,7 +67,7 @@ fn dialer(info: &ServerInfo, os: &Os) -> Dialer {
     } else {
         Dialer::new(os.clone(), info.cluster_key.clone(), must_hold)
     };
-    dialer.with_tls(info.members_tls.clone())
+    dialer.with_tls(info.members_tls.clone()).with_addresses(info.dialled_instead.clone())
 }
 
 impl ServerState {

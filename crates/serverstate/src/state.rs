@@ -30,7 +30,7 @@ use catalog::Catalog;
 use dispatch::Wake;
 use errors::Result;
 use limits::Part;
-use links::Dialer;
+use links::{AddressMap, Dialer};
 use os::Os;
 use os::sync::{Condvar, Mutex};
 use query::{Expiry, FastUpdates, TtlMonitor};
@@ -77,6 +77,8 @@ pub struct ServerInfo {
     pub members_from: Vec<auth::Network>,
     /// What this server opens connections to other members by TLS with, where it is to.
     pub members_tls: Option<Arc<Certificates>>,
+    /// Where other members are dialled instead of where the configuration says; for tests.
+    pub dialled_instead: AddressMap,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.

@@ -142,6 +142,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A replica set whose network fails in every way, and everything else with it, under clients whose histories are checked.
+    ReplicaFaults {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
     FullDisk {
         /// Arguments handed on to the script (`--help` lists them).
@@ -150,7 +156,7 @@ enum Task {
     },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
-        /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
+        /// What to run, and how: `histories`, `bank`, `contention`, `check`, `cost`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -226,6 +232,10 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
         Task::ReplicaKills { arguments } => {
             drivers::script(Build::Alone, "replica_set_kills.py", &arguments)
+        }
+        Task::ReplicaFaults { arguments } => {
+            // The checker of histories is built with the tests.
+            drivers::script(Build::WithTests, "replica_set_faults_test.py", &arguments)
         }
         Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),

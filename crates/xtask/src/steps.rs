@@ -83,6 +83,8 @@ const STEPS: &[Step] = &[
     ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
     ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
     ("replica-set-waits", || drivers::script(Build::WithTests, "replica_set_waits_test.py", &[])),
+    // A minute and a half: each kind of trouble by itself, then all kinds in turns.
+    ("replica-set-faults", || drivers::script(Build::WithTests, "replica_set_faults_test.py", &[])),
     ("member-kinds", || drivers::script(Build::WithTests, "member_kinds_test.py", &[])),
     ("histories", || {
         drivers::isolation(&words("histories --transactions 100000 --kill-every 5"))?;

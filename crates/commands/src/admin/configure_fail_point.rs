@@ -7,6 +7,7 @@ use auth::Action;
 use bson::{Document, RawBsonRef};
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
+use serverstate::ServerState;
 use serverstate::fail_point::{FailPoint, Kind, Mode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,6 +35,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         "onPrimaryTransactionalWrite" => Kind::BeforeCommit,
         "maxTimeAlwaysTimeOut" => Kind::TimeOut,
         "maxTimeNeverTimeOut" => Kind::NoTimeOut,
+        "stopReplProducer" => Kind::NoEntries,
         _ => {
             return Err(Error::new(
                 Code::FAIL_POINT_SET_FAILED,
@@ -60,8 +62,27 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "'blockTimeMS' must be specified if 'blockConnection' is true",
         ));
     }
+    if kind == Kind::NoEntries {
+        take_entries(service, &point, fields)?;
+    }
     let met = service.fail_points.set(point);
     context.reply.long("count", met);
+    Ok(())
+}
+
+/// `stopReplProducer`: it is on or off, and knows nothing else.
+fn take_entries(service: &ServerState, point: &FailPoint, fields: &[Field<'_>]) -> Result<()> {
+    if !matches!(point.mode, Mode::Off | Mode::Always) {
+        return Err(Error::bad_value("'stopReplProducer' is 'alwaysOn' or 'off'"));
+    }
+    if let Some(data) = fields.iter().find(|field| field.name == "data") {
+        return Err(data.unknown());
+    }
+    let membership = service.replication.membership().ok_or_else(|| {
+        let text = "'stopReplProducer' is for members of a replica set of several";
+        Error::new(Code::NO_REPLICATION_ENABLED, text)
+    })?;
+    membership.set_takes_entries(point.mode == Mode::Off);
     Ok(())
 }
 

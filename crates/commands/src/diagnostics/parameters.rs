@@ -502,6 +502,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     of_program("opensslCipherConfig", Shape::Text(4096), || Bson::String(String::new())),
     of_program("opensslCipherSuiteConfig", Shape::Text(4096), || Bson::String(String::new())),
+    of_program("testLinkAddresses", Shape::Text(4096), || Bson::String(String::new())),
     of_program("tlsUseSystemCA", Shape::Switch, || Bson::Boolean(false)),
     of_program("tlsX509ClusterAuthDNOverride", Shape::Text(4096), || Bson::String(String::new())),
     of_program("tlsX509ExpirationWarningThresholdDays", Shape::Whole(0, INT_MAX), || {

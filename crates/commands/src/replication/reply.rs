@@ -26,6 +26,13 @@ pub(crate) fn write_topology_of_error(service: &ServerState, reply: &mut Writer,
             | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
     );
     if of_role && service.replication.is_member() {
+        // A commit fails where the member loses the lead, and those above hear of that a moment later. With the version
+        // of before, a driver would take the error for an old one, and spend its only other try here.
+        if service.takes_writes()
+            && let Some(membership) = service.replication.membership()
+        {
+            membership.wait_until_told();
+        }
         write_topology(service, reply, topology_counter(&service.replication));
     }
 }

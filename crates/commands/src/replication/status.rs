@@ -61,6 +61,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     };
     // Members that have no copy of the data yet do not vote, whatever the configuration says.
     let view = replication.membership().map(|membership| membership.view());
+    let has_given_up = view.as_ref().is_some_and(|view| view.has_given_up);
     let voting = view.as_ref().map_or(0, |view| view.configuration.voters.len());
     let voting = if voting == 0 { config.voters().count() } else { voting };
     let majority = voting / 2 + 1;
@@ -89,16 +90,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         },
         "lastStableRecoveryTimestamp": replication.clock.now(),
     };
-    if replication.membership().is_some_and(|own| own.document().log_begins() > 0) {
-        status.insert(
-            "forcedReconfig",
-            "this set was forced to go on without its majority: what that had acknowledged, and the member that went on \
-             did not have, was given up",
-        );
-    }
     if let Some(held_back) = view.as_ref().and_then(|view| view.held_back) {
         status.insert("heldBack", held_back_status(held_back));
     }
+    insert_warnings(service, has_given_up, &mut status);
     if role == Role::Primary {
         let metrics = election_metrics(service, &config, own, majority);
         status.insert("electionCandidateMetrics", metrics);
@@ -131,6 +126,23 @@ fn held_back_status(held_back: HeldBack) -> Document {
         "entries": number(held_back.entries),
         "bytes": number(held_back.bytes),
         "shownEarlyForWantOfRoom": held_back.is_short,
+    }
+}
+
+/// What an operator should know of the set or of this member, beside its state.
+fn insert_warnings(service: &ServerState, has_given_up: bool, status: &mut Document) {
+    let membership = service.replication.membership();
+    if membership.is_some_and(|own| own.document().log_begins() > 0) {
+        status.insert(
+            "forcedReconfig",
+            "this set was forced to go on without its majority: what that had acknowledged, and the member that went on \
+             did not have, was given up",
+        );
+    }
+    if has_given_up {
+        let text = "this arbiter's log is as long as it may be, and has let go of what a member with data lacks: until \
+                    that member has caught up, the set cannot do without its primary";
+        status.insert("warnings", [text]);
     }
 }
 

@@ -53,6 +53,8 @@ fn modes_and_data_are_checked() {
     let data = |data: Document| {
         doc! { "configureFailPoint": "failCommand", "mode": "off", "data": data }
     };
+    let producer =
+        |mode: bson::Bson| doc! { "configureFailPoint": "stopReplProducer", "mode": mode };
     for (command, expected) in [
         (doc! { "configureFailPoint": "failCommand" }, 20),
         (doc! { "configureFailPoint": "noSuchPoint", "mode": "off" }, 266),
@@ -69,6 +71,8 @@ fn modes_and_data_are_checked() {
         (data(doc! { "failInternalCommands": true, "failLocalClients": false }), 0),
         (data(doc! { "failInternalCommands": "x" }), 14),
         (data(doc! { "unknown": 1 }), 40415),
+        (producer("alwaysOn".into()), 76),
+        (producer(doc! { "times": 1 }.into()), 2),
     ] {
         let reply = client.run("admin", command.clone());
         assert_eq!(reply.get_i32("code").unwrap_or(0), expected, "{command} gave {reply}");

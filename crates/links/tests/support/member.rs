@@ -88,6 +88,7 @@ pub(crate) enum News {
     Lost(MemberId),
     PortClosed(MemberId),
     Up(MemberId),
+    Arriving(MemberId),
 }
 
 impl Member {
@@ -127,6 +128,7 @@ impl Member {
             Arrival::Lost(member) => News::Lost(member),
             Arrival::PortClosed(member) => News::PortClosed(member),
             Arrival::Up(member) => News::Up(member),
+            Arrival::Arriving(member) => News::Arriving(member),
             Arrival::Frame(received) => match &received.frame {
                 Frame::Report(report) => News::Report(received.from, report.term),
                 Frame::Consensus { payloads, .. } => {

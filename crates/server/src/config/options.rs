@@ -16,6 +16,7 @@ use crate::config::tls::{TlsSettings, hide_secrets};
 use auth::{ClusterAuth, Network};
 use bson::Document;
 use dashboard::ShowValues;
+use links::AddressMap;
 use serverstate::security::AuthMode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -384,6 +385,9 @@ options! {
     [];
     /// A crash may leave a core file although the process holds keys.
     allow_core_dumps: bool = |given| given.start_switch("allowCoreDumps", false),
+    [];
+    /// Where other members are dialled instead of where the configuration says; for tests.
+    dialled_instead: AddressMap = GivenOptions::dialled_instead,
     [];
     /// Server parameters by name.
     parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),

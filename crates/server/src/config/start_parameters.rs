@@ -6,6 +6,7 @@
 use crate::config::ConfigError;
 use crate::config::settings::GivenOptions;
 use crate::config::size::parse_switch;
+use links::AddressMap;
 use std::ops::RangeInclusive;
 
 /// A single message, of the largest kind, may always wait for its end.
@@ -35,6 +36,19 @@ impl GivenOptions {
             )));
         }
         Ok((bytes > 0).then_some(bytes))
+    }
+
+    /// `testLinkAddresses`: only where commands for tests are on, so that nobody leads members astray by mistake.
+    pub(super) fn dialled_instead(&self) -> Result<AddressMap, ConfigError> {
+        let Some(text) = self.parameter("testLinkAddresses") else {
+            return Ok(AddressMap::default());
+        };
+        if !self.start_switch("enableTestCommands", false)? {
+            let why = "parameter testLinkAddresses: only with the parameter enableTestCommands";
+            return Err(ConfigError::new(why));
+        }
+        text.parse()
+            .map_err(|error| ConfigError::new(format!("parameter testLinkAddresses: {error}")))
     }
 
     /// A parameter that is a whole number.

@@ -380,6 +380,20 @@ fn tls_is_asked_for_under_new_names_and_old_ones() {
 }
 
 #[test]
+fn members_are_dialled_elsewhere_only_in_tests() {
+    let map = "--setParameter=testLinkAddresses=a:1=127.0.0.1:2,b:1=127.0.0.1:3";
+    assert_eq!(settings(&[]).dialled_instead, links::AddressMap::default());
+    let on = settings(&["--setParameter=enableTestCommands=1", map]);
+    assert_eq!(Ok(on.dialled_instead), "a:1=127.0.0.1:2,b:1=127.0.0.1:3".parse());
+    for more in [&[map][..], &["--setParameter=enableTestCommands=false", map]] {
+        assert!(refusal(more).contains("enableTestCommands"), "{more:?}");
+    }
+    let no_map = "--setParameter=testLinkAddresses=a:1";
+    let line = refusal(&["--setParameter=enableTestCommands=true", no_map]);
+    assert!(line.contains("testLinkAddresses") && line.contains("'a:1'"), "{line}");
+}
+
+#[test]
 fn what_tls_is_told_by_parameters_and_lists() {
     use tls::{Suites, Version};
     let on = ["--tlsMode=requireTLS", "--tlsCertificateKeyFile=/c"];

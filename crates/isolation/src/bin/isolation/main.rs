@@ -6,6 +6,7 @@
 mod bank;
 mod contention;
 mod histories;
+mod recorded;
 mod server;
 mod transaction;
 
@@ -26,6 +27,8 @@ enum Task {
     Bank(bank::Options),
     /// Many threads increment few documents: no error reaches a client.
     Contention(contention::Options),
+    /// Judges a history that other clients have made.
+    Check(recorded::Options),
     /// The server's CPU for begin, two updates and commit.
     Cost(bank::CostOptions),
 }
@@ -35,6 +38,7 @@ fn main() -> anyhow::Result<()> {
         Task::Histories(options) => histories::run(&options),
         Task::Bank(options) => bank::run(&options),
         Task::Contention(options) => contention::run(&options),
+        Task::Check(options) => recorded::run(&options),
         Task::Cost(options) => bank::cost(&options),
     }
 }
