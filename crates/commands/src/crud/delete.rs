@@ -14,6 +14,7 @@ use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{DeleteRequest, DeleteStatement};
 use serverstate::RetryableWrite;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const DELETE: Command =
@@ -27,13 +28,13 @@ const PLACE: &str = "delete.deletes";
 
 struct Delete<'a> {
     namespace: Namespace,
-    statements: Vec<DeleteStatement<'a>>,
+    statements: SmallVec<[DeleteStatement<'a>; 1]>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
 
-impl<'a> Delete<'a> {
-    fn request(&'a self) -> DeleteRequest<'a> {
+impl Delete<'_> {
+    fn request(&self) -> DeleteRequest<'_> {
         DeleteRequest {
             deletes: &self.statements,
             ordered: self.ordered,
@@ -95,8 +96,8 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
         }
     }
     let batch = batch(context, deletes, "deletes")?;
-    let mut statements = Vec::with_capacity(batch.len());
-    for document in batch {
+    let mut statements = SmallVec::with_capacity(batch.len());
+    for document in &*batch {
         statements.push(parse_statement(document)?);
     }
     Ok(Delete { namespace, statements, ordered, let_variables })

@@ -15,6 +15,7 @@ use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
 use serverstate::RetryableWrite;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const UPDATE: Command =
@@ -28,13 +29,13 @@ const PLACE: &str = "update.updates";
 
 struct Update<'a> {
     namespace: Namespace,
-    statements: Vec<UpdateStatement<'a>>,
+    statements: SmallVec<[UpdateStatement<'a>; 1]>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
 
-impl<'a> Update<'a> {
-    fn request(&'a self) -> UpdateRequest<'a> {
+impl Update<'_> {
+    fn request(&self) -> UpdateRequest<'_> {
         UpdateRequest {
             updates: &self.statements,
             ordered: self.ordered,
@@ -120,8 +121,8 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let mut statements = Vec::with_capacity(batch.len());
-    for document in batch {
+    let mut statements: SmallVec<[UpdateStatement<'a>; 1]> = SmallVec::with_capacity(batch.len());
+    for document in &*batch {
         statements.push(parse_statement(document)?);
     }
     for statement in &statements {
