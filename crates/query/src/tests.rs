@@ -23,6 +23,7 @@ mod fast_updates;
 mod geo;
 mod model;
 mod partitions;
+mod point_writes;
 mod primary_key;
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod range_deletes;
