@@ -71,7 +71,8 @@ fn large_document_is_not_locked_while_its_writer_waits_for_memory() {
     let large = doc! { "_id": 1, "text": "x".repeat(2 * LARGE_BYTES) };
     let room = Room::with(&[large]);
     let account = Account::new(1 << 20);
-    let _all_of_it = account.charge_regardless(::limits::Part::Values, 1 << 20);
+    // Somebody has been admitted for more than there is: whoever comes next waits.
+    let _all_of_it = account.admit(::limits::Part::Replies, 36 << 20, || Ok(())).unwrap();
     let (catalog, ns) = (Arc::clone(&room.catalog), room.ns.clone());
     let looks = Arc::new(LooksAtLock { catalog, ns, asked: AtomicU32::new(0) });
     let scope = ::limits::enter(Arc::clone(&looks) as _, account);
