@@ -275,7 +275,8 @@ impl Committer {
         let Logged { timestamp, end, .. } = logged;
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
-        drop((tail, copy));
+        Encoder::keep(tail);
+        drop(copy);
         if let Some(test) = self.sizes.before_publishing {
             test();
         }
