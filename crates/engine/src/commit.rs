@@ -275,8 +275,7 @@ impl Committer {
         let Logged { timestamp, end, .. } = logged;
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
-        Encoder::keep(tail);
-        drop(copy);
+        drop((tail, copy));
         if let Some(test) = self.sizes.before_publishing {
             test();
         }

@@ -39,7 +39,6 @@
 //! from position `from` on (ADR 38). On disk: `docs/formats/log-records.md`.
 
 use crate::{Compression, DictionaryOptions};
-use std::cell::Cell;
 
 /// Of an engine without a history.
 pub(crate) const VERSION: u8 = 2;
@@ -460,14 +459,6 @@ impl HistoryHead {
     }
 }
 
-/// A thread keeps no more than this.
-const MOST_SPARE_BYTES: usize = 4 << 10;
-
-thread_local! {
-    /// The room of this thread's last record: most commits are small, and need no other.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 /// Writes operations one after the other.
 #[derive(Default)]
 pub(crate) struct Encoder {
@@ -480,17 +471,7 @@ impl Encoder {
     pub(crate) fn with_room(bytes: u64, record_bytes: usize) -> Self {
         let most = record_bytes.saturating_add(4 << 10);
         let room = usize::try_from(bytes).map_or(most, |bytes| bytes.min(most));
-        let mut spare = SPARE.take();
-        spare.reserve_exact(room);
-        Self { bytes: spare, dictionary: None }
-    }
-
-    /// Keeps what [`Encoder::take`] gave for this thread's next commit, where it is small.
-    pub(crate) fn keep(mut bytes: Vec<u8>) {
-        if bytes.capacity() <= MOST_SPARE_BYTES {
-            bytes.clear();
-            SPARE.set(bytes);
-        }
+        Self { bytes: Vec::with_capacity(room), dictionary: None }
     }
 
     pub(crate) fn write(&mut self, operation: Operation<'_>) {
