@@ -27,7 +27,7 @@ pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
 }
 
 /// Whether a filter compares a field with this by its value alone.
-fn is_plain(value: RawBsonRef<'_>) -> bool {
+pub(crate) fn is_plain(value: RawBsonRef<'_>) -> bool {
     matches!(
         value,
         RawBsonRef::ObjectId(_)

@@ -29,6 +29,7 @@ mod primary_key;
 mod range_deletes;
 mod text;
 mod trials;
+mod unique_key;
 
 pub(crate) struct Room {
     pub(crate) catalog: Arc<Catalog>,
