@@ -72,7 +72,8 @@ fn by_key(
     Ok(Some(QueryCursor::of_one(found, collection)))
 }
 
-fn by_id(
+/// The document of an `_id`, in the state that is read.
+pub(crate) fn by_id(
     ctx: &OpContext<'_>,
     collection: &Collection,
     id: RawBsonRef<'_>,

@@ -6,8 +6,7 @@
 
 use crate::context::OpContext;
 use crate::examined::note_entry_lookup;
-use crate::plan_cache::PlanCache;
-use crate::point::{has_ids, is_plain};
+use crate::point::{is_plain, needs_no_plan};
 use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use catalog::{Collection, Index, from_engine};
@@ -31,8 +30,8 @@ pub(crate) fn look_up(
     collection: &Collection,
     filter: &RawDocument,
 ) -> Result<Option<Option<Value>>> {
-    let is_usual = ctx.reads_newest() && has_ids(collection) && !collection.is_partitioned();
-    if !is_usual || !has_unique_index(collection) || PlanCache::of(collection).has_filters() {
+    let is_usual = ctx.reads_newest() && !collection.is_partitioned();
+    if !is_usual || !has_unique_index(collection) || !needs_no_plan(collection) {
         return Ok(None);
     }
     let Some(wanted) = wanted_by(filter)? else { return Ok(None) };

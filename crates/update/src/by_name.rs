@@ -149,6 +149,7 @@ impl<'n, N> Children<'n, N> {
         }
     }
 
+    #[inline]
     pub(super) fn take(&mut self, name: &[u8]) -> Option<&'n N> {
         match self {
             Self::Few(few, taken) => {

@@ -128,3 +128,30 @@ fn index_of_two_parts_is_asked_where_no_array_is_in_it_and_no_other_would_do() {
     room.index(doc! { "key": { "b": 1, "a": 1 }, "unique": true });
     assert!(!told(&room, &filter, false).3, "two indexes: one has to be chosen");
 }
+
+#[test]
+fn count_of_an_id_is_that_of_a_plan() {
+    let room = Room::with(&[doc! { "_id": 1 }, doc! { "_id": "a" }, doc! { "_id": 3.0 }]);
+    let counted = |filter: Document, skip: u64| {
+        let filter = raw(&filter);
+        let request = CountRequest { filter: Some(&filter), skip, ..CountRequest::default() };
+        let collection = room.catalog.collection(&room.ns).unwrap();
+        let before = collection.primary_used();
+        let _of_before = take_examined();
+        let n = count(&mut room.ctx(), &room.ns, &request).unwrap();
+        let examined = take_examined();
+        let figures = (examined.keys, examined.documents, examined.plan_summary());
+        let after = collection.primary_used();
+        (n, figures, after.queries - before.queries, after.scanned - before.scanned)
+    };
+    for id in
+        [bson::Bson::Int32(1), bson::Bson::Int64(3), "a".into(), "b".into(), bson::Bson::Int32(9)]
+    {
+        for skip in [0, 1] {
+            let at_once = counted(doc! { "_id": id.clone() }, skip);
+            let planned = counted(doc! { "_id": { "$eq": id.clone() } }, skip);
+            assert_eq!(at_once, planned, "{id} {skip}");
+        }
+    }
+    assert_eq!(counted(doc! { "_id": 3 }, 0).0, 1);
+}

@@ -9,8 +9,7 @@ use super::remembered;
 use crate::context::{OpContext, StatementOutcome};
 use crate::examined::note_id_lookup;
 use crate::exec::copied_bytes;
-use crate::plan_cache::PlanCache;
-use crate::point::{self, KeyValues};
+use crate::point::{self, KeyValues, needs_no_plan};
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Collection, Namespace, Txn, snapshot_unavailable};
 use engine::Value;
@@ -52,10 +51,6 @@ pub(super) fn key_of<'a>(
     filter: &'a RawDocument,
 ) -> Result<Option<KeyValues<'a>>> {
     if needs_no_plan(collection) { point::key_of(collection, filter) } else { Ok(None) }
-}
-
-fn needs_no_plan(collection: &Collection) -> bool {
-    point::has_ids(collection) && !PlanCache::of(collection).has_filters()
 }
 
 /// Has `change` change the document of an `_id`; `None` where there is none. `describe` tells a
