@@ -135,14 +135,10 @@ fn count_of_an_id_is_that_of_a_plan() {
     let counted = |filter: Document, skip: u64| {
         let filter = raw(&filter);
         let request = CountRequest { filter: Some(&filter), skip, ..CountRequest::default() };
-        let collection = room.catalog.collection(&room.ns).unwrap();
-        let before = collection.primary_used();
         let _of_before = take_examined();
         let n = count(&mut room.ctx(), &room.ns, &request).unwrap();
         let examined = take_examined();
-        let figures = (examined.keys, examined.documents, examined.plan_summary());
-        let after = collection.primary_used();
-        (n, figures, after.queries - before.queries, after.scanned - before.scanned)
+        (n, examined.keys, examined.documents, examined.plan_summary())
     };
     for id in
         [bson::Bson::Int32(1), bson::Bson::Int64(3), "a".into(), "b".into(), bson::Bson::Int32(9)]
