@@ -4,9 +4,7 @@
 //! checked by MongoDB's rules when it was made, so nothing below asks again.
 
 use errors::{Code, Error, Result};
-use smallvec::SmallVec;
 use std::fmt;
-use std::sync::Arc;
 
 /// The longest database name in bytes.
 const MAX_DATABASE_BYTES: usize = 63;
@@ -16,8 +14,7 @@ const MAX_NAMESPACE_BYTES: usize = 255;
 /// A checked `database.collection`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace {
-    /// Shared, as every request hands its namespace on.
-    full: Arc<str>,
+    full: String,
     dot: usize,
 }
 
@@ -44,27 +41,22 @@ impl Namespace {
     /// Joins and checks the two parts.
     pub fn new(database: &str, collection: &str) -> Result<Self> {
         check_database(database)?;
+        let mut full = String::with_capacity(database.len() + 1 + collection.len());
+        full.push_str(database);
+        full.push('.');
+        full.push_str(collection);
         let valid = !collection.is_empty()
             && !collection.starts_with('.')
             && !collection.bytes().any(|byte| matches!(byte, b'$' | b'\0'));
-        let joined = || format!("{database}.{collection}");
         if !valid {
-            return Err(invalid(format!("Invalid namespace specified '{}'", joined())));
+            return Err(invalid(format!("Invalid namespace specified '{full}'")));
         }
-        let length = database.len() + 1 + collection.len();
-        if length > MAX_NAMESPACE_BYTES {
+        if full.len() > MAX_NAMESPACE_BYTES {
             return Err(invalid(format!(
-                "Fully qualified namespace is too long. Namespace: {} Max: {MAX_NAMESPACE_BYTES}",
-                joined()
+                "Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}"
             )));
         }
-        // On the stack, so that the shared text is the only allocation.
-        let mut full = SmallVec::<[u8; 64]>::new();
-        for part in [database, ".", collection] {
-            full.extend_from_slice(part.as_bytes());
-        }
-        let full = std::str::from_utf8(&full).expect("two texts and a dot are a text");
-        Ok(Self { full: full.into(), dot: database.len() })
+        Ok(Self { full, dot: database.len() })
     }
 
     /// Divides `database.collection` at the first dot and checks both parts.

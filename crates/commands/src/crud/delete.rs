@@ -14,7 +14,6 @@ use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{DeleteRequest, DeleteStatement};
 use serverstate::RetryableWrite;
-use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const DELETE: Command =
@@ -28,7 +27,7 @@ const PLACE: &str = "delete.deletes";
 
 struct Delete<'a> {
     namespace: Namespace,
-    statements: SmallVec<[DeleteStatement<'a>; 1]>,
+    statements: Vec<DeleteStatement<'a>>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
@@ -96,7 +95,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
         }
     }
     let batch = batch(context, deletes, "deletes")?;
-    let mut statements = SmallVec::with_capacity(batch.len());
+    let mut statements = Vec::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }

@@ -15,7 +15,6 @@ use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
 use serverstate::RetryableWrite;
-use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const UPDATE: Command =
@@ -29,7 +28,7 @@ const PLACE: &str = "update.updates";
 
 struct Update<'a> {
     namespace: Namespace,
-    statements: SmallVec<[UpdateStatement<'a>; 1]>,
+    statements: Vec<UpdateStatement<'a>>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
@@ -121,7 +120,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let mut statements: SmallVec<[UpdateStatement<'a>; 1]> = SmallVec::with_capacity(batch.len());
+    let mut statements = Vec::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }
