@@ -49,7 +49,8 @@ pub fn array_index(name: &str) -> Option<u32> {
 /// A dotted path, split once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Path {
-    text: Box<str>,
+    /// Where it has several components; else it is the one's name.
+    text: Option<Box<str>>,
     /// Most paths have one.
     components: SmallVec<[Component; 1]>,
 }
@@ -57,22 +58,22 @@ pub struct Path {
 impl Path {
     /// Splits a path at its dots. Empty components are kept: a filter may name an empty field.
     pub fn new(text: &str) -> Self {
-        let components = if text.bytes().any(|byte| byte == b'.') {
-            text.split('.').map(Component::new).collect()
+        if text.bytes().any(|byte| byte == b'.') {
+            let components = text.split('.').map(Component::new).collect();
+            Self { text: Some(text.into()), components }
         } else {
-            smallvec![Component::new(text)]
-        };
-        Self { text: text.into(), components }
+            Self { text: None, components: smallvec![Component::new(text)] }
+        }
     }
 
     /// The path without components: the value itself, as inside a value `$elemMatch`.
     pub fn root() -> Self {
-        Self { text: "".into(), components: SmallVec::new() }
+        Self { text: None, components: SmallVec::new() }
     }
 
     /// The dotted text.
     pub fn as_str(&self) -> &str {
-        &self.text
+        self.text.as_deref().unwrap_or_else(|| self.first())
     }
 
     /// The components.
@@ -163,13 +164,13 @@ pub fn check_field_path(path: &str) -> Result<()> {
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.text)
+        write!(f, "{:?}", self.as_str())
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.as_str())
     }
 }
 

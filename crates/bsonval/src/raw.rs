@@ -21,8 +21,18 @@ pub struct Element<'a> {
     name: &'a [u8],
     /// Type byte, name, NUL and value.
     bytes: &'a [u8],
-    /// Of a value that is not plain (see [`plain_size`]): the `bson` crate reads it.
-    checked: Option<Box<RawElement<'a>>>,
+    value: Reader<'a>,
+}
+
+/// Who reads a value.
+#[derive(Clone)]
+enum Reader<'a> {
+    /// We do, when it is asked for: it is plain (see [`plain_size`]).
+    Plain,
+    /// The `bson` crate has, as it alone makes arrays.
+    Array(&'a RawArray),
+    /// The `bson` crate does, of what is not plain.
+    Crate(Box<RawElement<'a>>),
 }
 
 impl<'a> Element<'a> {
@@ -52,9 +62,10 @@ impl<'a> Element<'a> {
     /// The field's value.
     #[inline]
     pub fn value(&self) -> Result<RawBsonRef<'a>> {
-        match &self.checked {
-            None => plain_value(self.kind, self.body()).ok_or_else(|| self.refusal()),
-            Some(checked) => Ok(checked.value()?),
+        match &self.value {
+            Reader::Plain => plain_value(self.kind, self.body()).ok_or_else(|| self.refusal()),
+            Reader::Array(array) => Ok(RawBsonRef::Array(array)),
+            Reader::Crate(checked) => Ok(checked.value()?),
         }
     }
 
@@ -105,14 +116,19 @@ impl<'a> Iterator for Elements<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let element = self.cuts.next()?;
-        if let Ok(element) = &element
-            && let Err(stopped) =
-                limits::poll_work(1 + element.bytes.len() / limits::BYTES_PER_UNIT)
-        {
-            return Some(Err(stopped));
+        // A field is cut in place: as a result of a result it would be moved twice.
+        let element = match self.cuts.next_plain() {
+            Some(element) => element,
+            None if self.cuts.is_at_end() => return None,
+            None => match self.cuts.next_checked()? {
+                Ok(element) => element,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        match limits::poll_work(1 + element.bytes.len() / limits::BYTES_PER_UNIT) {
+            Ok(()) => Some(Ok(element)),
+            Err(stopped) => Some(Err(stopped)),
         }
-        Some(element)
     }
 }
 
@@ -147,18 +163,30 @@ impl<'a> Cuts<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Element<'a>>> {
-        if let [0] = self.rest {
-            return None;
+        match self.next_plain() {
+            Some(element) => Some(Ok(element)),
+            None if self.is_at_end() => None,
+            None => self.next_checked(),
         }
-        let Some((element, rest)) = plain_element(self.rest) else { return self.next_checked() };
+    }
+
+    /// The next field where it is plain; `None` at the end, too.
+    #[inline]
+    fn next_plain(&mut self) -> Option<Element<'a>> {
+        let (element, rest) = plain_element(self.rest)?;
         self.rest = rest;
         self.behind += 1;
-        Some(Ok(element))
+        Some(element)
+    }
+
+    #[inline]
+    fn is_at_end(&self) -> bool {
+        self.rest == [0]
     }
 
     /// The name of the next field. Of an array it needs no more than where it ends.
     fn next_name(&mut self) -> Option<Result<&'a [u8]>> {
-        if let [0] = self.rest {
+        if self.is_at_end() {
             return None;
         }
         let Some((cut, rest)) = plain_cut(self.rest) else {
@@ -185,7 +213,11 @@ impl<'a> Cuts<'a> {
         let (bytes, rest) = rest.split_at(1 + name.len() + 1 + checked.size());
         self.rest = rest;
         let kind = checked.element_type() as u8;
-        Some(Ok(Element { kind, name, bytes, checked: Some(Box::new(checked)) }))
+        let value = match (kind, checked.value()) {
+            (ARRAY, Ok(RawBsonRef::Array(array))) => Reader::Array(array),
+            _ => Reader::Crate(Box::new(checked)),
+        };
+        Some(Ok(Element { kind, name, bytes, value }))
     }
 }
 
@@ -211,7 +243,7 @@ fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
         return None;
     }
     let (bytes, rest) = rest.split_at_checked(1 + end + 1 + size)?;
-    Some((Element { kind: *kind, name, bytes, checked: None }, rest))
+    Some((Element { kind: *kind, name, bytes, value: Reader::Plain }, rest))
 }
 
 const ARRAY: u8 = ElementType::Array as u8;

@@ -8,6 +8,7 @@
 
 use crate::failure::from_engine;
 use crate::metadata::collection::Collection;
+use crate::metadata::collection_map::CollectionMap;
 use crate::metadata::counts::{self, Stripe};
 use crate::metadata::ddl_lock::DdlLock;
 use crate::metadata::namespace::Namespace;
@@ -46,7 +47,7 @@ impl CatalogOptions {
 pub struct Catalog {
     engine: Engine,
     options: CatalogOptions,
-    pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
+    pub(crate) namespaces: CollectionMap,
     pub(crate) ddl_lock: DdlLock,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
@@ -114,7 +115,7 @@ impl Catalog {
         Ok(Arc::new(Self {
             engine,
             options,
-            namespaces: RwLock::new(namespaces),
+            namespaces: CollectionMap::new(namespaces),
             ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
             account_changes: AtomicU64::new(0),
@@ -201,6 +202,11 @@ impl Catalog {
     /// and *before* planning: then every index seen is in it, and every multikey mark covers it.
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
+    }
+
+    /// Counts the changes of what stands under names: who sees the same count again would find the same.
+    pub(crate) fn changes_of_names(&self) -> u64 {
+        self.namespaces.changes()
     }
 
     /// The collection or view of this name.

@@ -5,6 +5,7 @@
 pub(crate) mod arrivals;
 pub(crate) mod cap;
 pub(crate) mod collection;
+pub(crate) mod collection_map;
 pub(crate) mod counts;
 pub(crate) mod ddl_lock;
 pub(crate) mod extension;

@@ -194,6 +194,7 @@ fn main() {
     // Before the batches: these fill memory, and whoever commits after them moves it on.
     transactions(&client, &rows);
     batches(&client, &rows);
+    unique_keys(&client, &people, &rows);
     drop(client);
     by_a_user(&people, &rows);
 }
@@ -291,6 +292,27 @@ fn reads(client: &Client, rows: &Instructions) {
         },
     );
     client.row_of_all(rows, "distinct, a document", doc! { "distinct": "c", "key": "group" });
+}
+
+/// Reads by keys of which there is one document at most. In a collection of their own: another index would be a cost
+/// of every write.
+fn unique_keys(client: &Client, people: &[RawDocumentBuf], rows: &Instructions) {
+    client.send(&raw(doc! { "insert": "unique" }), Some(("documents", people)));
+    let index = doc! { "key": { "name": 1 }, "name": "name", "unique": true };
+    client.ok(doc! { "createIndexes": "unique", "indexes": [index] });
+    let name = |n: i32| format!("person {}", n * 7);
+    client.row(
+        rows,
+        "find by a unique key",
+        |n| doc! { "find": "unique", "filter": { "name": name(n) } },
+    );
+    client.row(rows, "find by a unique key, planned", |n| {
+        doc! { "find": "unique", "filter": { "name": { "$eq": name(n) } } }
+    });
+    client.row(rows, "count by _id", |n| doc! { "count": "unique", "query": { "_id": n * 7 } });
+    client.row(rows, "count by _id, planned", |n| {
+        doc! { "count": "unique", "query": { "_id": { "$eq": n * 7 } } }
+    });
 }
 
 fn pipelines(client: &Client, rows: &Instructions) {

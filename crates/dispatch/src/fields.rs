@@ -188,7 +188,7 @@ impl<'a> Field<'a> {
 
     /// The elements of an array of documents.
     pub fn documents(&self) -> Result<Vec<&'a RawDocument>> {
-        let mut list = Vec::new();
+        let mut list = Vec::with_capacity(1);
         for (at, element) in raw::values(self.array()?).enumerate() {
             match element? {
                 RawBsonRef::Document(document) => list.push(document),

@@ -19,6 +19,17 @@ pub struct Writer {
     bytes: Vec<u8>,
 }
 
+/// Whether one of these bytes is 0. Looks at eight at once, and behind them at each without a branch.
+fn has_nul(bytes: &[u8]) -> bool {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let zeros = words.iter().fold(0, |found, word| {
+        let word = u64::from_le_bytes(*word);
+        found | word.wrapping_sub(LOW) & !word & (LOW << 7)
+    });
+    rest.iter().fold(zeros != 0, |found, byte| found | (*byte == 0))
+}
+
 /// Where an inner document or array began; given back to [`Writer::end`].
 #[derive(Clone, Copy)]
 #[must_use]
@@ -70,9 +81,8 @@ impl Writer {
 
     fn key(&mut self, kind: u8, key: &str) {
         let mut key = key.as_bytes();
-        // A NUL would end the key early and shift all that follows; no real key has one. All bytes are
-        // looked at, without a branch at each.
-        if key.iter().fold(0, |found, byte| found | u8::from(*byte == 0)) != 0 {
+        // A NUL would end the key early and shift all that follows; no real key has one.
+        if has_nul(key) {
             let end = key.iter().position(|byte| *byte == 0);
             key = &key[..end.unwrap_or(key.len())];
         }
@@ -360,6 +370,21 @@ mod tests {
         usual.ok();
         any.f64("ok", 1.0);
         assert_eq!(usual.finish(), any.finish());
+    }
+
+    #[test]
+    fn nul_is_found_wherever_it_is() {
+        for length in 0..20 {
+            let mut bytes = vec![1; length];
+            assert!(!has_nul(&bytes));
+            bytes.fill(0x80);
+            assert!(!has_nul(&bytes));
+            for at in 0..length {
+                bytes[at] = 0;
+                assert!(has_nul(&bytes), "{at} of {length}");
+                bytes[at] = 0xff;
+            }
+        }
     }
 
     #[test]

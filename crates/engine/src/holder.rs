@@ -33,6 +33,26 @@ impl Holder {
         self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, lock_timeout))
     }
 
+    /// Locks a key exclusively where nobody has to be waited for; says whether it did.
+    pub(crate) fn lock_at_once(
+        &mut self,
+        table: &LockTable,
+        dictionary: DictionaryId,
+        key: &[u8],
+        lock_timeout: Duration,
+    ) -> Result<bool> {
+        let mode = Mode::Exclusive;
+        self.with(|owner| table.acquire_at_once(owner, dictionary.0, key, mode, lock_timeout))
+    }
+
+    /// Whether a key was the last that it locked, exclusively.
+    pub(crate) fn has_just_locked(&self, dictionary: DictionaryId, key: &[u8]) -> bool {
+        match self {
+            Self::Alone(Some(owner)) => owner.has_just_locked(dictionary.0, key, Mode::Exclusive),
+            Self::Alone(None) | Self::Shared(_) => false,
+        }
+    }
+
     /// Locks a range exclusively, gaps included. May wait.
     pub(crate) fn lock_range(
         &mut self,

@@ -84,6 +84,7 @@ pub struct EngineTxn {
     /// What it reads later on may be of a later one; it commits in this one alone.
     era: u64,
     is_committed: bool,
+    has_ended: bool,
 }
 
 impl OnConflict {
@@ -129,6 +130,7 @@ impl EngineTxn {
             paced: 0,
             within_red_zone: false,
             is_committed: false,
+            has_ended: false,
         }
     }
 
@@ -240,9 +242,19 @@ impl EngineTxn {
         durability: Durability,
         published: impl FnOnce(Timestamp),
     ) -> Result<Committed> {
+        self.commit_in_place(durability, published)
+    }
+
+    /// As [`EngineTxn::commit_with`], of one that stays where it is, as it is large. It is of no use any more.
+    pub fn commit_in_place(
+        &mut self,
+        durability: Durability,
+        published: impl FnOnce(Timestamp),
+    ) -> Result<Committed> {
         let handle = Arc::clone(self.pinned.handle());
-        let committed = handle.commits.commit(&mut self, durability, published);
+        let committed = handle.commits.commit(self, durability, published);
         self.is_committed = committed.is_ok();
+        self.end();
         committed
     }
 
@@ -258,10 +270,12 @@ impl EngineTxn {
     /// [`crate::Engine::wait_visible`], or for all that its thread has done ([`crate::Engine::remember`]).
     /// Calls `written` when it is in the log and in the trees, before anybody reads it and before its locks
     /// open: a tail is overwritten with all such calls made.
-    pub fn submit_with(mut self, written: impl FnOnce()) -> Result<Seen> {
+    /// As [`EngineTxn::commit_in_place`], it stays where it is.
+    pub fn submit_in_place(&mut self, written: impl FnOnce()) -> Result<Seen> {
         let handle = Arc::clone(self.pinned.handle());
-        let submitted = handle.commits.submit_with(&mut self, written);
+        let submitted = handle.commits.submit_with(self, written);
         self.is_committed = submitted.is_ok();
+        self.end();
         submitted
     }
 
@@ -283,6 +297,21 @@ impl EngineTxn {
             && self.notes.as_ref().is_none_or(|notes| notes.count() == 0))
     }
 
+    /// Opens the locks, lets the snapshot go, and is no longer among those that are open.
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        // Views may keep the holder alive.
+        drop(self.holder.take());
+        self.pinned.release();
+        let handle = self.pinned.handle();
+        if self.holder.readers().is_some() {
+            handle.serializable.leave();
+        }
+        handle.live.end(handle.stripe(), self.live.id, self.is_committed);
+    }
+
     fn check_alive(&self) -> Result<()> {
         if self.live.interrupt.is_set() {
             return Err(Error::Interrupted);
@@ -301,13 +330,7 @@ impl EngineTxn {
 
 impl Drop for EngineTxn {
     fn drop(&mut self) {
-        // Views may keep the holder alive.
-        drop(self.holder.take());
-        let handle = self.pinned.handle();
-        if self.holder.readers().is_some() {
-            handle.serializable.leave();
-        }
-        handle.live.end(handle.stripe(), self.live.id, self.is_committed);
+        self.end();
     }
 }
 

@@ -101,11 +101,10 @@ impl LockTable {
 
     /// Opens the key locks that a dictionary lock now covers.
     fn drop_keys_of(&self, owner: &mut Locks, dictionary: u64) {
-        let (covered, rest) = std::mem::take(&mut owner.held)
+        let (covered, rest): (Vec<KeyLock>, _) = std::mem::take(&mut owner.held)
             .into_iter()
-            .partition(|held: &KeyLock| shard::split(&held.id).0 == dictionary);
-        owner.held = rest;
-        let covered: Vec<KeyLock> = covered;
+            .partition(|held| shard::split(&held.id).0 == dictionary);
+        owner.held = rest.into();
         for KeyLock { id, .. } in &covered {
             let size = shard::cost(id);
             owner.bytes = owner.bytes.saturating_sub(size);

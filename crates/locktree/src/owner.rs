@@ -4,6 +4,7 @@ use crate::shard::LockId;
 use crate::table::LockTable;
 use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -35,7 +36,8 @@ impl Interrupt {
 /// The locks of one transaction.
 pub struct Locks {
     pub(crate) txn: u64,
-    pub(crate) held: Vec<KeyLock>,
+    /// Most transactions hold one.
+    pub(crate) held: SmallVec<[KeyLock; 1]>,
     /// Ranges held, by dictionary, for coverage checks without asking the table.
     pub(crate) ranges: BTreeMap<u64, Vec<(Range, Mode)>>,
     /// Dictionaries whose key locks became one dictionary lock.
@@ -83,6 +85,11 @@ impl Locks {
         (last.mode >= mode && last.id.is_of(dictionary, key)).then_some(last.granted)
     }
 
+    /// Whether this id was the last key that it locked. It may hold keys of which this says no.
+    pub fn has_just_locked(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {
+        self.last(dictionary, key, mode).is_some()
+    }
+
     pub(crate) fn covers(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {
         let mut held = self.ranges.get(&dictionary).into_iter().flatten();
         held.any(|(range, m)| *m >= mode && range.contains(key))
@@ -107,7 +114,7 @@ impl<T: Deref<Target = LockTable>> Owner<T> {
     pub fn new(table: T, interrupt: Interrupt) -> Self {
         let locks = Locks {
             txn: interrupt.txn,
-            held: Vec::new(),
+            held: SmallVec::new(),
             ranges: BTreeMap::new(),
             escalated: BTreeSet::new(),
             bytes: 0,

@@ -133,29 +133,58 @@ impl LockTable {
         if !owner.ranges.is_empty() && owner.covers(dictionary, key, mode) {
             return Ok(self.with_escalated(dictionary, self.shard(id).lock().known(id)));
         }
-        let fast = {
-            let mut shard = self.shard(id).lock();
-            // Read under the shard's lock: a range request raises it before it looks at shards.
-            if self.has_ranges(dictionary) {
-                Fast::Contended
-            } else {
-                let fast = shard.try_grant(id, owner.txn, mode);
-                if let Fast::Granted(_, Some(id)) = &fast {
-                    self.take_bytes(&mut shard, shard::cost(id) as i64);
-                }
-                fast
-            }
-        };
-        let (granted, new) = match fast {
+        let (granted, new) = match self.grant_at_once(owner, dictionary, id, mode) {
             Fast::Granted(granted, new) => (granted, new),
             Fast::Contended => self.acquire_slowly(owner, id, mode, timeout)?,
         };
-        if let Some(id) = new {
-            owner.bytes += shard::cost(&id);
-            owner.held.push(KeyLock { id, mode, granted });
-            self.within_memory(owner, timeout)?;
-        }
+        self.note_granted(owner, new, (mode, granted), timeout)?;
         Ok(self.with_escalated(dictionary, granted))
+    }
+
+    /// As [`LockTable::acquire`], where nobody has to be waited for; false, and nothing was done, where somebody
+    /// holds the key or waits for it, or anybody has or wants a range in its dictionary.
+    pub fn acquire_at_once(
+        &self,
+        owner: &mut Locks,
+        dictionary: u64,
+        key: &[u8],
+        mode: Mode,
+        timeout: Duration,
+    ) -> Result<bool, Error> {
+        let id = shard::lock_id(self.options.seed, dictionary, key);
+        let Fast::Granted(granted, new) = self.grant_at_once(owner, dictionary, id.borrow(), mode)
+        else {
+            return Ok(false);
+        };
+        self.note_granted(owner, new, (mode, granted), timeout)?;
+        Ok(true)
+    }
+
+    fn grant_at_once(&self, owner: &Locks, dictionary: u64, id: LockIdRef<'_>, mode: Mode) -> Fast {
+        let mut shard = self.shard(id).lock();
+        // Read under the shard's lock: a range request raises it before it looks at shards.
+        if self.has_ranges(dictionary) {
+            return Fast::Contended;
+        }
+        let fast = shard.try_grant(id, owner.txn, mode);
+        if let Fast::Granted(_, Some(id)) = &fast {
+            self.take_bytes(&mut shard, shard::cost(id) as i64);
+        }
+        fast
+    }
+
+    /// Adds a key, where it is new to its owner. May wait, for room in the table.
+    fn note_granted(
+        &self,
+        owner: &mut Locks,
+        new: Option<LockId>,
+        (mode, granted): (Mode, Granted),
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let Some(id) = new else { return Ok(()) };
+        owner.bytes += shard::cost(&id);
+        owner.held.push(KeyLock { id, mode, granted });
+        self.within_memory(owner, timeout)
     }
 
     /// Locks a range with the gaps in it, waiting up to `timeout`. Looks at the key locks that lie in
@@ -368,6 +397,26 @@ impl LockTable {
             }
         }
         owner.bytes = 0;
+        // Most transactions hold keys alone, for which nobody waits.
+        if !(owner.ranges.is_empty()
+            && owner.escalated.is_empty()
+            && waited_for.is_empty()
+            && ranged.is_empty())
+        {
+            self.release_ranges(owner, commit, waited_for, ranged);
+        }
+    }
+
+    /// What is to be done when the keys are open: opens the ranges, and grants what waits for those, for
+    /// keys of `ranged` dictionaries, or in the queues of `waited_for`.
+    #[cold]
+    fn release_ranges(
+        &self,
+        owner: &mut Locks,
+        commit: Option<u64>,
+        waited_for: Vec<LockId>,
+        mut ranged: BTreeSet<u64>,
+    ) {
         let ranges = std::mem::take(&mut owner.ranges);
         for (dictionary, held) in &ranges {
             let freed: u64 = held.iter().map(|(range, _)| shard::cost_of_range(range)).sum();

@@ -45,6 +45,30 @@ fn exclusive_lock_keeps_others_out_until_released() {
 }
 
 #[test]
+fn lock_at_once_is_granted_only_where_nobody_has_to_be_waited_for() {
+    let table = table();
+    let (mut a, mut b, mut c) = (table.owner(1), table.owner(2), table.owner(3));
+    let at_once = |owner: &mut crate::Owner, key: &[u8]| {
+        table.acquire_at_once(owner, 1, key, Mode::Exclusive, NOW).unwrap()
+    };
+    assert!(at_once(&mut a, b"k") && at_once(&mut a, b"k"));
+    assert_eq!(a.held(), 1);
+    let bytes = table.bytes();
+    assert!(!at_once(&mut b, b"k"));
+    assert_eq!((b.held(), b.bytes(), table.bytes()), (0, 0, bytes), "nothing was done");
+    assert_eq!(table.stats().timeouts, 0, "who does not wait is not refused");
+    a.release(None);
+    assert!(at_once(&mut b, b"k"));
+    let range =
+        Range { lower: Bound::Included(b"x".to_vec()), upper: Bound::Excluded(b"z".to_vec()) };
+    table.acquire_range(&mut c, 1, range, Mode::Exclusive, NOW).unwrap();
+    assert!(!at_once(&mut b, b"y"), "a range may hold it");
+    b.release(None);
+    drop(c);
+    assert_eq!(table.bytes(), 0);
+}
+
+#[test]
 fn shared_locks_coexist_and_a_lone_holder_upgrades() {
     let table = table();
     let (mut a, mut b) = (table.owner(1), table.owner(2));

@@ -2,9 +2,11 @@
 
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
-use crate::examined::note_way;
+use crate::examined::{note_id_lookup, note_way};
 use crate::exec::{CountScan, ExecContext, PlanStage, build_access};
+use crate::find;
 use crate::plan::Access;
+use crate::point::{self, needs_no_plan};
 use crate::request::CountRequest;
 use catalog::{Catalog, Collection, Namespace};
 use errors::Result;
@@ -14,6 +16,9 @@ use std::sync::Arc;
 /// Counts documents; without a filter it looks at no data.
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
     let collection = ctx.collection(ns)?;
+    if let Some(found) = by_id(ctx, collection.as_deref(), request)? {
+        return Ok(windowed(u64::from(found), request));
+    }
     let collation = collation_of(request.collation, collection.as_deref())?;
     let filter = parse_filter(request.filter, None, collation, ctx)?;
     if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
@@ -41,6 +46,25 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
         found += 1;
     }
     Ok(windowed(found, request))
+}
+
+/// `{_id: value}` and nothing else: whether there is such a document, by a lookup without a plan.
+fn by_id(
+    ctx: &OpContext<'_>,
+    collection: Option<&Collection>,
+    request: &CountRequest<'_>,
+) -> Result<Option<bool>> {
+    let CountRequest { filter: Some(filter), hint: None, collation: None, .. } = *request else {
+        return Ok(None);
+    };
+    let Some(collection) = collection.filter(|collection| needs_no_plan(collection)) else {
+        return Ok(None);
+    };
+    let Some(id) = point::id_of(filter)? else { return Ok(None) };
+    let found = find::by_id(ctx, collection, id)?.is_some();
+    note_id_lookup(found);
+    collection.note_id_lookup(found);
+    Ok(Some(found))
 }
 
 /// The count that is kept of all documents, of the state that is read; `None` where that takes a walk over them.

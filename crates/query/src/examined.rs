@@ -107,6 +107,16 @@ pub(crate) fn note_id_lookup(found: bool) {
     EXAMINED.with(|examined| examined.borrow_mut().add(u64::from(found), u64::from(found)));
 }
 
+/// One document by the one entry of a unique index, without a plan: what a scan of that entry would have told.
+pub(crate) fn note_entry_lookup(index: &Arc<Index>, found: bool) {
+    note_way("IXSCAN", Some(index));
+    index.note_use();
+    if found {
+        index.note_scanned(1, 1);
+        EXAMINED.with(|examined| examined.borrow_mut().add(1, 1));
+    }
+}
+
 /// The request sorts what it finds.
 pub(crate) fn note_sort() {
     EXAMINED.with(|examined| examined.borrow_mut().sorts = true);

@@ -7,9 +7,10 @@ use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
 use crate::point;
 use crate::request::FindRequest;
-use bson::raw::RawDocument;
-use catalog::Namespace;
-use engine::Snapshot;
+use crate::unique_key;
+use bson::raw::{RawBsonRef, RawDocument};
+use catalog::{Collection, Namespace};
+use engine::{Snapshot, Value};
 use errors::Result;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub fn find(
     ns: &Namespace,
     request: &FindRequest<'_>,
 ) -> Result<QueryCursor> {
-    if let Some(rows) = by_id(ctx, ns, request)? {
+    if let Some(rows) = by_key(ctx, ns, request)? {
         return Ok(rows);
     }
     let query = Arc::new(Canonical::of_find(ctx, ns, request, Purpose::Read)?);
@@ -34,8 +35,8 @@ pub fn find(
     Ok(QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt))
 }
 
-/// `{_id: value}` and nothing else: a lookup, no plan.
-fn by_id(
+/// `{_id: value}`, or all fields of a unique index, and nothing else: a lookup, no plan.
+fn by_key(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     request: &FindRequest<'_>,
@@ -47,28 +48,45 @@ fn by_id(
         && request.let_variables.is_none()
         && request.skip == 0
         && !(request.return_key || request.show_record_id);
-    let id = if plain { point::id_of(filter)? } else { None };
-    let Some(id) = id else { return Ok(None) };
+    if !plain {
+        return Ok(None);
+    }
+    let id = point::id_of(filter)?;
     let collection = ctx.collection(ns)?;
-    let found = match &collection {
-        Some(collection) if !point::has_ids(collection) => return Ok(None),
-        Some(collection) => {
-            if let Some(txn) = ctx.txn.as_deref() {
-                point::look_up(collection, id, |from, key| txn.get(from, key))?
-            } else {
-                let state = ctx.read_state();
-                if collection.is_partitioned() && !ctx.fits(collection, &state) {
-                    return Err(catalog::snapshot_unavailable());
-                }
-                point::look_up(collection, id, |from, key| {
-                    state.get(from, key).map_err(catalog::from_engine)
-                })?
-            }
+    let found = match (&collection, id) {
+        (Some(collection), Some(id)) if point::has_ids(collection) => {
+            let found = by_id(ctx, collection, id)?;
+            note_id_lookup(found.is_some());
+            found
         }
-        None => None,
+        (Some(collection), None) => match unique_key::look_up(ctx, collection, filter)? {
+            Some(found) => found,
+            None => return Ok(None),
+        },
+        (None, Some(_)) => {
+            note_id_lookup(false);
+            None
+        }
+        (Some(_), Some(_)) | (None, None) => return Ok(None),
     };
-    note_id_lookup(found.is_some());
     Ok(Some(QueryCursor::of_one(found, collection)))
+}
+
+/// The document of an `_id`, in the state that is read.
+pub(crate) fn by_id(
+    ctx: &OpContext<'_>,
+    collection: &Collection,
+    id: RawBsonRef<'_>,
+) -> Result<Option<Value>> {
+    if let Some(txn) = ctx.txn.as_deref() {
+        return point::look_up(collection, id, |from, key| txn.get(from, key));
+    }
+    let state = ctx.read_state();
+    if collection.is_partitioned() && !ctx.fits(collection, &state) {
+        return Err(catalog::snapshot_unavailable());
+    }
+    let get = |from, key: &[u8]| state.get(from, key).map_err(catalog::from_engine);
+    point::look_up(collection, id, get)
 }
 
 /// Stages that run by themselves on a snapshot.

@@ -27,6 +27,7 @@ mod request;
 mod tail;
 mod text;
 mod ttl;
+mod unique_key;
 mod view;
 mod write;
 

@@ -4,6 +4,7 @@
 //! Always true: what is found this way is what the general way finds, in the same state and with the
 //! same figures; whatever is not certain to be such a query goes that way.
 
+use crate::plan_cache::PlanCache;
 use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::raw;
 use catalog::Collection;
@@ -27,7 +28,7 @@ pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
 }
 
 /// Whether a filter compares a field with this by its value alone.
-fn is_plain(value: RawBsonRef<'_>) -> bool {
+pub(crate) fn is_plain(value: RawBsonRef<'_>) -> bool {
     matches!(
         value,
         RawBsonRef::ObjectId(_)
@@ -74,6 +75,11 @@ pub(crate) fn look_up(
         Some(record_key) => get(collection.primary_of(&record_key), &record_key),
         None => Ok(None),
     }
+}
+
+/// Whether a document is named by its `_id` alone here, and no operator has said which indexes queries may use.
+pub(crate) fn needs_no_plan(collection: &Collection) -> bool {
+    has_ids(collection) && !PlanCache::of(collection).has_filters()
 }
 
 /// Whether an `_id` is that of one stored document of this collection.

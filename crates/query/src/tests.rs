@@ -23,11 +23,13 @@ mod fast_updates;
 mod geo;
 mod model;
 mod partitions;
+mod point_writes;
 mod primary_key;
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod range_deletes;
 mod text;
 mod trials;
+mod unique_key;
 
 pub(crate) struct Room {
     pub(crate) catalog: Arc<Catalog>,

@@ -73,18 +73,21 @@ pub(crate) fn remembered<T>(
     let mut attempts = 0;
     let mut retries = DdlRetries::default();
     loop {
-        let mut txn = ctx.catalog.begin(TxnKind::Statement);
-        ctx.interrupt.works_in(txn.id());
-        txn.bypass_validation(ctx.bypass_validation);
-        let result = step(&mut txn).and_then(|value| {
-            if let Some(log) = ctx.statements.as_deref_mut() {
-                for (statement, outcome) in describe(&value) {
-                    log.write(&mut txn, ctx.first_statement + statement, &outcome)?;
+        let result = {
+            // It ends here, before anything is waited for.
+            let mut txn = ctx.catalog.begin(TxnKind::Statement);
+            ctx.interrupt.works_in(txn.id());
+            txn.bypass_validation(ctx.bypass_validation);
+            step(&mut txn).and_then(|value| {
+                if let Some(log) = ctx.statements.as_deref_mut() {
+                    for (statement, outcome) in describe(&value) {
+                        log.write(&mut txn, ctx.first_statement + statement, &outcome)?;
+                    }
                 }
-            }
-            txn.commit()?;
-            Ok(value)
-        });
+                txn.commit_in_place()?;
+                Ok(value)
+            })
+        };
         if let Some(log) = ctx.statements.as_deref_mut() {
             log.ended(result.is_ok());
         }

@@ -2,9 +2,10 @@
 //!
 //! Always true: the walk recurses once per component of an update path, which parsing bounds.
 
+use super::by_name::{Children, FieldKey};
 use super::effect::Effect;
 use super::operation::Operation;
-use super::tree::{ByName, FieldKey, Fields, Node, merge};
+use super::tree::{ByName, Fields, Node, merge};
 use super::{Operators, UpdateContext, UpdateOutcome};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::spec::ElementType;
@@ -14,7 +15,7 @@ use bsonval::show;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The most nulls an update may put between the end of an array and a new element.
 const MAX_BACKFILL: usize = 1_500_000;
@@ -28,28 +29,28 @@ pub(super) struct Target<'d> {
     pub(super) is_insert: bool,
     /// The collation.
     pub(super) collation: Option<&'d Collation>,
-    /// Dotted; no component holds a dot.
-    path: String,
+    /// Text, dotted; no component holds a dot.
+    path: SmallVec<[u8; 48]>,
 }
 
 impl Target<'_> {
     /// The dotted path.
     pub(super) fn path(&self) -> &str {
-        &self.path
+        std::str::from_utf8(&self.path).expect("names are text, and dots part them")
     }
 
     /// The last component.
     pub(super) fn name(&self) -> &str {
-        self.path.rsplit('.').next().unwrap_or_default()
+        self.path().rsplit('.').next().unwrap_or_default()
     }
 
     /// Goes to what stands under `name` here; gives what [`Target::leave`] takes back.
     fn enter(&mut self, name: &str) -> usize {
         let before = self.path.len();
         if before > 0 {
-            self.path.push('.');
+            self.path.push(b'.');
         }
-        self.path.push_str(name);
+        self.path.extend_from_slice(name.as_bytes());
         before
     }
 
@@ -75,7 +76,7 @@ pub(super) fn apply(
             document,
             is_insert,
             collation: operators.collation.as_ref(),
-            path: String::with_capacity(32),
+            path: SmallVec::new(),
         },
         out: Writer::with_capacity(document.as_bytes().len() + 64),
     };
@@ -155,7 +156,7 @@ impl Walk<'_> {
             Some(other) => merge(other, positional, &format!("{}.{index}", self.target.path()))?,
             None => (**positional).clone(),
         };
-        children.insert(key, Box::new(node));
+        children.set(key, node);
         Ok(Some(children))
     }
 
@@ -223,7 +224,7 @@ impl Walk<'_> {
             Some(value) => {
                 let resolved = self.resolve(fields)?;
                 let children = resolved.as_ref().unwrap_or(&fields.by_name);
-                for (key, node) in children {
+                for (key, node) in children.iter() {
                     if self.creates(node) {
                         return Err(not_viable(&key.0, name, value));
                     }
@@ -238,7 +239,7 @@ impl Walk<'_> {
                 let open = self.out.begin_document(name);
                 let empty = self.out.len();
                 let resolved = self.resolve(fields)?;
-                for (key, node) in resolved.as_ref().unwrap_or(&fields.by_name) {
+                for (key, node) in resolved.as_ref().unwrap_or(&fields.by_name).iter() {
                     self.child(node, &key.0, None, false)?;
                 }
                 if self.out.len() == empty {
@@ -257,8 +258,7 @@ impl Walk<'_> {
             Node::Operation(operation) => operation.creates(&self.target),
             Node::Fields(fields) => {
                 let positional = fields.positional.as_deref();
-                let by_name = fields.by_name.values().map(|node| &**node);
-                positional.into_iter().chain(by_name).any(|n| self.creates(n))
+                positional.into_iter().chain(fields.by_name.nodes()).any(|n| self.creates(n))
             }
             Node::Elements(_) => true,
         }
@@ -269,7 +269,7 @@ impl Walk<'_> {
         let resolved = self.resolve(fields)?;
         let children = resolved.as_ref().unwrap_or(&fields.by_name);
         let mut by_index = BTreeMap::new();
-        for (key, node) in children {
+        for (key, node) in children.iter() {
             match array_index(&key.0) {
                 Some(index) => {
                     by_index.insert(index as usize, node);
@@ -364,51 +364,6 @@ impl Walk<'_> {
         }
         self.out.end(open);
         Ok(changed)
-    }
-}
-
-/// Up to so many children are looked through one by one.
-const FEW: usize = 8;
-
-/// The nodes below a document, each to be taken once: a repeated name is a field of its own, which no
-/// path reaches.
-enum Children<'n> {
-    /// Without those that were taken.
-    Few(SmallVec<[(&'n str, Option<&'n Node>); FEW]>),
-    /// And the names that were taken.
-    Many(&'n ByName, BTreeSet<&'n FieldKey>),
-}
-
-impl<'n> Children<'n> {
-    fn of(nodes: &'n ByName) -> Self {
-        if nodes.len() > FEW {
-            return Self::Many(nodes, BTreeSet::new());
-        }
-        Self::Few(nodes.iter().map(|(key, node)| (&*key.0, Some(&**node))).collect())
-    }
-
-    fn take(&mut self, name: &[u8]) -> Option<&'n Node> {
-        match self {
-            Self::Few(nodes) => nodes.iter_mut().find(|(own, _)| own.as_bytes() == name)?.1.take(),
-            Self::Many(nodes, taken) => {
-                let name = std::str::from_utf8(name).ok()?;
-                let (key, node) = nodes.get_key_value(&FieldKey(name.into()))?;
-                taken.insert(key).then_some(&**node)
-            }
-        }
-    }
-
-    /// Those that were not taken, in their order.
-    fn left(self) -> impl Iterator<Item = (&'n str, &'n Node)> {
-        let (few, many) = match self {
-            Self::Few(nodes) => (Some(nodes), None),
-            Self::Many(nodes, taken) => (None, Some((nodes, taken))),
-        };
-        let few = few.into_iter().flatten().filter_map(|(name, node)| Some((name, node?)));
-        let many = many
-            .into_iter()
-            .flat_map(|(nodes, taken)| nodes.iter().filter(move |(key, _)| !taken.contains(key)));
-        few.chain(many.map(|(key, node)| (&*key.0, &**node)))
     }
 }
 

@@ -15,6 +15,7 @@
 mod apply;
 mod array;
 mod array_filter;
+mod by_name;
 mod check;
 mod delta;
 mod effect;

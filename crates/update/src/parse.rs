@@ -92,7 +92,8 @@ impl Parser<'_> {
             };
             for field in raw::elements(fields) {
                 let field = field?;
-                self.check_path(field.name())?;
+                let path = field.name();
+                self.check_path(path)?;
                 if name == "$rename" {
                     let (source, destination) = self.rename(&field)?;
                     touched.extend([source.clone(), destination.clone()]);
@@ -102,7 +103,6 @@ impl Parser<'_> {
                     continue;
                 }
                 let operation = reader(&self, &field)?;
-                let path = field.name();
                 let dots = path.bytes().filter(|byte| *byte == b'.').count();
                 let below = check::depth_of(field.value()?, 0)?;
                 depth = depth.max(dots + 1 + below + 1);

@@ -4,33 +4,14 @@
 //! filters; never two of these at once. The positional `$` stands beside field names until a
 //! document says which position it is.
 
+use super::by_name::{self, FieldKey};
 use super::operation::Operation;
-use bsonval::path::array_index;
 use errors::{Code, Error, Result};
 use smallvec::SmallVec;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// A field name in the order in which new fields are added: numbers by value, others by bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FieldKey(pub(super) Box<str>);
-
-impl Ord for FieldKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (array_index(&self.0), array_index(&other.0)) {
-            (Some(a), Some(b)) => a.cmp(&b),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => self.0.as_bytes().cmp(other.0.as_bytes()),
-        }
-    }
-}
-
-impl PartialOrd for FieldKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+/// Nodes by field name.
+pub(super) type ByName = by_name::ByName<Node>;
 
 #[derive(Clone, Debug)]
 pub(super) enum Node {
@@ -39,9 +20,6 @@ pub(super) enum Node {
     /// By identifier; the empty one is `$[]`.
     Elements(BTreeMap<Box<str>, Box<Node>>),
 }
-
-/// Nodes by field name. A map makes room for several at once: they stand apart, for they are large.
-pub(super) type ByName = BTreeMap<FieldKey, Box<Node>>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
@@ -129,7 +107,7 @@ impl Tree {
 
     pub(super) fn is_positional(&self) -> bool {
         fn fields(fields: &Fields) -> bool {
-            fields.positional.is_some() || fields.by_name.values().any(|below| node(below))
+            fields.positional.is_some() || fields.by_name.nodes().any(node)
         }
         fn node(node_: &Node) -> bool {
             match node_ {
@@ -151,13 +129,7 @@ enum Slot<'t> {
 impl<'t> Slot<'t> {
     fn fill(self, node: Node) -> Result<(), ()> {
         match self {
-            Self::Name(map, key) => match map.entry(key) {
-                std::collections::btree_map::Entry::Vacant(slot) => {
-                    slot.insert(Box::new(node));
-                    Ok(())
-                }
-                std::collections::btree_map::Entry::Occupied(_) => Err(()),
-            },
+            Self::Name(nodes, key) => nodes.add(key, node),
             Self::Positional(slot) if slot.is_none() => {
                 *slot = Some(Box::new(node));
                 Ok(())
@@ -175,7 +147,7 @@ impl<'t> Slot<'t> {
 
     fn get_or_insert(self, empty: Node) -> &'t mut Node {
         match self {
-            Self::Name(map, key) => map.entry(key).or_insert_with(|| Box::new(empty)),
+            Self::Name(nodes, key) => nodes.get_or_insert(key, empty),
             Self::Positional(slot) => slot.get_or_insert_with(|| Box::new(empty)),
             Self::Element(map, key) => map.entry(key).or_insert_with(|| Box::new(empty)),
         }
@@ -206,13 +178,13 @@ pub(super) fn merge(a: &Node, b: &Node, at: &str) -> Result<Node> {
     match (a, b) {
         (Node::Fields(a), Node::Fields(b)) => {
             let mut merged = a.clone();
-            for (key, node) in &b.by_name {
+            for (key, node) in b.by_name.iter() {
                 let below = format!("{at}.{}", key.0);
                 let node = match a.by_name.get(key) {
-                    Some(other) => Box::new(merge(other, node, &below)?),
+                    Some(other) => merge(other, node, &below)?,
                     None => node.clone(),
                 };
-                merged.by_name.insert(key.clone(), node);
+                merged.by_name.set(key.clone(), node);
             }
             merged.positional = match (&a.positional, &b.positional) {
                 (Some(a), Some(b)) => Some(Box::new(merge(a, b, &format!("{at}.$"))?)),

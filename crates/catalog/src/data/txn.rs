@@ -290,6 +290,24 @@ impl Txn {
     /// The collection, locked against metadata changes until this transaction ends; `None` where
     /// it does not exist. May wait for a change of its metadata to end.
     pub fn open_for_write(&mut self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.open(namespace, Self::enter)
+    }
+
+    /// As [`Txn::open_for_write`]; `None` also where a change of its metadata would have to be waited for.
+    pub fn open_for_write_at_once(
+        &mut self,
+        namespace: &Namespace,
+    ) -> Result<Option<Arc<Collection>>> {
+        self.open(namespace, |txn, collection| {
+            Ok(WriterGuard::try_enter(collection, txn.is_clients()))
+        })
+    }
+
+    fn open(
+        &mut self,
+        namespace: &Namespace,
+        enter: fn(&Self, &Collection) -> Result<Option<WriterGuard>>,
+    ) -> Result<Option<Arc<Collection>>> {
         let is_it = |touched: &&Touched| {
             !touched.is_dropped
                 && !touched.collection.is_partition()
@@ -299,6 +317,7 @@ impl Txn {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
         loop {
+            let found_at = self.catalog.changes_of_names();
             let Some(found) = self.collection(namespace) else {
                 self.absent_for_write(namespace)?;
                 return Ok(None);
@@ -310,8 +329,11 @@ impl Txn {
                 ));
             }
             let is_taken = self.taken.iter().any(|taken| taken.number == found.number);
-            let guard = if is_taken { None } else { Some(self.enter(&found)?) };
-            let Some(collection) = self.collection(namespace) else { return Ok(None) };
+            let guard = if is_taken { None } else { enter(self, &found)? };
+            if guard.is_none() && !is_taken {
+                return Ok(None);
+            }
+            let Some(collection) = self.still(namespace, found_at, &found) else { return Ok(None) };
             self.check_still_the_same(&collection)?;
             self.check_was_there(&collection)?;
             if collection.order.is_some() && self.is_connections() {
@@ -345,14 +367,28 @@ impl Txn {
         }
     }
 
-    fn enter(&self, collection: &Collection) -> Result<WriterGuard> {
+    /// What stands under a name under which something was found, at a count of changes.
+    fn still(
+        &self,
+        namespace: &Namespace,
+        found_at: u64,
+        found: &Arc<Collection>,
+    ) -> Option<Arc<Collection>> {
+        // Who changes a collection keeps writers out until the map is changed, and that is counted.
+        if self.catalog.changes_of_names() == found_at {
+            return Some(Arc::clone(found));
+        }
+        self.collection(namespace)
+    }
+
+    fn enter(&self, collection: &Collection) -> Result<Option<WriterGuard>> {
         if let Some(guard) = WriterGuard::try_enter(collection, self.is_clients()) {
-            return Ok(guard);
+            return Ok(Some(guard));
         }
         let lock_timeout = self.lock_timeout().max(self.least_lock_timeout());
         let clock = &*self.catalog.os().clock;
-        self.catalog
-            .waiting(|| WriterGuard::enter(clock, collection, lock_timeout, self.is_clients()))
+        let enter = || WriterGuard::enter(clock, collection, lock_timeout, self.is_clients());
+        self.catalog.waiting(enter).map(Some)
     }
 
     /// Reads a value: this transaction's own write, else its snapshot's.
@@ -367,6 +403,18 @@ impl Txn {
         record_key: &[u8],
     ) -> Result<Option<Value>> {
         let found = self.engine.get_for_update(collection.primary_of(record_key), record_key);
+        found.map_err(|error| self.failed(error))
+    }
+
+    /// As [`Txn::get_for_update`], where nobody has to be waited for and this transaction, a statement's own, has
+    /// written nothing to the collection. `None`, and nothing was done, where that is not so.
+    pub fn get_for_update_at_once(
+        &mut self,
+        collection: &Collection,
+        record_key: &[u8],
+    ) -> Result<Option<Option<Value>>> {
+        let primary = collection.primary_of(record_key);
+        let found = self.engine.get_for_update_at_once(primary, record_key);
         found.map_err(|error| self.failed(error))
     }
 
@@ -491,12 +539,20 @@ impl Txn {
     /// # Errors
     /// Nothing of it is visible.
     pub fn commit(mut self) -> Result<engine::Timestamp> {
+        self.commit_in_place()
+    }
+
+    /// As [`Txn::commit`], of one that stays where it is, as it is large. It is of no use any more.
+    ///
+    /// # Errors
+    /// Nothing of it is visible.
+    pub fn commit_in_place(&mut self) -> Result<engine::Timestamp> {
         let lent = self.prepare()?;
         if self.catalog.holds_back() {
             return self.commit_held_back(&lent, false);
         }
         let mut published = false;
-        let committed = self.engine.commit_with(Durability::Buffered, |timestamp| {
+        let committed = self.engine.commit_in_place(Durability::Buffered, |timestamp| {
             published = true;
             self.catalog.publish_names(&self.names, timestamp);
             publish_counts(&self.touched, &lent);
@@ -565,12 +621,12 @@ impl Txn {
     /// state, over which the next commit writes its own; names and arrivals are told when they are visible.
     #[cold]
     fn commit_held_back(
-        mut self,
+        &mut self,
         lent: &[(usize, Lent)],
         is_waited_for: bool,
     ) -> Result<engine::Timestamp> {
         let mut written = false;
-        let submitted = self.engine.submit_with(|| {
+        let submitted = self.engine.submit_in_place(|| {
             written = true;
             publish_counts(&self.touched, lent);
             publish_marks(&self.multikey, &self.names);

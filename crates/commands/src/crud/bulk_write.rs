@@ -378,7 +378,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<BulkWrite<'a
     let infos: Vec<_> = infos.into_iter().map(parse_info).collect::<Result<_>>()?;
     bulk.uuids = infos.iter().filter_map(|(ns, uuid)| Some((ns.clone(), (*uuid)?))).collect();
     let infos: Vec<Namespace> = infos.into_iter().map(|(namespace, _)| namespace).collect();
-    bulk.ops = ops.into_iter().map(|op| parse_op(op, &infos)).collect::<Result<_>>()?;
+    bulk.ops = ops.iter().map(|op| parse_op(op, &infos)).collect::<Result<_>>()?;
     Ok(bulk)
 }
 

@@ -32,8 +32,8 @@ struct Delete<'a> {
     let_variables: Option<&'a RawDocument>,
 }
 
-impl<'a> Delete<'a> {
-    fn request(&'a self) -> DeleteRequest<'a> {
+impl Delete<'_> {
+    fn request(&self) -> DeleteRequest<'_> {
         DeleteRequest {
             deletes: &self.statements,
             ordered: self.ordered,
@@ -96,7 +96,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
     }
     let batch = batch(context, deletes, "deletes")?;
     let mut statements = Vec::with_capacity(batch.len());
-    for document in batch {
+    for document in &*batch {
         statements.push(parse_statement(document)?);
     }
     Ok(Delete { namespace, statements, ordered, let_variables })

@@ -33,8 +33,8 @@ struct Update<'a> {
     let_variables: Option<&'a RawDocument>,
 }
 
-impl<'a> Update<'a> {
-    fn request(&'a self) -> UpdateRequest<'a> {
+impl Update<'_> {
+    fn request(&self) -> UpdateRequest<'_> {
         UpdateRequest {
             updates: &self.statements,
             ordered: self.ordered,
@@ -121,7 +121,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
     }
     let batch = batch(context, updates, "updates")?;
     let mut statements = Vec::with_capacity(batch.len());
-    for document in batch {
+    for document in &*batch {
         statements.push(parse_statement(document)?);
     }
     for statement in &statements {

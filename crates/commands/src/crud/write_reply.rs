@@ -7,22 +7,26 @@ use catalog::Namespace;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use query::WriteError;
+use std::borrow::Cow;
+
+/// What a write command brings.
+pub(crate) type Batch<'a> = Cow<'a, [&'a RawDocument]>;
 
 /// The batch of a write command: a kind 1 section or an array in the body, one or the other.
 pub(crate) fn batch<'a>(
     context: &Context<'a>,
     field: Option<&Field<'a>>,
     name: &str,
-) -> Result<Vec<&'a RawDocument>> {
-    let batch = match (context.sequence(name), field) {
+) -> Result<Batch<'a>> {
+    let batch: Batch<'a> = match (context.sequence(name), field) {
         (Some(_), Some(_)) => {
             return Err(Error::location(
                 40413,
                 format!("BSON field '{}.{name}' is a duplicate field", context.command.name),
             ));
         }
-        (Some(section), None) => section.to_vec(),
-        (None, Some(field)) => field.documents()?,
+        (Some(section), None) => Cow::Borrowed(section),
+        (None, Some(field)) => Cow::Owned(field.documents()?),
         (None, None) => return Err(dispatch::fields::missing(context.command.name, name)),
     };
     if batch.is_empty() || batch.len() > MAX_WRITE_BATCH as usize {

@@ -1,12 +1,12 @@
 //! What a transaction reads: its own writes over its snapshot, or, where it is serializable, over the
 //! newest state under locks.
 
-use super::EngineTxn;
+use super::{EngineTxn, MAX_KEY_BYTES};
 use crate::cursor::Cursor;
 use crate::snapshot::{Own, own_value};
 use crate::snapshots::Pinned;
 use crate::writeset::Written;
-use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
+use crate::{DictionaryId, Direction, KeyRange, OnConflict, Result, Snapshot, Value};
 use locktree::Mode;
 use std::sync::Arc;
 
@@ -83,6 +83,30 @@ impl EngineTxn {
             return own_value(self.own_tree(dictionary), key);
         }
         self.newest_committed(dictionary, key)
+    }
+
+    /// As [`EngineTxn::get_for_update`] under [`OnConflict::Latest`], where nobody has to be waited for and the
+    /// transaction has written nothing to the dictionary. `None`, and nothing was done, where that is not so.
+    ///
+    /// [`OnConflict::Latest`]: crate::OnConflict::Latest
+    pub fn get_for_update_at_once(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Option<Value>>> {
+        self.check_alive()?;
+        let is_apart = self.options.on_conflict == OnConflict::Fail
+            || self.is_created(dictionary)
+            || self.dropped.contains(&dictionary.0)
+            || self.writes.has_any(dictionary.0)?;
+        if is_apart || key.len() > MAX_KEY_BYTES {
+            return Ok(None);
+        }
+        let locks = &self.pinned.handle().locks;
+        if !self.holder.lock_at_once(locks, dictionary, key, self.lock_timeout)? {
+            return Ok(None);
+        }
+        self.newest_committed(dictionary, key).map(Some)
     }
 
     /// Under the key's lock the newest version is committed and stays the newest.

@@ -25,10 +25,14 @@ impl EngineTxn {
             // Nobody else can see it.
             return Ok(());
         }
+        let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
+        if on_conflict == OnConflict::Latest && self.holder.has_just_locked(dictionary, key) {
+            // As when it was locked: under the key's lock nobody drops the dictionary.
+            return Ok(());
+        }
         self.find_newest(dictionary)?;
         let locks = &self.pinned.handle().locks;
         let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
-        let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
         let unwatched = !self.pinned.watches_commits();
         // Somebody may have dropped it while this one waited.
         let found = self.find_newest(dictionary)?;

@@ -113,6 +113,30 @@ fn latest_goes_on_over_the_newest_commit() {
 }
 
 #[test]
+fn newest_version_is_read_at_once_only_where_its_lock_is_free() {
+    let engine = simulated();
+    let mut late = engine.begin(LATEST);
+    put(&engine, ROOT, b"k", b"1");
+    let found = late.get_for_update_at_once(ROOT, b"k").unwrap().expect("nobody holds it");
+    assert_eq!(found.as_deref(), Some(&b"1"[..]), "newer than its snapshot");
+    let mut other = engine.begin(LATEST);
+    other.set_lock_timeout(Duration::ZERO);
+    assert!(matches!(other.put(ROOT, b"k", b"2"), Err(Error::LockTimeout { .. })), "it is locked");
+    assert!(other.get_for_update_at_once(ROOT, b"k").unwrap().is_none());
+    late.put(ROOT, b"k", b"3").unwrap();
+    late.commit(Durability::Buffered).unwrap().durable().unwrap();
+    let found = other.get_for_update_at_once(ROOT, b"k").unwrap().expect("free again");
+    assert_eq!(found.as_deref(), Some(&b"3"[..]));
+    assert!(other.get_for_update_at_once(ROOT, b"none").unwrap().expect("free").is_none());
+    other.put(ROOT, b"k", b"4").unwrap();
+    assert!(other.get_for_update_at_once(ROOT, b"k").unwrap().is_none(), "it has written there");
+    drop(other);
+    let mut fails = engine.begin(TxnOptions::default());
+    assert!(fails.get_for_update_at_once(ROOT, b"k").unwrap().is_none(), "it would be a conflict");
+    assert_eq!(engine.stats().locks.bytes, 0, "who is told nothing has locked nothing");
+}
+
+#[test]
 fn insert_refuses_a_key_that_is_there() {
     let engine = simulated();
     let mut txn = engine.begin(LATEST);

@@ -80,7 +80,10 @@ pub(super) fn ask(filter: Document, update: Document) -> Ask {
 }
 
 /// A statement without options.
-fn plain<'a>(filter: &'a bson::RawDocument, update: RawBsonRef<'a>) -> UpdateStatement<'a> {
+pub(super) fn plain<'a>(
+    filter: &'a bson::RawDocument,
+    update: RawBsonRef<'a>,
+) -> UpdateStatement<'a> {
     UpdateStatement {
         filter,
         update,

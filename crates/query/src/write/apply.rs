@@ -27,23 +27,27 @@ impl Change {
         parse: &ParseContext,
     ) -> Result<Self> {
         let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-        Ok(Self::of(ctx, Update::parse(update, array_filters, parse, &pipeline)?))
+        let update = Update::parse(update, array_filters, parse, &pipeline)?;
+        Ok(Self::of(ctx, update, parse.variables.now()))
     }
 
     /// What the difference of an oplog entry does.
-    pub(crate) fn of_delta(ctx: &OpContext<'_>, diff: RawBsonRef<'_>) -> Result<Self> {
+    pub(crate) fn of_delta(
+        ctx: &OpContext<'_>,
+        diff: RawBsonRef<'_>,
+        parse: &ParseContext,
+    ) -> Result<Self> {
         let RawBsonRef::Document(diff) = diff else {
             return Err(Error::failed_to_parse("the diff of an oplog entry is a document"));
         };
-        Ok(Self::of(ctx, Update::from_delta(diff)?))
+        Ok(Self::of(ctx, Update::from_delta(diff)?, parse.variables.now()))
     }
 
-    fn of(ctx: &OpContext<'_>, update: Update) -> Self {
-        let now_ms = ctx.catalog.os().clock.wall_ms();
+    fn of(ctx: &OpContext<'_>, update: Update, now: DateTime) -> Self {
         let context = UpdateContext {
             details: MatchDetails::default(),
-            now: DateTime::from_millis(now_ms),
-            timestamp: next_timestamp(now_ms),
+            now,
+            timestamp: next_timestamp(now.timestamp_millis()),
             keep_empty_timestamps: ctx.keep_empty_timestamps,
         };
         Self { update, context, catalog: Arc::clone(ctx.catalog) }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// such a document is not asked.
 pub(super) fn update(
     ctx: &mut OpContext<'_>,
-    ns: &Namespace,
+    (ns, found): (&Namespace, Option<&Collection>),
     index: usize,
     statement: &UpdateStatement<'_>,
     change: &Change,
@@ -30,15 +30,17 @@ pub(super) fn update(
         && statement.constants.is_none()
         && !change.is_positional()
         && !touched.is_empty();
-    let collection = ctx.catalog.collection(ns).filter(|_| is_plain);
+    // The one that others see: a transaction may have found another.
+    let current = if ctx.reads_newest() { None } else { ctx.catalog.collection(ns) };
+    let found = if ctx.reads_newest() { found } else { current.as_deref() };
     let takes_it = |collection: &Collection| {
         collection.takes_fast_updates(touched)
             && (!statement.upsert || collection.indexes().is_empty())
     };
-    let Some(collection) = collection.filter(|collection| takes_it(collection)) else {
+    let Some(collection) = found.filter(|collection| is_plain && takes_it(collection)) else {
         return Ok(false);
     };
-    if !ctx.catalog.may_update_fast() || key_of(&collection, statement.filter)?.is_none() {
+    if !ctx.catalog.may_update_fast() || key_of(collection, statement.filter)?.is_none() {
         return Ok(false);
     }
     fast.eligible.fetch_add(1, Ordering::Relaxed);

@@ -1,16 +1,18 @@
 //! Writes to one document that a statement names by its `_id` and nothing else: one transaction looks it
 //! up, locks it and changes it, without a plan.
 //!
-//! Always true: what is not there when it is looked up takes no lock, as where a plan finds nothing.
+//! Always true: what is not there when it is looked up waits for no lock and keeps none, as where a plan finds
+//! nothing. A statement of its own takes the lock and then looks, once, where nobody has to be waited for; any other
+//! looks first.
 
 use super::remembered;
 use crate::context::{OpContext, StatementOutcome};
 use crate::examined::note_id_lookup;
 use crate::exec::copied_bytes;
-use crate::plan_cache::PlanCache;
-use crate::point::{self, KeyValues};
+use crate::point::{self, KeyValues, needs_no_plan};
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Collection, Namespace, Txn, snapshot_unavailable};
+use engine::Value;
 use errors::Result;
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub(super) struct Found<'a> {
 enum Attempt<T> {
     /// Nothing when it was looked up, or nothing any more when it was locked.
     Nothing,
+    /// A document for which there may have to be waited for memory first.
+    Large,
     /// The collection is another one by now.
     OtherCollection,
     Done(T),
@@ -49,10 +53,6 @@ pub(super) fn key_of<'a>(
     if needs_no_plan(collection) { point::key_of(collection, filter) } else { Ok(None) }
 }
 
-fn needs_no_plan(collection: &Collection) -> bool {
-    point::has_ids(collection) && !PlanCache::of(collection).has_filters()
-}
-
 /// Has `change` change the document of an `_id`; `None` where there is none. `describe` tells a
 /// retryable write's memory of it, see [`remembered`].
 pub(super) fn write<T>(
@@ -69,8 +69,21 @@ pub(super) fn write<T>(
             collection.note_id_lookup(found);
         }
     };
+    // A client's transaction keeps its locks, so it looks before it locks.
+    let mut at_once = ctx.txn.is_none();
     loop {
         let step = |txn: &mut Txn| {
+            if at_once && let Some(locked) = lock_at_once(txn, ns, id)? {
+                let Locked { collection, key, newest } = locked;
+                note(&collection, newest.is_some());
+                let Some(newest) = newest else { return Ok(Attempt::Nothing) };
+                if limits::must_wait_for(copied_bytes(newest.len())) {
+                    return Ok(Attempt::Large);
+                }
+                let document = RawDocument::from_bytes(&newest[..])?;
+                let found = Found { collection: &collection, key: &key, document };
+                return change(txn, found).map(Attempt::Done);
+            }
             let Some(collection) = txn.collection_to_read(ns)? else { return Ok(Attempt::Nothing) };
             if !point::has_ids(&collection) {
                 // It was another one a moment ago.
@@ -87,29 +100,67 @@ pub(super) fn write<T>(
             note(&collection, length.is_some());
             let (Some(key), Some(length)) = (key, length) else { return Ok(Attempt::Nothing) };
             limits::admit(copied_bytes(length))?;
-            let current = txn.open_for_write(ns)?;
-            let Some(current) = current.filter(|current| current.uuid() == collection.uuid())
-            else {
-                return Ok(Attempt::OtherCollection);
-            };
-            let (key, newest) = match txn.get_for_update(&current, &key)? {
-                Some(newest) => (key, newest),
-                None => match txn.get_moved_for_update(&current, id)? {
-                    Some(moved) => moved,
-                    None => return Ok(Attempt::Nothing),
-                },
-            };
+            let Locked { collection, key, newest } =
+                match lock_found(txn, ns, id, (&collection, key))? {
+                    Some(locked) => locked,
+                    None => return Ok(Attempt::OtherCollection),
+                };
+            let Some(newest) = newest else { return Ok(Attempt::Nothing) };
             let document = RawDocument::from_bytes(&newest[..])?;
-            change(txn, Found { collection: &current, key: &key, document }).map(Attempt::Done)
+            let found = Found { collection: &collection, key: &key, document };
+            change(txn, found).map(Attempt::Done)
         };
         let outcomes = |met: &Attempt<T>| match met {
             Attempt::Done(done) => describe(done),
-            Attempt::Nothing | Attempt::OtherCollection => Vec::new(),
+            Attempt::Nothing | Attempt::Large | Attempt::OtherCollection => Vec::new(),
         };
         match remembered(ctx, step, outcomes)? {
             Attempt::Done(done) => return Ok(Some(done)),
             Attempt::Nothing => return Ok(None),
+            // Nobody waits for memory with a lock in hand.
+            Attempt::Large => at_once = false,
             Attempt::OtherCollection => ctx.look_again()?,
         }
     }
+}
+
+/// A document that is locked; `newest` is `None` where none stands under the key.
+struct Locked {
+    collection: Arc<Collection>,
+    key: Vec<u8>,
+    newest: Option<Value>,
+}
+
+/// Locks the document of an `_id` and reads it once, where the lock is free and the key is made of the `_id` alone.
+/// `None`, and nothing was done, where it has to be looked up first.
+fn lock_at_once(txn: &mut Txn, ns: &Namespace, id: RawBsonRef<'_>) -> Result<Option<Locked>> {
+    let Some(collection) = txn.open_for_write_at_once(ns)? else { return Ok(None) };
+    if !point::has_ids(&collection) || collection.id_index().is_some() {
+        return Ok(None);
+    }
+    let key = collection.id_key(id)?;
+    let locked = txn.get_for_update_at_once(&collection, &key)?;
+    Ok(locked.map(|newest| Locked { collection, key, newest }))
+}
+
+/// Locks the document of an `_id`, which was found under a key of the collection that had the name then, and reads its
+/// newest version. `None` where another collection has the name.
+fn lock_found(
+    txn: &mut Txn,
+    ns: &Namespace,
+    id: RawBsonRef<'_>,
+    (found_in, key): (&Collection, Vec<u8>),
+) -> Result<Option<Locked>> {
+    let current = txn.open_for_write(ns)?;
+    let Some(collection) = current.filter(|current| current.uuid() == found_in.uuid()) else {
+        return Ok(None);
+    };
+    if let Some(newest) = txn.get_for_update(&collection, &key)? {
+        return Ok(Some(Locked { collection, key, newest: Some(newest) }));
+    }
+    let (key, newest) = match txn.get_moved_for_update(&collection, id)? {
+        Some((key, newest)) => (key, Some(newest)),
+        None => (key, None),
+    };
+    Ok(Some(Locked { collection, key, newest }))
 }

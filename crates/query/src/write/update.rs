@@ -76,7 +76,7 @@ fn run(
     let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
     let mut filter = if id.is_some() { None } else { Some(parse_filter()?) };
     let change = if statement.is_delta {
-        Change::of_delta(ctx, statement.update)?
+        Change::of_delta(ctx, statement.update, &parse)?
     } else {
         Change::parse(ctx, statement.update, statement.array_filters, &parse)?
     };
@@ -88,7 +88,10 @@ fn run(
     if change.is_positional() && filter.is_none() {
         filter = Some(parse_filter()?);
     }
-    if plain && let_variables.is_none() && super::fast::update(ctx, ns, index, statement, &change)?
+    let found = (ns, collection.as_deref());
+    if plain
+        && let_variables.is_none()
+        && super::fast::update(ctx, found, index, statement, &change)?
     {
         return Ok(Done { matched: 1, modified: 1, upserted: None });
     }
