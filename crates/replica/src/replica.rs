@@ -294,7 +294,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         Frame::check_payloads(&message, &payloads)?;
         if let Body::Append { entries, .. } = &message.body {
-            if !entries.is_empty() && !(self.takes_entries && self.journal.has_room()) {
+            let is_taken = entries.is_empty() || self.takes_entries && self.journal.has_room();
+            if !is_taken {
                 return Ok(());
             }
             for (entry, payload) in entries.iter().zip(&payloads) {
