@@ -19,7 +19,7 @@ pub struct Writer {
     bytes: Vec<u8>,
 }
 
-/// Whether one of these bytes is 0. Looks at eight at once, and behind them at each without a branch.
+/// Whether one of these bytes is 0. Looks at eight at once.
 fn has_nul(bytes: &[u8]) -> bool {
     const LOW: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -27,7 +27,7 @@ fn has_nul(bytes: &[u8]) -> bool {
         let word = u64::from_le_bytes(*word);
         found | word.wrapping_sub(LOW) & !word & (LOW << 7)
     });
-    rest.iter().fold(zeros != 0, |found, byte| found | (*byte == 0))
+    zeros != 0 || rest.contains(&0)
 }
 
 /// Where an inner document or array began; given back to [`Writer::end`].

@@ -52,7 +52,7 @@ pub(crate) struct Loading {
 /// What was inserted so far.
 enum Rows {
     /// Nothing goes past the log: documents are sorted.
-    Sorted(Sorter),
+    Sorted(Box<Sorter>),
     Behind(Box<Behind>),
 }
 
@@ -215,7 +215,7 @@ impl Txn {
         let rows = if engine.may_load() && is_loadable(&collection) {
             Rows::Behind(Box::new(Behind::new(&collection, self, sorter)?))
         } else {
-            Rows::Sorted(sorter)
+            Rows::Sorted(Box::new(sorter))
         };
         let masks = vec![0; collection.indexes.len()];
         let rows = Some(rows);

@@ -104,7 +104,7 @@ impl Engine {
             runs: sorted.rows().runs_of(part.space) as u64,
             bytes: sorted.rows().walk_bytes(part.space),
         };
-        let needs = parts.iter().map(needs).max_by_key(|needs| needs.least()).unwrap_or_default();
+        let needs = parts.iter().map(needs).max_by_key(Needs::least).unwrap_or_default();
         let most = self.processors().min(parts.len());
         let (threads, window) = needs.share(sorted.memory_left(), most);
         let count = parts.len();

@@ -70,6 +70,7 @@ fn targets(engine: &Engine, rows: u32) -> engine::Result<Vec<FillTarget>> {
     Ok(vec![first, FillTarget { space: 9, id, options, beside }])
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what makes rows may fail")]
 fn none_follow(_: &[u8], _: &[u8], _: &mut PutRow<'_>) -> engine::Result<()> {
     Ok(())
 }

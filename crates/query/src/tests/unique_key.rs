@@ -80,7 +80,7 @@ fn what_is_found_without_a_plan_is_what_plans_find() {
         (doc! { "d.e": "4" }, true),
         (doc! { "f": 3 }, true),
         (doc! { "i": 4 }, true),
-        (doc! { "a": bson::Bson::Null }, false),
+        (doc! { "a": Bson::Null }, false),
         (doc! { "a": [6, 7] }, false),
         (doc! { "a": 5.0 }, false),
         (doc! { "a": { "$gt": 5 } }, false),
@@ -140,9 +140,7 @@ fn count_of_an_id_is_that_of_a_plan() {
         let examined = take_examined();
         (n, examined.keys, examined.documents, examined.plan_summary())
     };
-    for id in
-        [bson::Bson::Int32(1), bson::Bson::Int64(3), "a".into(), "b".into(), bson::Bson::Int32(9)]
-    {
+    for id in [Bson::Int32(1), Bson::Int64(3), "a".into(), "b".into(), Bson::Int32(9)] {
         for skip in [0, 1] {
             let at_once = counted(doc! { "_id": id.clone() }, skip);
             let planned = counted(doc! { "_id": { "$eq": id.clone() } }, skip);

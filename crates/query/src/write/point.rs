@@ -100,11 +100,11 @@ pub(super) fn write<T>(
             note(&collection, length.is_some());
             let (Some(key), Some(length)) = (key, length) else { return Ok(Attempt::Nothing) };
             limits::admit(copied_bytes(length))?;
-            let Locked { collection, key, newest } =
-                match lock_found(txn, ns, id, (&collection, key))? {
-                    Some(locked) => locked,
-                    None => return Ok(Attempt::OtherCollection),
-                };
+            let Some(Locked { collection, key, newest }) =
+                lock_found(txn, ns, id, (&collection, key))?
+            else {
+                return Ok(Attempt::OtherCollection);
+            };
             let Some(newest) = newest else { return Ok(Attempt::Nothing) };
             let document = RawDocument::from_bytes(&newest[..])?;
             let found = Found { collection: &collection, key: &key, document };
