@@ -43,6 +43,7 @@ mod retain;
 mod rows;
 mod segment;
 mod sort;
+mod sort_run;
 mod spill;
 mod tombstones;
 mod tree;

@@ -9,7 +9,7 @@ use crate::message::{Direction, Entry, head};
 use crate::overlay::OverlayIter;
 use crate::rows::RowsIter;
 use crate::segment::SegmentIter;
-use crate::sort::RunIter;
+use crate::sort_run::RunIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.

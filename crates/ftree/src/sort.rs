@@ -2,15 +2,12 @@
 //!
 //! Rows of several *spaces* (the dictionaries they are for) are gathered in memory up to a bound. What
 //! exceeds it is a batch: it is sorted and written as runs, one for each space, by whoever and whenever,
-//! while others are gathered. Runs ([`run`]) are segments that no tree and no checkpoint names, which go
+//! while others are gathered. Runs ([`crate::sort_run`]) are segments that no tree and no checkpoint names, which go
 //! with the last that reads them, and after a crash at the next start. What was gathered last stays in
 //! memory. Reading a space merges its runs with that; several threads may each read a part of it.
 //!
 //! Always true: rows of a space come back ascending by key, each as often as it was put in. Which of
 //! several rows with one key comes first is not said: who cannot have two of them meets both.
-
-mod columns;
-mod run;
 
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
@@ -18,14 +15,12 @@ use crate::message::{Direction, Message};
 use crate::options::TreeOptions;
 use crate::rows::{FETCHED_AT_ONCE, LEAST_PIECE, MOST_PIECE, Rows, RowsIter};
 use crate::segment::Bounds;
+use crate::sort_run::{Run, RunIter, RunWriter};
 use crate::tree::Context;
 use crate::tree_shared::TreeShared;
 use cachetable::{Access, Frame, MemoryKind, Reservation};
-use run::{Run, RunWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-pub(crate) use run::RunIter;
 
 /// So many keys, about, tell how the rows of a space are spread.
 const SAMPLES: usize = 2048;

@@ -9,7 +9,8 @@
 //!
 //! Always true: no checkpoint names a run; its segment goes with whoever has it last.
 
-use super::columns::{RowBlock, Scratch, decode, encode};
+mod columns;
+
 use crate::bytes::{Reader, common_prefix, put_bytes, put_varint};
 use crate::error::{Error, Result};
 use crate::message::Entry;
@@ -19,6 +20,7 @@ use blockfile::{
     Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId, SegmentWriter,
 };
 use cachetable::{MemoryKind, Reservation};
+use columns::{RowBlock, Scratch, decode, encode};
 use std::sync::Arc;
 
 /// Bytes of rows in a block, where memory is not scarce…
@@ -31,7 +33,7 @@ const SHARE: u64 = 8;
 const TIMES_HELD: u64 = 3;
 
 /// Sorted rows on the disk.
-pub(super) struct Run {
+pub(crate) struct Run {
     shared: Arc<TreeShared>,
     segment: SegmentId,
     index: PageRef,
@@ -50,25 +52,25 @@ impl Drop for Run {
 }
 
 impl Run {
-    pub(super) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    pub(super) fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.blocks
     }
 
     /// Memory that a walk takes, beside what it reads at once.
-    pub(super) fn walk_bytes(&self) -> u64 {
+    pub(crate) fn walk_bytes(&self) -> u64 {
         self.largest * TIMES_HELD
     }
 
-    pub(super) fn shared(&self) -> &Arc<TreeShared> {
+    pub(crate) fn shared(&self) -> &Arc<TreeShared> {
         &self.shared
     }
 
     /// Adds a key of every `step`th block. Reads the index.
-    pub(super) fn sample_keys(&self, step: usize, keys: &mut Vec<Vec<u8>>) -> Result<()> {
+    pub(crate) fn sample_keys(&self, step: usize, keys: &mut Vec<Vec<u8>>) -> Result<()> {
         let mut number = 0;
         self.read_index(|key, _| {
             if number % step == 0 {
@@ -102,7 +104,7 @@ impl Run {
 }
 
 /// Writes a run, rows ascending. Dropped unfinished it leaves nothing.
-pub(super) struct RunWriter {
+pub(crate) struct RunWriter {
     shared: Arc<TreeShared>,
     compression: Compression,
     /// Values longer than this lie by themselves.
@@ -124,7 +126,7 @@ pub(super) struct RunWriter {
 
 impl RunWriter {
     /// The `number`th of its space, of rows of which `budget` bytes are gathered at once.
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: &Arc<TreeShared>,
         compression: Compression,
         large_above: usize,
@@ -151,7 +153,7 @@ impl RunWriter {
     }
 
     /// Adds the next row. May write to the disk.
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_large = value.len() > self.large_above;
         let mut reference = Vec::new();
         if is_large {
@@ -197,7 +199,7 @@ impl RunWriter {
     }
 
     /// Writes what is left. There is at least one row.
-    pub(super) fn finish(mut self) -> Result<Arc<Run>> {
+    pub(crate) fn finish(mut self) -> Result<Arc<Run>> {
         assert!(self.rows > 0, "a run has at least one row");
         self.finish_block()?;
         self.encoded.clear();
@@ -231,7 +233,7 @@ pub(crate) struct RunIter {
 
 impl RunIter {
     /// Stands on the first row. Reads about `window` bytes at once, but a block at least.
-    pub(super) fn new(run: &Arc<Run>, bounds: &Bounds, window: u64) -> Result<Self> {
+    pub(crate) fn new(run: &Arc<Run>, bounds: &Bounds, window: u64) -> Result<Self> {
         let mut coming: Vec<PageRef> = Vec::new();
         run.read_index(|key, place| {
             if bounds.lower.as_ref().is_some_and(|lower| key <= &lower[..]) {
