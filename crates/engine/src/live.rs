@@ -44,6 +44,8 @@ pub(crate) struct LiveTxns {
     stripes: Box<[Padded<Mutex<Stripe>>; STRIPES]>,
     /// Ids below this were handed to stripes.
     next: AtomicU64,
+    /// Ids below this are not given any more, also by stripes that have some.
+    taken: AtomicU64,
 }
 
 /// One stripe's transactions, ids ascending.
@@ -60,13 +62,15 @@ struct Stripe {
 impl LiveTxns {
     pub(crate) fn new(clock: Arc<dyn os::Clock>) -> Self {
         let stripes = Box::new(std::array::from_fn(|_| Padded::default()));
-        Self { clock, stripes, next: AtomicU64::new(1) }
+        Self { clock, stripes, next: AtomicU64::new(1), taken: AtomicU64::new(0) }
     }
 
     /// Registers a transaction under a new id.
     pub(crate) fn begin(&self, stripe: usize, snapshot: u64) -> Arc<LiveTxn> {
         let started = self.clock.monotonic();
         let mut stripe = self.stripes[stripe].lock();
+        // A member that follows has begun transactions, and its leader has used the ids that come next.
+        stripe.ids.start = stripe.ids.start.max(self.taken.load(Ordering::SeqCst));
         let id = stripe.ids.next().unwrap_or_else(|| {
             let first = self.next.fetch_add(IDS, Ordering::SeqCst);
             stripe.ids = first + 1..first + IDS;
@@ -108,9 +112,10 @@ impl LiveTxns {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Ids below this are taken. Before the first transaction begins.
+    /// Ids below this are taken: who begins from now on gets none of them.
     pub(crate) fn taken_below(&self, next: u64) {
         self.next.fetch_max(next, Ordering::SeqCst);
+        self.taken.fetch_max(next, Ordering::SeqCst);
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Arc<LiveTxn>> {
@@ -196,5 +201,18 @@ mod tests {
         live.end(stripe, first, true);
         assert!(live.find(first).is_none());
         assert_eq!(live.count(), 3);
+    }
+
+    #[test]
+    fn ids_that_are_taken_are_not_given_though_a_stripe_has_them() {
+        let live = LiveTxns::new(os::Os::real().clock);
+        let first = live.begin(0, 7).id;
+        live.taken_below(first + 5);
+        assert_eq!(live.begin(0, 7).id, first + 5);
+        live.taken_below(first + 3);
+        assert_eq!(live.begin(0, 7).id, first + 6, "as many were taken before");
+        live.taken_below(first + 2 * IDS);
+        assert_eq!(live.begin(0, 7).id, first + 2 * IDS, "it has none left");
+        assert!(live.begin(1, 7).id > first + 2 * IDS);
     }
 }

@@ -519,6 +519,8 @@ impl Redo<'_> {
     /// Remembers where a chunk is: what it holds is read again if its transaction commits.
     fn chunk(&mut self, position: u64, txn: u64, number: u32) -> Result<()> {
         if number == 0 {
+            // Of another leader's transaction that was given the same id; see `commit`.
+            self.forget_chunks(txn, None);
             self.environment.log.needed.lock().chunk(txn, position);
             self.chunks.insert(txn, Vec::new());
         }
@@ -534,6 +536,7 @@ impl Redo<'_> {
 
     fn forget_chunks(&mut self, txn: u64, timestamp: Option<u64>) -> Vec<u64> {
         let Some(positions) = self.chunks.remove(&txn) else { return Vec::new() };
+        self.fences.remove(&txn);
         self.environment.log.needed.lock().chunks_end(txn, positions[0], timestamp);
         positions
     }
@@ -551,7 +554,10 @@ impl Redo<'_> {
             let text = format_args!("commit {timestamp} follows commit {}", self.newest);
             return Err(Error::in_record(position, text));
         }
-        let positions = self.forget_chunks(txn, Some(timestamp));
+        // Members have used ids again that they had seen in another leader's records. Chunks of those that never
+        // committed stand in such a log: who has no chunks has none of them either.
+        let positions =
+            if chunks > 0 { self.forget_chunks(txn, Some(timestamp)) } else { Vec::new() };
         self.first = false;
         self.environment.log.needed.lock().commit(timestamp, position);
         if positions.len() as u64 == u64::from(chunks) {

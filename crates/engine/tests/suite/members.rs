@@ -498,6 +498,90 @@ fn transaction_of_a_leader_that_went_commits_where_its_entry_comes() {
     assert!(matches!(refused, Err(Error::Corruption(_))), "{refused:?}");
 }
 
+/// The id of the first transaction of [`leader_of_id`].
+const ID: u64 = 3;
+
+/// Its next transaction gets [`ID`].
+fn leader_of_id(seed: u64) -> Engine {
+    let leader = open(&SimOs::new(seed).os(), small_entries()).unwrap();
+    (1..ID).for_each(|_| drop(leader.begin_newest(latest())));
+    leader
+}
+
+/// A follower with chunks of a leader's transaction whose last entry, with its commit, never comes: a new term
+/// has begun, and that is decided.
+fn follower_with_chunks() -> (SimOs, Engine) {
+    let leader = leader_of_id(9);
+    large(&leader, "x").submit().unwrap().state();
+    while leader.open_bytes() > 0 {
+        close(&leader, 1, 0);
+    }
+    let (sim, _os, follower) = fresh();
+    // It has ids at hand, that of the leader's transaction among them.
+    drop(follower.begin_newest(latest()));
+    let last = leader.entries().last.index;
+    for index in 1..last {
+        let (head, configuration, records) = leader.read_entry(index).unwrap();
+        follower.append_entry(&head, &configuration, &records).unwrap();
+    }
+    follower.close_entry((2, last), EntryKind::Fence, b"", 0).unwrap().unwrap();
+    follower.commit_entries_up_to(last).unwrap();
+    (sim, follower)
+}
+
+#[test]
+fn new_leader_gives_no_id_that_chunks_in_its_log_have() {
+    let (sim, engine) = follower_with_chunks();
+    let mut used = Vec::new();
+    for (key, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        let mut txn = engine.begin_newest(latest());
+        used.extend(engine.live_transactions().iter().map(|open| open.id));
+        txn.put(ROOT, key.as_bytes(), value.as_bytes()).unwrap();
+        txn.submit().unwrap().state();
+    }
+    assert!(used.len() == 3 && used.iter().all(|id| *id > ID), "{used:?}");
+    close(&engine, 2, engine.entries().last.index);
+    engine.sync().unwrap();
+    let (_os, engine) = restart(&sim, engine, member());
+    assert_eq!(newest(&engine), entries([("a", "1"), ("b", "2"), ("c", "3")]));
+}
+
+#[test]
+fn id_that_a_leader_has_used_again_says_nothing_of_chunks_before() {
+    for is_large in [false, true] {
+        let (sim, follower) = follower_with_chunks();
+        let fence = follower.entries().last.index;
+        let other = leader_of_id(11);
+        if is_large {
+            large(&other, "y").submit().unwrap().state();
+        } else {
+            put(&other, "a", "1");
+        }
+        while other.open_bytes() > 0 {
+            close(&other, 2, fence);
+        }
+        let last = other.entries().last.index;
+        let append = |follower: &Engine, index: u64| {
+            let (head, configuration, records) = other.read_entry(index).unwrap();
+            let head = engine::EntryHead { index: fence + index, committed: fence, ..head };
+            follower.append_entry(&head, &configuration, &records).unwrap();
+        };
+        (1..last).for_each(|index| append(&follower, index));
+        follower.sync().unwrap();
+        let (_os, follower) = restart(&sim, follower, member());
+        append(&follower, last);
+        assert_eq!(
+            newest(&follower),
+            newest(&other),
+            "{is_large}: its commit finds its own chunks"
+        );
+        follower.sync().unwrap();
+        let (_os, follower) = restart(&sim, follower, member());
+        assert_eq!(newest(&follower), newest(&other), "{is_large}: so it does in a start");
+        follower.verify_all().unwrap();
+    }
+}
+
 #[test]
 fn who_does_not_lead_commits_nothing() {
     let (_sim, _os, engine) = fresh();
