@@ -79,6 +79,8 @@ pub(crate) struct World<M: Machine> {
     witness: Option<MemberId>,
     /// For how many seconds [`DELAYED`] holds back what it shows; 0 where it does not.
     delay: u32,
+    /// The delay that it knows of.
+    told_delay: u32,
     /// Whether there is such a member.
     has_delayed: bool,
     /// When a commit of each timestamp was made first.
@@ -143,6 +145,7 @@ impl<M: Machine> World<M> {
             shown_late: 0,
             led_by_delayed: 0,
             delay: if M::HAS_DELAYS { [0, 1, 2][(seed % 3) as usize] } else { 0 },
+            told_delay: if M::HAS_DELAYS { [0, 1, 2][(seed % 3) as usize] } else { 0 },
             has_delayed: M::HAS_DELAYS && seed % 4 != 3,
             written: BTreeMap::new(),
             witness: (M::HAS_WITNESSES && seed % 4 != 1).then_some(MemberId(voters)),
@@ -297,7 +300,7 @@ impl<M: Machine> World<M> {
         let mut replica = replica.map_err(|error| format!("{id} cannot start: {error}"))?;
         replica.set_kinds(self.kinds());
         self.members[at].running = Some(replica);
-        Ok(())
+        self.delay_is_told(at)
     }
 
     fn kinds(&self) -> Kinds {
@@ -321,15 +324,33 @@ impl<M: Machine> World<M> {
     }
 
     /// Another delay, or none.
-    fn change_delay(&mut self) {
+    fn change_delay(&mut self) -> Check {
         if !self.has_delayed {
-            return;
+            return Ok(());
         }
         self.delay = self.random.below(3) as u32;
         let kinds = self.kinds();
         for replica in self.members.iter_mut().filter_map(|member| member.running.as_mut()) {
             replica.set_kinds(kinds.clone());
         }
+        self.delay_is_told(place(DELAYED))
+    }
+
+    /// A member learns of the delay, by a change or because it starts: what it shows by then, which was decided
+    /// before, is held to the delay that it knew.
+    fn delay_is_told(&mut self, at: usize) -> Check {
+        if !self.has_delayed || self.members[at].id != DELAYED {
+            return Ok(());
+        }
+        let Member { running, machine, .. } = &mut self.members[at];
+        let Some(replica) = running else { return Ok(()) };
+        let (ts, _) = machine.shown(replica.journal())?;
+        let takes_writes = replica.is_writable();
+        let told = std::mem::replace(&mut self.delay, self.told_delay);
+        self.check_time(at, ts, takes_writes)?;
+        self.delay = told;
+        self.told_delay = told;
+        Ok(())
     }
 
     fn arrive(&mut self, from: MemberId, to: MemberId, bytes: &[u8]) -> Check {
@@ -515,7 +536,7 @@ impl<M: Machine> World<M> {
                     machine.trim(replica.journal(), random);
                 }
             }
-            96 | 97 => self.change_delay(),
+            96 | 97 => self.change_delay()?,
             11..=90 => self.write(),
             _ => {}
         }
