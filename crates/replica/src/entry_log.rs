@@ -244,6 +244,10 @@ impl EntryLog {
         must: bool,
     ) -> Result<()> {
         let mut state = self.0.state.lock();
+        if at.index < state.decided.at.index {
+            // Consensus tells a member that has started again what its log began behind.
+            return Ok(());
+        }
         state.decided = Decided { at, configuration: configuration.clone() };
         let (index, behind) = state.mark;
         let is_due = at.index.saturating_sub(index) >= MARK_ENTRIES

@@ -251,3 +251,19 @@ fn damage_in_the_middle_is_an_error() {
     file.write_all_at(&bytes[..read], 9000).unwrap();
     assert!(open(&model.sim.os()).is_err());
 }
+
+/// Consensus tells again what the log began behind: found by the replica's simulation (seed 801).
+#[test]
+fn what_is_decided_does_not_go_back() {
+    let sim = SimOs::new(3);
+    let (log, _) = open(&sim.os()).unwrap();
+    let configuration = Configuration::of_voters([1, 2, 3].map(MemberId));
+    let begun = Position { term: 2, index: 16 };
+    log.begin(begun, &configuration).unwrap();
+    log.decide(Position { term: 2, index: 15 }, &configuration, true).unwrap();
+    assert_eq!(log.decided().at, begun);
+    log.sync().unwrap();
+    drop(log);
+    let (_log, found) = open(&sim.os()).unwrap();
+    assert_eq!(found.decided.at, begun);
+}
