@@ -104,6 +104,17 @@ fn what_was_acknowledged_is_in_each_later_leaders_engine() {
     run::<EngineMachine>(24, ENGINE_STEPS, 0, 30);
 }
 
+/// They found something once.
+#[test]
+fn seeds_that_found_something_hold() {
+    for seed in [671, 792] {
+        play::<MemoryMachine>(seed, STEPS, Planted::Nothing).map(drop).unwrap();
+    }
+    for seed in [272, 608, 801, 1880] {
+        play::<EngineMachine>(seed, ENGINE_STEPS, Planted::Nothing).map(drop).unwrap();
+    }
+}
+
 /// Some seed shows it.
 fn found<M: Machine>(planted: Planted, steps: u64, most: u64) {
     found_in::<M>(planted, steps, 0..most);
