@@ -110,7 +110,7 @@ fn seeds_that_found_something_hold() {
     for seed in [671, 792] {
         play::<MemoryMachine>(seed, STEPS, Planted::Nothing).map(drop).unwrap();
     }
-    for seed in [272, 608, 801, 1280, 1880] {
+    for seed in [272, 608, 801, 1280, 1489, 1880] {
         play::<EngineMachine>(seed, ENGINE_STEPS, Planted::Nothing).map(drop).unwrap();
     }
 }

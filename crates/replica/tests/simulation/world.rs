@@ -452,8 +452,9 @@ impl<M: Machine> World<M> {
         let Member { running, machine, .. } = &mut self.members[at];
         let Some(replica) = running else { return Ok(()) };
         let (ts, digest) = machine.shown(replica.journal())?;
-        let takes_writes = replica.is_writable();
-        self.check_time(at, ts, takes_writes)?;
+        // Who is told of a delay while it leads hands over before it holds anything back.
+        let shows_all = replica.is_writable() || replica.held_back().is_none();
+        self.check_time(at, ts, shows_all)?;
         let before = self.members[at].shown;
         ensure(ts >= before, || format!("member {} shows {ts} behind {before}", at + 1))?;
         self.members[at].shown = ts;
@@ -462,11 +463,10 @@ impl<M: Machine> World<M> {
     }
 
     /// Nothing is shown before its time.
-    fn check_time(&mut self, at: usize, ts: u64, takes_writes: bool) -> Check {
+    fn check_time(&mut self, at: usize, ts: u64, shows_all: bool) -> Check {
         let (id, ever_shown) = (self.members[at].id, self.members[at].ever_shown);
         self.members[at].ever_shown = ever_shown.max(ts);
-        // Who is told of a delay while it leads hands over first.
-        if id != DELAYED || !self.holds_back() || ts <= ever_shown || takes_writes {
+        if id != DELAYED || !self.holds_back() || ts <= ever_shown || shows_all {
             return Ok(());
         }
         self.shown_late += 1;
