@@ -623,8 +623,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         !self.is_witness && !is_delayed && self.journal.takes_writes()
     }
 
-    /// A witness that leads, or a delayed member, hands over as soon as a member that may take writes has all entries, decided or not: what the
-    /// others lack, that one may be able to give them, and the witness not (seed 671).
+    /// A witness that leads, or a delayed member, hands over as soon as a member that may take writes has all entries,
+    /// decided or not: what the others lack, that one may be able to give them, and the witness not (seed 671).
     fn hand_over_without_writing(&mut self) -> Result<()> {
         if self.may_take_writes() || !self.leads || self.node.handing_over_to().is_some() {
             return Ok(());

@@ -13,7 +13,7 @@
 
 use crate::bytes::{Reader, put_varint};
 use crate::message::{Entry, Message};
-use blockfile::{Compression, compress, decompress};
+use blockfile::{Compression, MAX_PAGE_BYTES, compress, decompress};
 
 /// The first byte of a block.
 const VERSION: u8 = 1;
@@ -23,8 +23,8 @@ const LEAST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 64;
 /// Rows of a column that are looked at before it is laid out.
 const SAMPLE: usize = 512;
-/// A block has no more bytes of rows: many times what a writer puts in, and a row of any length.
-const MOST_BYTES: u64 = 1 << 30;
+/// A block has no more bytes of rows: it is a page, and a row of any length fits in one.
+const MOST_BYTES: u64 = MAX_PAGE_BYTES as u64;
 
 const CUT_SHORT: &str = "a block of sorted rows is cut short";
 
