@@ -282,14 +282,7 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         if self.front.is_none() {
             return self.engine.load();
         }
-        let FoundEntries { decided, entries, commit, .. } = std::mem::take(&mut self.found);
-        Ok(LoadedLog {
-            base: decided.at,
-            entries,
-            commit,
-            applied: decided.at.index,
-            configuration: decided.configuration,
-        })
+        Ok(std::mem::take(&mut self.found).into())
     }
 
     fn check_running(&self) -> Result<()> {

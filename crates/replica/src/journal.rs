@@ -10,6 +10,7 @@
 
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position};
 
+use crate::entry_log::FoundEntries;
 use crate::error::Result;
 
 /// What [`Journal::load`] found: the log at a start.
@@ -25,6 +26,20 @@ pub struct LoadedLog {
     pub applied: u64,
     /// The configuration as of `applied`.
     pub configuration: Configuration,
+}
+
+impl From<FoundEntries> for LoadedLog {
+    /// What a log of entries has, of which everything that is decided is applied, or need not be.
+    fn from(found: FoundEntries) -> Self {
+        let FoundEntries { decided, entries, commit, .. } = found;
+        Self {
+            base: decided.at,
+            entries,
+            commit,
+            applied: decided.at.index,
+            configuration: decided.configuration,
+        }
+    }
 }
 
 /// What a delayed member has and does not show yet.

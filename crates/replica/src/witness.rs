@@ -94,14 +94,7 @@ impl WitnessJournal {
 
 impl Journal for WitnessJournal {
     fn load(&mut self) -> Result<LoadedLog> {
-        let FoundEntries { decided, entries, commit, .. } = std::mem::take(&mut self.found);
-        Ok(LoadedLog {
-            base: decided.at,
-            entries,
-            commit,
-            applied: decided.at.index,
-            configuration: decided.configuration,
-        })
+        Ok(std::mem::take(&mut self.found).into())
     }
 
     fn describe_open(&mut self, _most: u64) -> Option<Descriptor> {
