@@ -5,6 +5,7 @@
 pub(crate) mod documents;
 pub(crate) mod fast;
 pub(crate) mod index_cursor;
+pub(crate) mod keys_behind;
 pub(crate) mod load;
 pub(crate) mod locks;
 pub(crate) mod metadata_lock;

@@ -90,7 +90,8 @@ pub use history::{
 pub use keys::Encryption;
 pub use live::TxnInfo;
 pub use load::{
-    AreSame, Derive, FillError, FillTarget, Load, LoadBehind, Loaded, LoadedRows, PutRow, Twice,
+    AreSame, Derive, FillError, FillTarget, Load, LoadBehind, Loaded, LoadedRows, PutRow,
+    SortBehind, Twice,
 };
 pub use locktree::{LockInfo, Refusal};
 pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};

@@ -21,7 +21,7 @@
 mod behind;
 mod fill;
 
-pub use behind::{Derive, LoadBehind, PutRow};
+pub use behind::{Derive, LoadBehind, PutRow, SortBehind};
 pub use fill::{AreSame, FillError, FillTarget, Twice};
 
 use crate::handle::EngineHandle;

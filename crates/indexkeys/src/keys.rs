@@ -245,6 +245,13 @@ impl KeyMaker {
             self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
+        if self.wildcard.is_none()
+            && let Some(part_values) = self.values_without_arrays(document)?
+        {
+            keys.entries.extend(self.entry_unless_missing(&part_values, record)?);
+            self.cluster(&mut keys, document)?;
+            return Ok(keys);
+        }
         let part_values: PartValues<'_> =
             self.paths.iter().map(|_| PartValue::Pending(0)).collect();
         let wildcard = self.wildcard.as_ref().map(|part| part.values(document)).transpose()?;
@@ -261,6 +268,33 @@ impl KeyMaker {
         }
         self.cluster(&mut keys, document)?;
         Ok(keys)
+    }
+
+    /// The values of a document that has no array on the paths, as most have none.
+    fn values_without_arrays<'a>(
+        &self,
+        document: &'a RawDocument,
+    ) -> Result<Option<PartValues<'a>>> {
+        let mut part_values = PartValues::new();
+        for path in &self.paths {
+            let Found::Value(value) = walk(document, path, 0)? else { return Ok(None) };
+            part_values.push(PartValue::Done(value));
+        }
+        Ok(Some(part_values))
+    }
+
+    /// The entry of these values; none in a sparse index where all are missing.
+    fn entry_unless_missing(
+        &self,
+        part_values: &PartValues<'_>,
+        record: RecordKey<'_>,
+    ) -> Result<Option<IndexKey>> {
+        let all_missing =
+            part_values.iter().all(|part_value| matches!(part_value, PartValue::Done(None)));
+        if self.sparse && all_missing {
+            return Ok(None);
+        }
+        self.entry(part_values, record).map(Some)
     }
 
     /// Where the value of one of `paths` stands in an entry.
@@ -585,11 +619,8 @@ impl Expansion<'_, '_> {
             }
             return Ok(());
         }
-        let all_missing =
-            part_values.iter().all(|part_value| matches!(part_value, PartValue::Done(None)));
-        if !(self.maker.sparse && all_missing) {
-            self.keys.entries.push(self.maker.entry(part_values, self.record)?);
-        }
+        let entry = self.maker.entry_unless_missing(part_values, self.record)?;
+        self.keys.entries.extend(entry);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@
 //! ([`is_loadable`]), documents are only sorted, and inserted as any others when the load is committed.
 
 use crate::data::documents::{AllKeys, all_keys, duplicate_id, duplicate_key};
+use crate::data::keys_behind::KeyFailure;
 use crate::data::metadata_lock::Check;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
@@ -28,7 +29,6 @@ use engine::{
 };
 use errors::{Code, Error, Result};
 use indexkeys::{IndexKey, IndexSpec};
-use os::sync::Mutex;
 use std::sync::Arc;
 
 /// The space in which documents are sorted; those of the indexes come behind it.
@@ -63,23 +63,19 @@ struct Behind {
     /// them is refused, and no index becomes multikey.
     makes_keys: bool,
     /// Why they could not be made all the same.
-    failure: Arc<Mutex<Option<Error>>>,
+    failure: KeyFailure,
 }
 
 impl Behind {
     fn new(collection: &Arc<Collection>, txn: &Txn, sorter: Sorter) -> Result<Self> {
         let makes_keys = collection.indexes.iter().all(|index| index.keys.is_of_values());
-        let failure = Arc::new(Mutex::new(None));
-        let (of_rows, of_keys) = (Arc::clone(collection), Arc::clone(&failure));
+        let failure = KeyFailure::default();
+        let (of_rows, of_keys) = (Arc::clone(collection), failure.clone());
         let derive = move |key: &[u8], document: &[u8], put: &mut PutRow<'_>| {
             let keys = RawDocument::from_bytes(document)
                 .map_err(Error::from)
                 .and_then(|document| all_keys(&of_rows, document, key));
-            let keys = keys.map_err(|error| {
-                let text = format!("the entries of a document cannot be made: {error}");
-                *of_keys.lock() = Some(error);
-                engine::Error::Stopped(text)
-            })?;
+            let keys = keys.map_err(|error| of_keys.keep(error))?;
             for (space, keys) in (DOCUMENTS + 1..).zip(&keys) {
                 keys.entries.iter().try_for_each(|entry| put(space, &entry.key, &entry.value))?;
             }
@@ -116,15 +112,9 @@ impl Behind {
         Ok(put)
     }
 
-    /// What an error of the rows comes from.
-    fn cause(&self, error: engine::Error) -> Error {
-        self.failure.lock().take().unwrap_or_else(|| from_engine(error))
-    }
-
     fn finish(self) -> Result<(Loaded, Sorter)> {
         let Self { rows, failure, .. } = self;
-        let cause = |error| failure.lock().take().unwrap_or_else(|| from_engine(error));
-        rows.finish().map_err(cause)
+        rows.finish().map_err(|error| failure.cause(error))
     }
 }
 
@@ -174,7 +164,7 @@ impl Loading {
             }
             Rows::Behind(behind) => {
                 let put = behind.add(collection, document, &key, &mut self.masks)?;
-                put.map_err(|error| behind.cause(error))
+                put.map_err(|error| behind.failure.cause(error))
             }
         };
         if put.is_err() {

@@ -1,9 +1,12 @@
-//! A load whose rows a thread puts in their place: who hands them over goes on meanwhile.
+//! Rows that a thread puts in their place: who hands them over goes on meanwhile.
 //!
 //! ```text
-//!  put ─▶ pieces of rows ─▶ thread:  leaves of the dictionary     rows that ascend
+//!  put ─▶ pieces of rows ─▶ thread:  leaves of the dictionary     rows of a load that ascend
 //!                                    the sorter                   others, and the rows that follow from each
 //! ```
+//!
+//! A load ([`LoadBehind`]) has both; what is only read so that others follow from it ([`SortBehind`]) goes nowhere
+//! itself.
 //!
 //! Always true: what comes of it does not depend on whether there is a thread.
 
@@ -25,6 +28,13 @@ pub type PutRow<'a> = dyn FnMut(u32, &[u8], &[u8]) -> Result<()> + 'a;
 
 /// Makes the rows that follow from one (its key, its value): the entries of a document in the indexes.
 pub type Derive = dyn Fn(&[u8], &[u8], &mut PutRow<'_>) -> Result<()> + Send + Sync;
+
+/// Rows that are being sorted, each of which follows from one that is handed over.
+pub struct SortBehind {
+    handle: Arc<EngineHandle>,
+    piece: Piece,
+    writer: Helper<Follower>,
+}
 
 /// A dictionary that is being filled, and rows of others that are being sorted.
 pub struct LoadBehind {
@@ -54,31 +64,44 @@ struct Row {
     derives: bool,
 }
 
+/// Sorts the rows that follow from others.
+struct Follower {
+    sorter: Sorter,
+    derive: Arc<Derive>,
+}
+
 struct Writer {
     handle: Arc<EngineHandle>,
     loader: TreeLoader,
-    sorter: Sorter,
-    derive: Arc<Derive>,
+    follower: Follower,
+}
+
+impl Follower {
+    fn follow(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let sorter = &mut self.sorter;
+        (self.derive)(key, value, &mut |space, key, value| sorter.put(space, key, value))
+    }
+}
+
+impl Work for Follower {
+    type Job = Piece;
+
+    fn work(&mut self, piece: Piece) -> Result<()> {
+        piece.each(|key, value, _| self.follow(key, value))
+    }
 }
 
 impl Work for Writer {
     type Job = Piece;
 
     fn work(&mut self, piece: Piece) -> Result<()> {
-        let mut from = 0;
-        for row in &piece.rows {
-            let (key, value) = piece.bytes[from..row.end].split_at(row.key_end - from);
+        piece.each(|key, value, row| {
             match row.space {
                 None => self.handle.check(self.loader.add(key, value))?,
-                Some(space) => self.sorter.put(space, key, value)?,
+                Some(space) => self.follower.sorter.put(space, key, value)?,
             }
-            if row.derives {
-                let sorter = &mut self.sorter;
-                (self.derive)(key, value, &mut |space, key, value| sorter.put(space, key, value))?;
-            }
-            from = row.end;
-        }
-        Ok(())
+            if row.derives { self.follower.follow(key, value) } else { Ok(()) }
+        })
     }
 }
 
@@ -86,6 +109,36 @@ impl Piece {
     fn new(handle: &EngineHandle) -> Self {
         let memory = handle.cache.reserve(MemoryKind::Buffers, 0);
         Self { bytes: Vec::new(), rows: Vec::new(), memory }
+    }
+
+    /// Adds a row. What is full is handed out, and this one is empty then.
+    fn push(
+        &mut self,
+        handle: &EngineHandle,
+        (key, value): (&[u8], &[u8]),
+        space: Option<u32>,
+        derives: bool,
+    ) -> Option<Self> {
+        let before = self.bytes.capacity();
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.rows.push(Row { key_end, end: self.bytes.len(), space, derives });
+        if self.bytes.capacity() > before {
+            handle.cache.resize(&mut self.memory, self.bytes.capacity() as u64);
+        }
+        (self.bytes.len() >= PIECE_BYTES).then(|| std::mem::replace(self, Self::new(handle)))
+    }
+
+    /// Calls with the key and the value of each row.
+    fn each(&self, mut take: impl FnMut(&[u8], &[u8], &Row) -> Result<()>) -> Result<()> {
+        let mut from = 0;
+        for row in &self.rows {
+            let (key, value) = self.bytes[from..row.end].split_at(row.key_end - from);
+            take(key, value, row)?;
+            from = row.end;
+        }
+        Ok(())
     }
 }
 
@@ -105,10 +158,42 @@ impl Engine {
         let unfinished = self.start_tree(id, options)?;
         let handle = Arc::clone(&unfinished.handle);
         let piece = Piece::new(&handle);
-        let writer = Writer { handle, loader: unfinished.loader(), sorter, derive };
+        let follower = Follower { sorter, derive };
+        let writer = Writer { handle, loader: unfinished.loader(), follower };
         let writer = Helper::new("fern-load", MOST_PIECES, writer);
         let (room, last_key, has_rows) = (Room::default(), Vec::new(), false);
         Ok(LoadBehind { unfinished, room, last_key, has_rows, piece, writer })
+    }
+
+    /// Has a thread make rows of others, and hand them to a sorter.
+    pub fn sort_behind(&self, sorter: Sorter, derive: Arc<Derive>) -> SortBehind {
+        let handle = Arc::clone(self.handle());
+        let piece = Piece::new(&handle);
+        let writer = Helper::new("fern-keys", MOST_PIECES, Follower { sorter, derive });
+        SortBehind { handle, piece, writer }
+    }
+}
+
+impl SortBehind {
+    /// Takes a row from which others follow. May wait for rows that were handed over.
+    ///
+    /// # Errors
+    /// Those of the disk, and those of making rows; then it is of no more use. They may be of earlier rows.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.piece.push(&self.handle, (key, value), None, true) {
+            Some(full) => self.writer.submit(&self.handle.helpers, full),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns when all that follows is with the sorter.
+    ///
+    /// # Errors
+    /// As [`SortBehind::put`].
+    pub fn finish(self) -> Result<Sorter> {
+        let mut writer = self.writer.finish()?;
+        writer.work(self.piece)?;
+        Ok(writer.sorter)
     }
 }
 
@@ -148,20 +233,10 @@ impl LoadBehind {
         derives: bool,
     ) -> Result<()> {
         let handle = &self.unfinished.handle;
-        let piece = &mut self.piece;
-        let before = piece.bytes.capacity();
-        piece.bytes.extend_from_slice(key);
-        let key_end = piece.bytes.len();
-        piece.bytes.extend_from_slice(value);
-        piece.rows.push(Row { key_end, end: piece.bytes.len(), space, derives });
-        if piece.bytes.capacity() > before {
-            handle.cache.resize(&mut piece.memory, piece.bytes.capacity() as u64);
+        match self.piece.push(handle, (key, value), space, derives) {
+            Some(full) => self.writer.submit(&handle.helpers, full),
+            None => Ok(()),
         }
-        if piece.bytes.len() < PIECE_BYTES {
-            return Ok(());
-        }
-        let full = std::mem::replace(piece, Piece::new(handle));
-        self.writer.submit(&handle.helpers, full)
     }
 
     /// Writes what is left. What was loaded can be read from now on, and be made durable; what was sorted is
@@ -174,8 +249,8 @@ impl LoadBehind {
         let bytes = room.finish(&unfinished.handle)?;
         let mut writer = writer.finish()?;
         writer.work(piece)?;
-        let Writer { loader, sorter, .. } = writer;
-        Ok((unfinished.finish(loader, bytes)?, sorter))
+        let Writer { loader, follower, .. } = writer;
+        Ok((unfinished.finish(loader, bytes)?, follower.sorter))
     }
 }
 
@@ -183,5 +258,11 @@ impl std::fmt::Debug for LoadBehind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (id, waits) = (self.unfinished.id, self.piece.bytes.len());
         write!(f, "LoadBehind({id:?}, {waits} bytes wait)")
+    }
+}
+
+impl std::fmt::Debug for SortBehind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SortBehind({} bytes wait)", self.piece.bytes.len())
     }
 }

@@ -210,6 +210,42 @@ fn who_is_told_to_stop_leaves_nothing() {
     engine.close().unwrap();
 }
 
+/// What is only read so that others follow from it goes nowhere, on a thread as without one.
+#[test]
+fn rows_that_are_made_behind_a_reader_are_all_sorted() {
+    for threads in [true, false] {
+        let sim = SimOs::new(26);
+        let (engine, rows) = (start(&sim, threads), rows(threads));
+        let before = live_bytes(&engine);
+        let twice = |key: &[u8], value: &[u8], put: &mut PutRow<'_>| {
+            if value == b"none" {
+                return Err(Error::Stopped("no row follows".to_owned()));
+            }
+            put(1, &value[..4], key)?;
+            put(2, key, value)
+        };
+        let mut behind = engine.sort_behind(engine.sorter(), Arc::new(twice));
+        for number in 0..rows {
+            behind.put(&key(number), &value(number)).unwrap();
+        }
+        let sorted = behind.finish().unwrap().finish().unwrap();
+        assert_eq!(sorted.row_count(), 2 * u64::from(rows));
+        let mut walk = sorted.walk(1).unwrap();
+        for number in 0..rows {
+            let row = walk.next().unwrap();
+            assert_eq!(row, Some((&number.to_be_bytes()[..], &key(number)[..])));
+        }
+        assert_eq!(walk.next().unwrap(), None);
+        drop((walk, sorted));
+        let mut behind = engine.sort_behind(engine.sorter(), Arc::new(twice));
+        let put = behind.put(b"b", b"none");
+        let error = put.and_then(|()| behind.finish().map(drop)).unwrap_err();
+        assert!(error.to_string().contains("no row follows"), "{error}");
+        assert_eq!(live_bytes(&engine), before, "nothing stays");
+        engine.close().unwrap();
+    }
+}
+
 /// Rows that follow from others are sorted, on a thread as without one; where one cannot be made, that is told.
 #[test]
 fn rows_that_follow_from_others_are_sorted() {
