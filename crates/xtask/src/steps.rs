@@ -4,11 +4,14 @@ use crate::drivers::{self, Build};
 use crate::run::{cargo, root, run, target};
 use crate::{bench, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
+use std::fs::File;
+use std::process::Command;
+use std::sync::OnceLock;
 
 type Step = (&'static str, fn() -> Result<()>);
 
-/// Every step of `cargo xtask test`, cheapest complaint first.
-const STEPS: &[Step] = &[
+/// Steps one after the other, cheapest complaint first: what builds, and what uses all processors.
+const FIRST: &[Step] = &[
     ("fmt", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("tidy", tidy::tidy),
     // One second: over `cargo metadata`, nothing is built.
@@ -19,14 +22,51 @@ const STEPS: &[Step] = &[
     ("interleavings", interleavings),
     // Under callgrind, so whatever else the machine does.
     ("instructions", instructions::test),
+];
+
+/// Steps that mostly wait, for elections, timers and clients: they go on beside [`BUSY`].
+const WAITING: &[Step] = &[
+    ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
+    // A minute and a half: each kind of trouble by itself, then all kinds in turns.
+    ("replica-set-faults", || drivers::script(Build::WithTests, "replica_set_faults_test.py", &[])),
+    ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
+    ("replica-set-tls", || with_certificates("replica_set_tls_test.py")),
+    ("member-kinds", || drivers::script(Build::WithTests, "member_kinds_test.py", &[])),
+    ("replica-set-waits", || drivers::script(Build::WithTests, "replica_set_waits_test.py", &[])),
+    // Mongoose and Spring Data while the primary of three is killed.
+    ("odm-failover", || with_npm("odm_failover_test.py", drivers::MODULES, &[])),
+    ("change-streams", || drivers::script(Build::WithTests, "change_streams_test.py", &[])),
+    // Half a minute: each operation twice, with waits.
+    ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
+    ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
+    ("range-deletes", || drivers::script(Build::WithTests, "range_deletes_test.py", &[])),
+    ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
+    // Half a minute: writes whose moments are restored.
+    ("restore", || drivers::script(Build::WithTests, "restore_test.py", &[])),
+    ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
+    ("tls", || with_certificates("tls_test.py")),
+];
+
+/// Steps of one server and its clients.
+const BUSY: &[Step] = &[
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("mongosh-secured", || with_npm("mongosh_session.py", drivers::MONGOSH, SECURED)),
     // What a new operator does wrong, in mongosh's words.
     ("operator", || with_npm("operator_test.py", drivers::MONGOSH, &[])),
     ("node", || with_npm("node_test.py", drivers::MODULES, &[])),
     ("node-secured", || with_npm("node_test.py", drivers::MODULES, SECURED)),
-    // Mongoose and Spring Data while the primary of three is killed.
-    ("odm-failover", || with_npm("odm_failover_test.py", drivers::MODULES, &[])),
+    ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
+    ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
+    ("pymongo-replica-set", || {
+        let arguments = words("--replica-set --percent 95");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
+    ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
+    // By name: logins, TLS, client-side timeouts, sessions, monitoring.
+    ("pymongo-secured", || {
+        let arguments = words("--files security --auth --tls --at-most-failed 0 --at-least 140");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
     ("legacy-java-secured", || {
         drivers::script(Build::WithTests, "legacy_java_test.py", &words("--auth --tls"))
@@ -35,30 +75,16 @@ const STEPS: &[Step] = &[
     ("ycsb-secured", || {
         drivers::script(Build::WithTests, "ycsb.py", &words("--short --workloads ac --auth --tls"))
     }),
-    ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
-    // Half a minute: each operation twice, with waits.
-    ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
-    ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
-    ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
-    ("tls", || with_certificates("tls_test.py")),
     ("secrets", || with_certificates("secrets_test.py")),
     ("client-encryption", || with_certificates("client_encryption_test.py")),
-    ("hostile-load", || {
-        drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
-    }),
     ("backup", || drivers::script(Build::WithTests, "backup_test.py", &[])),
-    // Half a minute: writes whose moments are restored.
-    ("restore", || drivers::script(Build::WithTests, "restore_test.py", &[])),
     ("audit", || drivers::script(Build::WithTests, "audit_test.py", &[])),
-    ("primary-keys", || drivers::script(Build::WithTests, "primary_key_test.py", &[])),
     ("tokumx", || drivers::script(Build::WithTests, "tokumx_test.py", &[])),
     ("tokumx-shell", || with_npm("tokumx_shell_test.py", drivers::MONGOSH, &[])),
-    ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
     ("partitions", || drivers::script(Build::WithTests, "partitions_test.py", &[])),
     ("loader", || drivers::script(Build::WithTests, "loader_test.py", &[])),
     // Half a minute: each kind of file, what is broken in them, kills.
     ("import", || drivers::script(Build::WithTests, "import_test.py", &[])),
-    ("range-deletes", || drivers::script(Build::WithTests, "range_deletes_test.py", &[])),
     ("fast-updates", || drivers::script(Build::WithTests, "fast_updates_test.py", &[])),
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
@@ -68,24 +94,14 @@ const STEPS: &[Step] = &[
         let arguments = words("--auth --tls --only a_dump_with_users_restores");
         drivers::script(Build::WithTests, "mongo_tools_test.py", &arguments)
     }),
-    ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
-    // By name: logins, TLS, client-side timeouts, sessions, monitoring.
-    ("pymongo-secured", || {
-        let arguments = words("--files security --auth --tls --at-most-failed 0 --at-least 140");
-        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    ("manual", || manual::examples(Build::WithTests)),
+];
+
+/// Steps that have the machine for themselves again: load, full disks, as many connections as there may be.
+const LAST: &[Step] = &[
+    ("hostile-load", || {
+        drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
     }),
-    ("pymongo-replica-set", || {
-        let arguments = words("--replica-set --percent 95");
-        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
-    }),
-    ("change-streams", || drivers::script(Build::WithTests, "change_streams_test.py", &[])),
-    ("replica-set-tls", || with_certificates("replica_set_tls_test.py")),
-    ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
-    ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
-    ("replica-set-waits", || drivers::script(Build::WithTests, "replica_set_waits_test.py", &[])),
-    // A minute and a half: each kind of trouble by itself, then all kinds in turns.
-    ("replica-set-faults", || drivers::script(Build::WithTests, "replica_set_faults_test.py", &[])),
-    ("member-kinds", || drivers::script(Build::WithTests, "member_kinds_test.py", &[])),
     ("histories", || {
         drivers::isolation(&words("histories --transactions 100000 --kill-every 5"))?;
         drivers::isolation(&words("histories --transactions 2000 --way none"))
@@ -93,7 +109,6 @@ const STEPS: &[Step] = &[
     ("bank", || drivers::isolation(&words("bank --seconds 15 --kill-every 4"))),
     ("contention", || drivers::isolation(&words("contention --seconds 5 --replica-set"))),
     ("bench", bench::short),
-    ("manual", || manual::examples(Build::WithTests)),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
@@ -127,10 +142,10 @@ fn with_certificates(name: &str) -> Result<()> {
 
 /// Runs all steps, or the one named.
 pub(crate) fn test(only: Option<&str>) -> Result<()> {
-    if let Some(name) = only
-        && !STEPS.iter().any(|(step, _)| *step == name)
-    {
-        let names: Vec<_> = STEPS.iter().map(|(step, _)| *step).collect();
+    let all = || [FIRST, WAITING, BUSY, LAST].into_iter().flatten();
+    let named = only.map(|only| (only, all().find(|(name, _)| *name == only)));
+    if let Some((name, None)) = named {
+        let names: Vec<_> = all().map(|(step, _)| *step).collect();
         bail!("no step `{name}`; there are: {}", names.join(", "));
     }
     tools::require(&[
@@ -140,16 +155,66 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
         ("npm", "for the mongosh tests"),
         ("valgrind", "to count instructions"),
     ])?;
-    let mut passed = 0;
-    for (name, step) in STEPS.iter().filter(|(step, _)| only.is_none_or(|o| o == *step)) {
-        eprintln!("\n=== {name}");
-        let started = now();
-        step().map_err(|error| error.context(format!("step `{name}` failed")))?;
-        eprintln!("=== {name} took {} s", started.elapsed().as_secs());
-        passed += 1;
+    if let Some((_, Some(step))) = named {
+        take(step)?;
+        println!("\nsteps: 1 passed, 0 failed");
+        return Ok(());
     }
-    println!("\nsteps: {passed} passed, 0 failed");
+    FIRST.iter().try_for_each(take)?;
+    // What steps install they install once.
+    (tools::python()?, tools::npm()?);
+    beside_each_other([WAITING, BUSY])?;
+    LAST.iter().try_for_each(take)?;
+    println!("\nsteps: {} passed, 0 failed", all().count());
     Ok(())
+}
+
+fn take((name, step): &Step) -> Result<()> {
+    eprintln!("\n=== {name}");
+    let started = now();
+    step().map_err(|error| error.context(format!("step `{name}` failed")))?;
+    eprintln!("=== {name} took {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// The steps of each list in order, the lists at a time. Each step is a process of its own, whose output is told
+/// when it ends. After one that fails no other begins.
+fn beside_each_other<const LISTS: usize>(lists: [&'static [Step]; LISTS]) -> Result<()> {
+    let failed = OnceLock::new();
+    let walk = |list: &[Step]| {
+        for (name, _) in list {
+            if failed.get().is_some() {
+                return;
+            }
+            match take_apart(name) {
+                Ok(output) => eprint!("{output}"),
+                Err(error) => drop(failed.set(error)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for list in lists {
+            scope.spawn(|| walk(list));
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}
+
+/// What a step that succeeds has told.
+fn take_apart(name: &str) -> Result<String> {
+    let path = target().join(format!("step-{name}.log"));
+    let log = File::create(&path)?;
+    let status = Command::new(std::env::current_exe()?)
+        .args(["test", "--only", name])
+        .current_dir(root())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .status()?;
+    let output = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+    if !status.success() {
+        bail!("step `{name}` failed ({status}):\n{output}");
+    }
+    Ok(output)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
