@@ -163,14 +163,18 @@ def fill(client):
     shop.create_collection("first", viewOn="c0", pipeline=[{"$match": {"_id": {"$lt": 5}}}])
 
 
-def copied(path):
-    """Documents that the state says are at the target."""
+def state_of(path):
     for name in os.listdir(path):
         if name.endswith(".json") and name != "report.json":
             with open(os.path.join(path, name)) as file:
-                state = json.load(file)
-            return sum(part["documents"] for one in state["collections"].values() for part in one["ranges"])
-    return 0
+                return json.load(file)
+    return None
+
+
+def copied(path):
+    """Documents that the state says are at the target."""
+    state = state_of(path) or {"collections": {}}
+    return sum(part["documents"] for one in state["collections"].values() for part in one["ranges"])
 
 
 def a_set_under_load_is_followed_through_kills_and_comes_back():
@@ -196,8 +200,10 @@ def a_set_under_load_is_followed_through_kills_and_comes_back():
                     reached = copied(path)
                 assert reached > 60000, reached
                 # Told to end while the load goes on: both sides are equal at one time.
+                token = state_of(path)["token"]
                 process = begin(path, *ends, "--follow")
-                time.sleep(4)
+                wait_until(lambda: state_of(path)["token"] != token, "no change is taken over", wait=60)
+                time.sleep(2)
                 before = load.count
                 process.send_signal(signal.SIGINT)
                 out, err = ended(process)
