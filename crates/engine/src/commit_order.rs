@@ -3,18 +3,9 @@
 //! Always true: both the timestamp and the cluster time given last only grow, but where a tail of the log is
 //! overwritten.
 
+use crate::chunk_lists::ChunkLists;
 use crate::entries::Entries;
 use crate::open_records::OpenRecords;
-use std::collections::BTreeMap;
-
-/// The chunks of another member's transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Chunked {
-    /// Where the first one is in the log.
-    pub(crate) first: u64,
-    /// The first entry of a later term: once that is committed, their commit never comes.
-    pub(crate) fence: Option<u64>,
-}
 
 /// Guarded by the lock that orders commits.
 #[derive(Default)]
@@ -29,8 +20,8 @@ pub(crate) struct CommitOrder {
     pub(crate) open: OpenRecords,
     /// The entries of the set's log.
     pub(crate) entries: Entries,
-    /// Of other members' transactions whose commit has not come yet: where the first chunk is.
-    pub(crate) chunked: BTreeMap<u64, Chunked>,
+    /// Of other members' transactions whose commit has not come yet.
+    pub(crate) chunked: ChunkLists,
     /// Only where commits are held back: transactions may not commit, this member does not lead.
     pub(crate) refuses_writes: bool,
     /// The log's index wants to know of the first commit from this position on.

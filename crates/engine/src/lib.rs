@@ -17,6 +17,7 @@ mod archiver;
 mod backup;
 mod buried;
 mod checkpoint;
+mod chunk_lists;
 mod commit;
 mod commit_order;
 mod counters;

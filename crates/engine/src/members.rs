@@ -338,13 +338,7 @@ impl Environment {
             }
             order.entries.commit(index);
             let mut needed = self.log.needed.lock();
-            order.chunked.retain(|txn, chunked| {
-                let is_void = chunked.fence.is_some_and(|fence| fence <= index);
-                if is_void {
-                    needed.chunks_end(*txn, chunked.first, None);
-                }
-                !is_void
-            });
+            order.chunked.decide(index, |txn, first| needed.chunks_end(txn, first, None));
             id
         };
         self.advance_commit_point(id.timestamp)
@@ -415,9 +409,7 @@ impl Environment {
 /// With a new term, a transaction of another leader whose commit has not come yet will never be.
 fn after_fence(order: &mut CommitOrder, head: &EntryHead) {
     if head.kind == EntryKind::Fence {
-        for chunked in order.chunked.values_mut() {
-            chunked.fence.get_or_insert(head.index);
-        }
+        order.chunked.note_fence(head.index);
     }
 }
 

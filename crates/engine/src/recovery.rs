@@ -19,7 +19,7 @@ mod scan;
 mod workers;
 
 use crate::checkpoint::CheckpointRoot;
-use crate::commit_order::Chunked;
+use crate::chunk_lists::{ChunkLists, Chunked};
 use crate::dictionary::Dictionary;
 use crate::dictionary::staged::STAGED;
 use crate::entries::{Entries, EntryId};
@@ -75,10 +75,11 @@ struct Redo<'a> {
     complete: u64,
     /// Dictionary → every commit up to this was in its tree at the checkpoint.
     flushed: BTreeMap<u64, u64>,
-    /// Transactions whose commit record has not come yet: positions of their chunks.
-    chunks: BTreeMap<u64, Vec<u64>>,
+    /// Transactions whose commit record has not come yet, by id and position of the first chunk: positions of their
+    /// chunks. Two may have one id: see [`ChunkLists`].
+    chunks: BTreeMap<(u64, u64), Vec<u64>>,
     /// Of those, the first entry of a later term, if one has come.
-    fences: BTreeMap<u64, u64>,
+    fences: BTreeMap<(u64, u64), u64>,
     newest: u64,
     /// No commit so far has a later cluster time.
     time: u64,
@@ -107,7 +108,7 @@ struct Replayed {
     newest: u64,
     time: u64,
     /// Transactions of a member whose commit may come with another entry.
-    chunked: BTreeMap<u64, Chunked>,
+    chunked: ChunkLists,
     all_visible: bool,
     history_from: Option<u64>,
     voids: Voids,
@@ -242,14 +243,13 @@ impl<'a> Redo<'a> {
             time = time.saturating_add(1);
         }
         let holds_back = environment.options.showing == Showing::Committed;
-        let mut chunked = BTreeMap::new();
-        for (txn, positions) in std::mem::take(&mut self.chunks) {
-            let first = positions.first().copied().unwrap_or_default();
-            let fence = self.fences.remove(&txn);
+        let mut chunked = ChunkLists::default();
+        for (txn, first) in std::mem::take(&mut self.chunks).into_keys() {
+            let fence = self.fences.remove(&(txn, first));
             let is_over = fence.is_some_and(|fence| fence <= scan.entries.committed());
             if scan.is_member && holds_back && !is_over {
                 // Its commit may come with another entry.
-                chunked.insert(txn, Chunked { first, fence });
+                chunked.begin(txn, Chunked { first, fence });
             } else {
                 environment.log.needed.lock().chunks_end(txn, first, None);
             }
@@ -446,8 +446,8 @@ impl Redo<'_> {
             }
             Record::Entry { head, .. } => {
                 if head.kind == EntryKind::Fence {
-                    for txn in self.chunks.keys() {
-                        self.fences.entry(*txn).or_insert(head.index);
+                    for list in self.chunks.keys() {
+                        self.fences.entry(*list).or_insert(head.index);
                     }
                 }
                 Ok(())
@@ -519,13 +519,12 @@ impl Redo<'_> {
     /// Remembers where a chunk is: what it holds is read again if its transaction commits.
     fn chunk(&mut self, position: u64, txn: u64, number: u32) -> Result<()> {
         if number == 0 {
-            // Of another leader's transaction that was given the same id; see `commit`.
-            self.forget_chunks(txn, None);
             self.environment.log.needed.lock().chunk(txn, position);
-            self.chunks.insert(txn, Vec::new());
+            self.chunks.insert((txn, position), Vec::new());
         }
         // Chunks whose first is before the log's start belong to a commit that is flushed.
-        let Some(positions) = self.chunks.get_mut(&txn) else { return Ok(()) };
+        let mut lists = self.chunks.range_mut((txn, 0)..=(txn, u64::MAX));
+        let Some((_, positions)) = lists.next_back() else { return Ok(()) };
         if positions.len() as u64 != u64::from(number) {
             let text = format_args!("chunk {number} is out of order");
             return Err(Error::in_record(position, text));
@@ -534,11 +533,13 @@ impl Redo<'_> {
         Ok(())
     }
 
+    /// The newest list of this id is over: its commit has come, or an abort.
     fn forget_chunks(&mut self, txn: u64, timestamp: Option<u64>) -> Vec<u64> {
-        let Some(positions) = self.chunks.remove(&txn) else { return Vec::new() };
-        self.fences.remove(&txn);
-        self.environment.log.needed.lock().chunks_end(txn, positions[0], timestamp);
-        positions
+        let mut lists = self.chunks.range((txn, 0)..=(txn, u64::MAX));
+        let Some(list) = lists.next_back().map(|(list, _)| *list) else { return Vec::new() };
+        self.fences.remove(&list);
+        self.environment.log.needed.lock().chunks_end(txn, list.1, timestamp);
+        self.chunks.remove(&list).unwrap_or_default()
     }
 
     fn commit(

@@ -3,7 +3,8 @@
 //! Always true: all of an entry is checked before any of it is appended. Its commits are published in their
 //! order; that nobody else writes meanwhile is the caller's word.
 
-use crate::commit_order::{Chunked, CommitOrder};
+use crate::chunk_lists::Chunked;
+use crate::commit_order::CommitOrder;
 use crate::entries::Entry;
 use crate::environment::Environment;
 use crate::open_records::NewRecord;
@@ -174,22 +175,22 @@ impl Environment {
                     self.take_in(order, (position, end), record);
                     if number == 0 {
                         self.log.needed.lock().chunk(txn, position);
-                        order.chunked.insert(txn, Chunked { first: position, fence: None });
+                        order.chunked.begin(txn, Chunked { first: position, fence: None });
                     }
                 })
             }
             Record::Abort { txn } => {
                 self.commits.append_in_order(&[record], any, |order, position, end| {
                     self.take_in(order, (position, end), record);
-                    if let Some(chunked) = order.chunked.remove(&txn) {
-                        self.log.needed.lock().chunks_end(txn, chunked.first, None);
+                    if let Some(first) = order.chunked.end(txn) {
+                        self.log.needed.lock().chunks_end(txn, first, None);
                     }
                 })
             }
             Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
                 self.live.taken_below(txn.saturating_add(1));
                 self.schedule.make_room_for_entries(operations.len() as u64)?;
-                let chunked = self.commits.order.lock().chunked.get(&txn).copied();
+                let chunked = self.commits.order.lock().chunked.newest(txn);
                 let chunked = chunked.filter(|chunked| chunks > 0 && chunked.fence.is_none());
                 let first = chunked.map(|chunked| chunked.first);
                 if chunks > 0 && first.is_none() {
@@ -211,7 +212,8 @@ impl Environment {
                         let mut needed = self.log.needed.lock();
                         order.next_point = needed.commit(timestamp, position);
                         if let Some(first) = first {
-                            order.chunked.remove(&txn);
+                            let ended = order.chunked.end(txn);
+                            debug_assert_eq!(ended, Some(first), "nobody else appends");
                             needed.chunks_end(txn, first, Some(timestamp));
                         }
                         position

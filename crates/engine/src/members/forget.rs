@@ -4,7 +4,8 @@
 //! forgets; afterwards the same timestamps are given again, and no version, lock, time or point of the first
 //! ones is left. Who waits for one of them is told, and who comes to wait for one later.
 
-use crate::commit_order::{Chunked, CommitOrder};
+use crate::chunk_lists::Chunked;
+use crate::commit_order::CommitOrder;
 use crate::environment::Environment;
 use crate::records::{self, Cut};
 use crate::times::Place;
@@ -63,7 +64,10 @@ impl Environment {
             order.open.cut(index);
             self.log.set_entry_bytes(order.open.memory_bytes());
             let reopened = self.log.needed.lock().forget_after(timestamp, from);
-            keep_chunked(&mut order, from, index, reopened);
+            order.chunked.cut(from, index);
+            for (txn, first) in reopened {
+                order.chunked.begin(txn, Chunked { first, fence: None });
+            }
             history.cut_tail(from, end, place);
             for made in self.directory.forget_after(timestamp) {
                 self.memory.forget(&made);
@@ -97,15 +101,4 @@ impl Environment {
             }
         }
     }
-}
-
-/// Chunks from before the tail may still get their commit: other members may have it in an entry that comes
-/// again. What an entry of the tail says of them is void.
-fn keep_chunked(order: &mut CommitOrder, from: u64, index: u64, reopened: Vec<(u64, u64)>) {
-    order.chunked.retain(|_, chunked| chunked.first < from);
-    for chunked in order.chunked.values_mut() {
-        chunked.fence = chunked.fence.filter(|fence| *fence < index);
-    }
-    let reopened = reopened.into_iter();
-    order.chunked.extend(reopened.map(|(txn, first)| (txn, Chunked { first, fence: None })));
 }

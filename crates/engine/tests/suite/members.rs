@@ -511,6 +511,13 @@ fn leader_of_id(seed: u64) -> Engine {
 /// A follower with chunks of a leader's transaction whose last entry, with its commit, never comes: a new term
 /// has begun, and that is decided.
 fn follower_with_chunks() -> (SimOs, Engine) {
+    let (_leader, sim, follower) = follower_with_chunks_of_a_leader();
+    follower.commit_entries_up_to(follower.entries().last.index).unwrap();
+    (sim, follower)
+}
+
+/// The same before that is decided, and the leader, which has the entry with the commit.
+fn follower_with_chunks_of_a_leader() -> (Engine, SimOs, Engine) {
     let leader = leader_of_id(9);
     large(&leader, "x").submit().unwrap().state();
     while leader.open_bytes() > 0 {
@@ -525,8 +532,7 @@ fn follower_with_chunks() -> (SimOs, Engine) {
         follower.append_entry(&head, &configuration, &records).unwrap();
     }
     follower.close_entry((2, last), EntryKind::Fence, b"", 0).unwrap().unwrap();
-    follower.commit_entries_up_to(last).unwrap();
-    (sim, follower)
+    (leader, sim, follower)
 }
 
 #[test]
@@ -580,6 +586,72 @@ fn id_that_a_leader_has_used_again_says_nothing_of_chunks_before() {
         assert_eq!(newest(&follower), newest(&other), "{is_large}: so it does in a start");
         follower.verify_all().unwrap();
     }
+}
+
+/// A leader of the second term that gives [`ID`] to a transaction of several entries: it, and its entries behind that
+/// fence.
+fn leader_that_gives_the_id_again(fence: u64) -> Engine {
+    let other = leader_of_id(11);
+    large(&other, "y").submit().unwrap().state();
+    while other.open_bytes() > 0 {
+        close(&other, 2, fence);
+    }
+    other
+}
+
+fn append_behind(fence: u64, from: &Engine, to: &Engine, index: u64) {
+    let (head, configuration, records) = from.read_entry(index).unwrap();
+    let head = engine::EntryHead { index: fence + index, committed: 0, ..head };
+    to.append_entry(&head, &configuration, &records).unwrap();
+}
+
+#[test]
+fn first_chunks_of_an_id_count_again_where_those_that_came_later_are_void() {
+    for restarts in [false, true] {
+        let (leader, sim, mut follower) = follower_with_chunks_of_a_leader();
+        let fence = follower.entries().last.index;
+        let other = leader_that_gives_the_id_again(fence);
+        append_behind(fence, &other, &follower, 1);
+        if restarts {
+            follower.sync().unwrap();
+            (_, follower) = restart(&sim, follower, member());
+        }
+        follower.cut(fence).unwrap();
+        send(&leader, &follower);
+        assert_eq!(newest(&follower), newest(&leader), "{restarts}");
+        follower.sync().unwrap();
+        let (_os, follower) = restart(&sim, follower, member());
+        assert_eq!(newest(&follower), newest(&leader), "{restarts}: a start says the same");
+        follower.verify_all().unwrap();
+    }
+}
+
+#[test]
+fn chunks_whose_id_came_again_keep_no_log_once_a_later_term_is_decided() {
+    let mut redone = Vec::new();
+    // Whether that is decided before the id comes again, or behind it.
+    for is_decided_first in [true, false] {
+        let (_leader, sim, follower) = follower_with_chunks_of_a_leader();
+        let fence = follower.entries().last.index;
+        let decide = |wanted: bool| {
+            if wanted {
+                follower.commit_entries_up_to(fence).unwrap();
+            }
+        };
+        decide(is_decided_first);
+        let other = leader_that_gives_the_id_again(fence);
+        for index in 1..=other.entries().last.index {
+            append_behind(fence, &other, &follower, index);
+        }
+        decide(!is_decided_first);
+        follower.commit_entries_up_to(follower.entries().last.index).unwrap();
+        assert_eq!(seen(&follower), newest(&other));
+        follower.close().unwrap();
+        let (_os, follower) = restart(&sim, follower, member());
+        assert_eq!(seen(&follower), newest(&other));
+        redone.push(follower.stats().recovered.log_bytes);
+    }
+    assert_eq!(redone[0], redone[1], "nothing needs the chunks that came first");
 }
 
 #[test]
