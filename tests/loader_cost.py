@@ -8,97 +8,20 @@ inserts' time at most, writes 1.5 times the final size at most, and memory stays
 """
 
 import argparse
-import datetime
-import mmap
 import os
-import random
-import socket
-import struct
-import tempfile
 import time
 
-import bson
 import fernd
-from bson import SON, ObjectId
+from bson import SON
 from fernd import Fernd, validate
-from iibench import INDEXES, document
+from iibench import INDEXES
+from prepared import Client, Prepared, batches
 
 MIB = 1 << 20
 
 
 def spec(fields):
     return {"key": SON(fields), "name": "_".join(name for name, _ in fields)}
-
-
-def batches(count, seed):
-    """Documents whose `_id`s one process made, 50,000 in a second: they ascend, as a counter does that does not wrap."""
-    rng = random.Random(seed)
-    now = datetime.datetime(2026, 11, 28)
-    process = rng.randbytes(5)
-    for first in range(0, count, 1000):
-        rows = [document(rng, now) for _ in range(1000)]
-        for number, row in enumerate(rows, first):
-            seconds = int(now.timestamp()) + number // 50_000
-            row["_id"] = ObjectId(struct.pack(">I", seconds) + process + struct.pack(">I", number)[1:])
-        yield rows
-
-
-OP_MSG, BATCH = 2013, 1000
-
-
-def message(number, body, documents=None):
-    """The bytes of a request, the documents of an insert in a section of their own."""
-    sections = b"\0" + bson.encode(body)
-    if documents is not None:
-        name = b"documents\0"
-        sections += b"\1" + struct.pack("<i", 4 + len(name) + len(documents)) + name + documents
-    return struct.pack("<iiiiI", 20 + len(sections), number, 0, OP_MSG, 0) + sections
-
-
-class Prepared:
-    """Requests that insert iiBench's documents, encoded once, one behind the other in a file."""
-
-    def __init__(self, count, seed):
-        self.file, self.ends = tempfile.TemporaryFile(), [0]
-        insert = {"insert": "purchases", "ordered": False, "$db": "iibench"}
-        for number, rows in enumerate(batches(count, seed)):
-            request = message(number + 1, insert, b"".join(map(bson.encode, rows)))
-            self.file.write(request)
-            self.ends.append(self.ends[-1] + len(request))
-        self.file.flush()
-        self.bytes = memoryview(mmap.mmap(self.file.fileno(), 0, prot=mmap.PROT_READ))
-
-    def requests(self):
-        for start, end in zip(self.ends, self.ends[1:]):
-            yield self.bytes[start:end]
-
-
-class Client:
-    """A connection that sends bytes, and reads no more of a reply than whether it is good."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.reply = bytearray(1 << 16)
-
-    def send(self, request):
-        self.socket.sendall(request)
-        got = 0
-        while got < 4 or got < struct.unpack_from("<i", self.reply)[0]:
-            more = self.socket.recv_into(memoryview(self.reply)[got:])
-            assert more > 0, "the server closed the connection"
-            got += more
-        return self.reply[:got]
-
-    def command(self, body):
-        reply = bson.decode(self.send(message(1, body))[21:])
-        assert reply["ok"] == 1, reply
-        return reply
-
-    def insert_all(self, prepared):
-        for request in prepared.requests():
-            reply = bson.decode(self.send(request)[21:])
-            assert reply["ok"] == 1 and "writeErrors" not in reply, reply
 
 
 class Cost:
