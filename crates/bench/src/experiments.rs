@@ -3,6 +3,7 @@
 mod clustering;
 mod concurrent_find;
 mod counters;
+mod curves;
 mod find;
 mod iibench;
 mod insert;
@@ -13,8 +14,11 @@ mod random_read;
 mod sysbench;
 mod ticks;
 
+pub use curves::Curve;
+
 use crate::options::Options;
 use crate::phase::Phase;
+use anyhow::Result;
 use clap::ValueEnum;
 use mongodb::bson::{Document, doc};
 use rand::Rng;
@@ -46,6 +50,8 @@ pub enum Experiment {
     Sysbench,
     /// Single operations: what each costs the server beyond a ping.
     Points,
+    /// How the cost of an operation grows with connections, collections, indexes, sizes, snapshots, versions and data.
+    Curves,
 }
 
 impl Experiment {
@@ -60,8 +66,9 @@ impl Experiment {
         help.map(|help| help.to_string()).unwrap_or_default()
     }
 
-    pub(crate) fn phases(self, options: &Options) -> Vec<Phase> {
-        match self {
+    /// What is run, on a server with a cache of that size.
+    pub(crate) fn phases(self, options: &Options, cache_bytes: Option<u64>) -> Result<Vec<Phase>> {
+        Ok(match self {
             Self::Iibench => iibench::phases(options),
             Self::Insert => insert::phases(options),
             Self::Readupdate => random_read::phases(options, true),
@@ -73,7 +80,8 @@ impl Experiment {
             Self::Clustering => clustering::phases(options),
             Self::Sysbench => sysbench::phases(options),
             Self::Points => points::phases(options),
-        }
+            Self::Curves => return curves::phases(options, cache_bytes),
+        })
     }
 }
 

@@ -1,11 +1,14 @@
 //! What a run comes to: rows of seconds, a line for each phase, and all of it as JSON.
 
 use crate::meter::Tally;
-use crate::phase::Phase;
+use crate::phase::{Phase, Point};
 use crate::status::Status;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+mod rounds;
+pub(crate) use rounds::median;
 
 /// A second of a server's life.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +35,7 @@ pub(crate) struct Second {
     pub(crate) disk_bytes: Option<u64>,
     /// Checkpoints that ended in it.
     pub(crate) checkpoints: Option<u64>,
+    pub(crate) threads: Option<u64>,
     /// The share of the clients' machine that its hypervisor gave to others.
     pub(crate) stolen: f64,
 }
@@ -90,6 +94,12 @@ pub(crate) struct PhaseFigures {
     /// What it grew by; absent where it shrank.
     pub(crate) disk_bytes_per_unit: Option<f64>,
     pub(crate) checkpoints: Option<u64>,
+    /// The most that were seen.
+    pub(crate) threads: Option<u64>,
+    /// What the process grew by; absent where it shrank.
+    pub(crate) resident_bytes_per_unit: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
 }
 
 /// How even the rate was, from whole seconds after the warm-up that was asked for.
@@ -226,6 +236,10 @@ impl PhaseFigures {
             disk_bytes: after.disk_bytes,
             disk_bytes_per_unit: per_unit(|status| status.disk_bytes).filter(|bytes| *bytes > 0.0),
             checkpoints: grown(|status| status.checkpoints),
+            threads: seconds.iter().filter_map(|s| s.threads).max(),
+            resident_bytes_per_unit: per_unit(|status| status.resident_bytes)
+                .filter(|bytes| *bytes > 0.0),
+            point: phase.point,
         }
     }
 }
@@ -239,7 +253,11 @@ pub(crate) struct ServerFigures {
     pub(crate) hosts: String,
     pub(crate) product: String,
     pub(crate) cache_limit_bytes: Option<u64>,
+    /// Of several rounds, the medians.
     pub(crate) phases: Vec<PhaseFigures>,
+    /// The phases as they were run, where there were several rounds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rounds: Vec<PhaseFigures>,
     #[serde(skip)]
     pub(crate) seconds: Vec<Second>,
 }
@@ -307,6 +325,7 @@ mod tests {
             written_bytes: None,
             disk_bytes: None,
             checkpoints: None,
+            threads: None,
             stolen: 0.0,
         };
         rates.iter().enumerate().map(one).collect()

@@ -24,7 +24,7 @@ mod run;
 mod side;
 mod status;
 
-pub use experiments::Experiment;
+pub use experiments::{Curve, Experiment};
 pub use login::{Login, NAMED_TWICE};
 pub use options::Options;
 pub use run::run;

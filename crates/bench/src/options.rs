@@ -1,9 +1,16 @@
 //! What can be asked for, and the sizes of a run of a minute.
 
-use crate::experiments::Experiment;
+use crate::experiments::{Curve, Experiment};
 use crate::login::Login;
+use anyhow::{Result, ensure};
 use clap::Args;
 use std::path::PathBuf;
+
+/// Seconds measured, where nobody says how many.
+const EXPERIMENT_S: u64 = 60;
+/// Those share them among about a hundred points.
+const CURVES_S: u64 = 240;
+const CURVES_QUICKLY_S: u64 = 10;
 
 /// `fern bench`.
 #[derive(Args, Clone, Debug)]
@@ -27,8 +34,9 @@ pub struct Options {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub docs: Option<u64>,
     /// Seconds measured, on each server; loading comes on top.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-    pub seconds: u64,
+    /// Without: 60, of all curves 240.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
     /// Seconds of each timed phase before its evenness is judged; its rate counts them.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     pub warm_up: u64,
@@ -57,9 +65,19 @@ pub struct Options {
     /// iibench: clients that query while others insert.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub queries: u64,
+    /// curves: only these, with commas.
+    #[arg(long, value_delimiter = ',', value_name = "CURVE")]
+    pub only: Vec<Curve>,
+    /// curves: the small points alone, a fraction of a second each: whether it works at all.
+    #[arg(long)]
+    pub quick: bool,
     /// Seconds of a turn with `--vs`.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub slice: u64,
+    /// points: each operation is measured so often, in turns with all others, within the same seconds; the table has the
+    /// medians, the ratios to a second server those of the rounds, with the least and the most.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=99))]
+    pub rounds: u64,
     /// Leave the data on the server.
     #[arg(long)]
     pub keep: bool,
@@ -72,7 +90,7 @@ pub struct Count(pub usize);
 impl std::str::FromStr for Count {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text.trim().parse() {
             Ok(count @ 1..=20_000) => Ok(Self(count)),
             _ => Err("a number from 1 to 20000 is needed".to_owned()),
@@ -104,8 +122,38 @@ impl Options {
         self.clients.first().map_or(usual, |count| count.0)
     }
 
+    /// Seconds measured in all.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or(match self.experiment {
+            Experiment::Curves if self.quick => CURVES_QUICKLY_S,
+            Experiment::Curves => CURVES_S,
+            _ => EXPERIMENT_S,
+        })
+    }
+
+    /// Whether what is asked for goes together.
+    ///
+    /// # Errors
+    /// An option that the experiment has no use for.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.experiment == Experiment::Curves {
+            ensure!(
+                self.vs.is_none(),
+                "curves are of one server: --vs is for the other experiments"
+            );
+            let sized = self.docs.or(self.batch).is_some();
+            ensure!(!sized, "the points of curves have their sizes: --docs and --batch do not");
+        } else {
+            let is_curves = self.quick || !self.only.is_empty();
+            ensure!(!is_curves, "--only and --quick are for curves");
+        }
+        let is_repeated = self.rounds > 1 && self.experiment != Experiment::Points;
+        ensure!(!is_repeated, "--rounds is for points");
+        Ok(())
+    }
+
     /// The measured seconds, cut into so many parts.
     pub(crate) fn share(&self, parts: usize) -> f64 {
-        self.seconds as f64 / parts.max(1) as f64
+        self.seconds() as f64 / parts.max(1) as f64
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::meter::Meter;
 use anyhow::Result;
-use mongodb::Database;
 use mongodb::bson::Document;
+use mongodb::options::ClientOptions;
+use mongodb::{Client as Driver, ClientSession, Database};
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -24,6 +28,20 @@ pub(crate) struct Room {
     pub(crate) database: Database,
     pub(crate) meter: Arc<Meter>,
     pub(crate) seed: u64,
+    /// How often the phase has been run before.
+    pub(crate) repeat: u64,
+    /// How the server is reached, for a client with a pool of its own.
+    pub(crate) settings: Arc<ClientOptions>,
+    pub(crate) kept: Arc<Kept>,
+}
+
+/// What a phase leaves open on a server for the phases behind it.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// Each in a transaction, which holds a snapshot; the oldest first.
+    pub(crate) sessions: Mutex<VecDeque<ClientSession>>,
+    /// With as many connections as were asked for.
+    pub(crate) pool: Mutex<Option<Driver>>,
 }
 
 impl Room {
@@ -52,6 +70,28 @@ pub(crate) enum End {
     Units(u64),
 }
 
+/// How the cost of one operation may grow along a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Allowed {
+    /// With the logarithm at most: n operations beside n of what the curve counts cost n log n.
+    Logarithm,
+    /// In proportion: there are so many bytes or keys to be written.
+    Proportion,
+}
+
+/// Where on which curve a phase stands.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Point {
+    pub(crate) curve: &'static str,
+    pub(crate) operation: &'static str,
+    /// How many connections, collections, bytes there are.
+    pub(crate) at: u64,
+    pub(crate) allowed: Allowed,
+    /// What the operation makes stays, and takes memory of the server.
+    pub(crate) is_held: bool,
+}
+
 /// A part of an experiment.
 pub(crate) struct Phase {
     /// What it is called in tables and pictures.
@@ -70,6 +110,11 @@ pub(crate) struct Phase {
     pub(crate) end: End,
     /// Whether it is what the experiment is about; loading mostly is not.
     pub(crate) shown: bool,
+    pub(crate) point: Option<Point>,
+    /// It begins when the server has done what earlier phases left it to do in the background.
+    pub(crate) is_calm: bool,
+    /// It writes nothing, so that no checkpoint belongs to it.
+    pub(crate) only_reads: bool,
 }
 
 impl Phase {
@@ -91,6 +136,9 @@ impl Phase {
             client,
             end,
             shown: true,
+            point: None,
+            is_calm: false,
+            only_reads: false,
         }
     }
 
@@ -103,6 +151,24 @@ impl Phase {
     /// Only what others need: left out of the pictures.
     pub(crate) fn hidden(mut self) -> Self {
         self.shown = false;
+        self
+    }
+
+    /// A point of a curve.
+    pub(crate) fn at(mut self, point: Point) -> Self {
+        self.point = Some(point);
+        self
+    }
+
+    /// Not before the server rests.
+    pub(crate) fn calm(mut self) -> Self {
+        self.is_calm = true;
+        self
+    }
+
+    /// Without the checkpoint at its end.
+    pub(crate) fn reading(mut self) -> Self {
+        self.only_reads = true;
         self
     }
 

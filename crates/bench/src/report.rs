@@ -1,5 +1,6 @@
 //! What a run leaves: a table, JSON, seconds as CSV, pictures, and a page that holds them all.
 
+pub(crate) mod curves;
 pub(crate) mod html;
 pub(crate) mod picture;
 pub(crate) mod table;

@@ -7,16 +7,17 @@
 //! | in a phase | connected, the phase's line written | [`Side::finish`] |
 
 use crate::DATABASE;
+use crate::experiments::Experiment;
 use crate::figures::{Latency, Measured, PhaseFigures, Second, ServerFigures};
 use crate::login::NAMED_TWICE;
 use crate::meter::{Tally, now};
 use crate::options::Options;
 use crate::phase::{Client, End, Phase, Room};
 use crate::progress::Progress;
-use crate::status::Status;
+use crate::status::{Process, Status};
 use anyhow::{Context, Result, ensure};
 use mongodb::bson::{Document, doc};
-use mongodb::options::{ClientOptions, Credential};
+use mongodb::options::{ClientOptions, Credential, ServerAddress};
 use mongodb::{Client as Driver, Database};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,6 +28,11 @@ use tokio::task::JoinSet;
 const SAMPLE: Duration = Duration::from_secs(1);
 /// The size on disk is asked for once in so many samples: some servers count documents for it.
 const SAMPLES_PER_SIZE: u64 = 5;
+/// How often a server that is to rest is looked at, and how many times at most.
+const CALM_LOOK: Duration = Duration::from_millis(250);
+const MAX_CALM_LOOKS: u32 = 40;
+/// A server that uses less than this part of a processor rests.
+const CALM_SHARE: f64 = 0.1;
 /// Connections beside the clients' own, for the status.
 const SPARE_CONNECTIONS: u32 = 4;
 
@@ -34,12 +40,14 @@ pub(crate) struct Side {
     pub(crate) name: &'static str,
     admin: Database,
     room: Room,
-    pid: Option<u32>,
+    process: Process,
     hosts: String,
     product: String,
     /// Seconds at work, in all phases.
     worked: f64,
     samples: u64,
+    /// Whether the size on disk is asked for: with many collections that costs as much as many operations.
+    is_sized: bool,
     last: Status,
     /// What the hypervisor had taken when the last second ended.
     stolen: Duration,
@@ -67,30 +75,33 @@ impl Side {
         clients: usize,
         options: &Options,
     ) -> Result<Self> {
-        let mut settings = ClientOptions::parse(uri).await.context("the connection string")?;
+        let mut settings = settings(uri, login).await?;
         let hosts: Vec<String> = settings.hosts.iter().map(ToString::to_string).collect();
+        let process = Process { pid, is_here: settings.hosts.iter().all(is_here) };
         let hosts = hosts.join(",");
-        if let Some(login) = login {
-            ensure!(settings.credential.is_none(), NAMED_TWICE);
-            settings.credential = Some(login.clone());
-        }
-        settings.app_name.get_or_insert_with(|| "fern bench".to_owned());
-        settings.server_selection_timeout.get_or_insert(Duration::from_secs(10));
         settings.max_pool_size = Some(clients as u32 + SPARE_CONNECTIONS);
-        let driver = Driver::with_options(settings)?;
+        let driver = Driver::with_options(settings.clone())?;
         let (admin, database) = (driver.database("admin"), driver.database(DATABASE));
         let build = admin.run_command(doc! { "buildInfo": 1 }).await;
         let build = build.with_context(|| format!("no server answers at {hosts}"))?;
         database.drop().await?;
-        let room = Room { database, meter: Arc::default(), seed: options.seed };
+        let room = Room {
+            database,
+            meter: Arc::default(),
+            seed: options.seed,
+            repeat: 0,
+            settings: Arc::new(settings),
+            kept: Arc::default(),
+        };
         let mut side = Self {
             name,
             room,
-            pid,
+            process,
             hosts,
             product: product(&build),
             worked: 0.0,
             samples: 0,
+            is_sized: options.experiment != Experiment::Curves,
             last: Status::default(),
             stolen: os::stolen(),
             seconds: Vec::new(),
@@ -102,10 +113,18 @@ impl Side {
         Ok(side)
     }
 
+    /// The phases that follow have been run so often.
+    pub(crate) fn repeat(&mut self, times: u64) {
+        self.room.repeat = times;
+    }
+
     /// Runs the phase's commands and makes its clients.
     pub(crate) async fn begin(&mut self, phase: &Phase) -> Result<()> {
         for command in &phase.commands {
             self.command(command).await?;
+        }
+        if phase.is_calm {
+            self.rest().await?;
         }
         let all = 0..phase.clients + phase.beside;
         let clients = all.map(|number| (number, (phase.client)(&self.room, number))).collect();
@@ -113,6 +132,24 @@ impl Side {
         self.last = before;
         let (tally, first_second) = (Tally::default(), self.seconds.len());
         self.current = Some(Current { clients, active_s: 0.0, tally, first_second, before });
+        Ok(())
+    }
+
+    /// Waits until the server has little to do, for a while at most; one that does not tell its processor time is not
+    /// waited for.
+    async fn rest(&mut self) -> Result<()> {
+        let mut last = self.status().await?.cpu_us;
+        for _ in 0..MAX_CALM_LOOKS {
+            let began = now();
+            tokio::time::sleep(CALM_LOOK).await;
+            let cpu = self.status().await?.cpu_us;
+            let Some((after, before)) = cpu.zip(last) else { return Ok(()) };
+            let used_s = after.saturating_sub(before) as f64 / 1e6;
+            if used_s < CALM_SHARE * began.elapsed().as_secs_f64() {
+                return Ok(());
+            }
+            last = cpu;
+        }
         Ok(())
     }
 
@@ -239,6 +276,7 @@ impl Side {
             written_bytes: grown(|s| s.written_bytes),
             disk_bytes: status.disk_bytes,
             checkpoints: grown(|s| s.checkpoints),
+            threads: status.threads,
             stolen: (stolen.saturating_sub(self.stolen).as_secs_f64()
                 / length_s
                 / os::cpu_count() as f64)
@@ -249,8 +287,8 @@ impl Side {
     }
 
     async fn status(&mut self) -> Result<Status> {
-        let mut status = Status::read(&self.admin, self.pid).await?;
-        if self.samples.is_multiple_of(SAMPLES_PER_SIZE) {
+        let mut status = Status::read(&self.admin, self.process).await?;
+        if self.is_sized && self.samples.is_multiple_of(SAMPLES_PER_SIZE) {
             status = status.with_disk(&self.room.database).await;
         } else {
             status.disk_bytes = self.last.disk_bytes;
@@ -262,7 +300,9 @@ impl Side {
     /// Ends the phase and writes its line.
     pub(crate) async fn finish(&mut self, phase: &Phase, options: &Options) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        self.settle().await;
+        if !phase.only_reads {
+            self.settle().await;
+        }
         self.samples = 0;
         let after = self.status().await?;
         let measured = Measured {
@@ -299,9 +339,42 @@ impl Side {
             product: self.product,
             cache_limit_bytes: self.last.cache_limit_bytes,
             phases: self.phases,
+            rounds: Vec::new(),
             seconds: self.seconds,
         })
     }
+}
+
+/// How a server is reached.
+async fn settings(uri: &str, login: Option<&Credential>) -> Result<ClientOptions> {
+    let mut settings = ClientOptions::parse(uri).await.context("the connection string")?;
+    if let Some(login) = login {
+        ensure!(settings.credential.is_none(), NAMED_TWICE);
+        settings.credential = Some(login.clone());
+    }
+    settings.app_name.get_or_insert_with(|| "fern bench".to_owned());
+    settings.server_selection_timeout.get_or_insert(Duration::from_secs(10));
+    Ok(settings)
+}
+
+/// Whether an address is of this machine.
+fn is_here(address: &ServerAddress) -> bool {
+    match address {
+        ServerAddress::Tcp { host, .. } => {
+            matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "[::1]")
+        }
+        ServerAddress::Unix { .. } => true,
+        _ => false,
+    }
+}
+
+/// The size of a server's cache, where it tells it.
+pub(crate) async fn cache_limit(uri: &str, login: Option<&Credential>) -> Result<Option<u64>> {
+    let driver = Driver::with_options(settings(uri, login).await?)?;
+    let status = Status::read(&driver.database("admin"), Process::default()).await;
+    let limit = status.context("no server answers")?.cache_limit_bytes;
+    driver.shutdown().await;
+    Ok(limit)
 }
 
 /// Who answers, as far as it says.

@@ -24,14 +24,31 @@ pub(crate) struct Status {
     pub(crate) checkpoints: Option<u64>,
     /// What the experiments' database takes on disk.
     pub(crate) disk_bytes: Option<u64>,
+    /// Threads of the process, where it runs on this machine.
+    pub(crate) threads: Option<u64>,
 }
 
+/// Where a server's process is looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Process {
+    /// As the user says, for what the server does not tell.
+    pub(crate) pid: Option<u32>,
+    /// The server's address is of this machine: the process is the one whose number it tells.
+    pub(crate) is_here: bool,
+}
+
+/// Names of servers' processes. In a container a server tells another number than this machine knows it by, and
+/// another program may have that one here.
+const PROGRAMS: [&str; 2] = ["fernd", "mongod"];
+
 impl Status {
-    /// Asks the server; where it does not tell, the process of that number is looked at.
-    pub(crate) async fn read(admin: &Database, pid: Option<u32>) -> mongodb::error::Result<Self> {
+    /// Asks the server; where it does not tell, its process is looked at.
+    pub(crate) async fn read(admin: &Database, process: Process) -> mongodb::error::Result<Self> {
         let status = admin.run_command(doc! { "serverStatus": 1, "metrics": 0 }).await?;
         let told = Self::from_document(&status);
-        Ok(pid.map_or(told, |pid| told.or(Self::from_process(pid))))
+        let told = process.pid.map_or(told, |pid| told.or(Self::from_process(pid)));
+        let own = number(&status, &["pid"]).and_then(|pid| u32::try_from(pid).ok());
+        Ok(own.filter(|pid| process.is_here && is_server(*pid)).map_or(told, |pid| told.finer(pid)))
     }
 
     /// Asks for the size of the database.
@@ -74,6 +91,17 @@ impl Status {
                 &["wiredTiger", "checkpoint", "total succeed number of checkpoints"],
             ]),
             disk_bytes: None,
+            threads: None,
+        }
+    }
+
+    /// With what only the process tells: its threads, and its memory in less than megabytes.
+    fn finer(self, pid: u32) -> Self {
+        let seen = Self::from_process(pid);
+        Self {
+            threads: seen.threads,
+            resident_bytes: seen.resident_bytes.or(self.resident_bytes),
+            ..self
         }
     }
 
@@ -83,6 +111,7 @@ impl Status {
             resident_bytes: self.resident_bytes.or(other.resident_bytes),
             read_bytes: self.read_bytes.or(other.read_bytes),
             written_bytes: self.written_bytes.or(other.written_bytes),
+            threads: self.threads.or(other.threads),
             ..self
         }
     }
@@ -105,13 +134,20 @@ impl Status {
             resident_bytes: line(&status, "VmRSS:").map(|kib| kib << 10),
             read_bytes: line(&io, "read_bytes:"),
             written_bytes: line(&io, "write_bytes:"),
+            threads: line(&status, "Threads:"),
             ..Self::default()
         }
     }
 }
 
+/// Whether a process of this machine is a server.
+fn is_server(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    PROGRAMS.contains(&name.trim())
+}
+
 /// The number at a place, whichever of BSON's kinds it is.
-fn number(document: &Document, place: &[&str]) -> Option<u64> {
+pub(crate) fn number(document: &Document, place: &[&str]) -> Option<u64> {
     let (last, way) = place.split_last()?;
     let inner = way.iter().try_fold(document, |at, name| at.get_document(name).ok())?;
     match inner.get(last)? {
@@ -145,6 +181,8 @@ mod tests {
     fn a_process_of_this_machine_has_figures() {
         let us = Status::from_process(std::process::id());
         assert!(us.cpu_us.is_some() && us.resident_bytes.is_some_and(|bytes| bytes > 100_000));
+        assert!(us.threads.is_some_and(|threads| threads > 0));
+        assert!(!is_server(std::process::id()), "these tests are no server");
         assert_eq!(Status::from_process(u32::MAX), Status::default());
     }
 }

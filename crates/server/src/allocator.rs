@@ -6,17 +6,22 @@
 //! the process is near its bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use tikv_jemalloc_ctl::{Access, AsName, background_thread, opt};
+use tikv_jemalloc_ctl::{Access, AsName, background_thread, max_background_threads, opt};
 
 /// How long pages are kept, as `dirty_decay_ms` says.
 const KEPT_MS: isize = 200;
 /// What may come at once before anybody looks again: a large document's copies, and some.
 const AHEAD_BYTES: u64 = 52 << 20;
 
+/// Threads of the allocator's own. One gives back what all arenas have kept for too long; by itself jemalloc starts four
+/// of them, on machines with two processors too.
+const BACKGROUND_THREADS: usize = 1;
+
 /// Lets the allocator give unused pages back by itself, not only when somebody allocates: parked
 /// connections allocate nothing.
 pub(crate) fn give_back_in_background() {
-    if let Err(error) = background_thread::write(true) {
+    let started = max_background_threads::write(BACKGROUND_THREADS);
+    if let Err(error) = started.and_then(|()| background_thread::write(true)) {
         tracing::warn!(target: "CONTROL", %error, "Unused memory is returned later");
     }
 }

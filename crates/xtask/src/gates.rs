@@ -98,7 +98,7 @@ fn wiredtiger() -> Result<PathBuf> {
     Ok(tree)
 }
 
-fn date() -> Result<String> {
+pub(crate) fn date() -> Result<String> {
     output("date", &["+%Y-%m-%d"])
 }
 

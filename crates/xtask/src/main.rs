@@ -7,6 +7,7 @@
 
 mod advisories;
 mod bench;
+mod curves;
 mod dependencies;
 mod drivers;
 mod fuzz;
@@ -170,6 +171,8 @@ enum Task {
     Instructions(instructions::Options),
     /// Every experiment of `fern bench`, end to end, against a server started for it.
     BenchSmoke(bench::Options),
+    /// How the cost of operations grows: the curves of `fern bench curves`, into bench/results/DATE-curves.
+    Curves(curves::Options),
     /// The manual's shell examples, run as a reader would.
     Manual,
     /// A replica set on this machine, to be tried out and to be broken.
@@ -242,6 +245,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::Instructions(options) => instructions::instructions(&options),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
+        Task::Curves(options) => curves::curves(&options),
         Task::Manual => manual::examples(Build::Alone),
         Task::Replica(options) => replica::replica(options),
         Task::Package { check, fast } => {

@@ -2,7 +2,7 @@
 
 use crate::drivers::{self, Build};
 use crate::run::{cargo, root, run, target};
-use crate::{bench, dependencies, instructions, manual, tidy, tools};
+use crate::{bench, curves, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
 use std::fs::File;
 use std::process::Command;
@@ -109,6 +109,7 @@ const LAST: &[Step] = &[
     ("bank", || drivers::isolation(&words("bank --seconds 15 --kill-every 4"))),
     ("contention", || drivers::isolation(&words("contention --seconds 5 --replica-set"))),
     ("bench", bench::short),
+    ("curves", curves::short),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),

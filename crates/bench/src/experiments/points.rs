@@ -54,7 +54,8 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
     let counts = options.clients_or(&[1, 6]);
     for (kind, name) in KINDS {
         for clients in &counts {
-            let end = End::Seconds(options.share(counts.len() * KINDS.len()));
+            let parts = counts.len() * KINDS.len() * options.rounds as usize;
+            let end = End::Seconds(options.share(parts));
             let round = phases.len() as u64;
             let (kind, class, clients) = (*kind, *name, *clients);
             let client = Box::new(move |room: &Room, number: usize| -> Box<dyn Client> {
@@ -70,7 +71,7 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
                         clients: clients as i64,
                         number: number as i64,
                     },
-                    next: round << 40 | (number as u64) << 30,
+                    next: room.repeat << 50 | round << 40 | (number as u64) << 30,
                 })
             });
             let name = format!("{name}, {}", people(clients));

@@ -11,9 +11,9 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (960, 340);
-const FONT: &str = "sans-serif";
+pub(crate) const FONT: &str = "sans-serif";
 /// One for each line of a picture: leaf green, rust, sky, violet.
-const COLORS: [RGBColor; 4] =
+pub(crate) const COLORS: [RGBColor; 4] =
     [RGBColor(38, 122, 62), RGBColor(196, 84, 32), RGBColor(44, 110, 180), RGBColor(128, 80, 150)];
 const MARK: RGBColor = RGBColor(150, 150, 150);
 /// Rates of phases that differ by more than this share a logarithmic axis.
@@ -206,14 +206,14 @@ where
 }
 
 /// The least and the most; infinite the wrong way round where there is nothing.
-fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
         (least.min(value), most.max(value))
     })
 }
 
 /// `1.5k`, `20M`: few letters on an axis.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         big if big >= 1e6 => format!("{}M", tidy(value / 1e6)),
         middle if middle >= 1e3 => format!("{}k", tidy(value / 1e3)),
@@ -227,7 +227,9 @@ fn tidy(value: f64) -> String {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
-fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> anyhow::Error {
+pub(crate) fn failed<E: std::error::Error + Send + Sync>(
+    error: DrawingAreaErrorKind<E>,
+) -> anyhow::Error {
     anyhow!("a picture cannot be drawn: {error}")
 }
 

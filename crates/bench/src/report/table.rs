@@ -1,6 +1,6 @@
 //! The table for a terminal: a line for each phase and server, the ratios, the operations.
 
-use crate::figures::{PhaseFigures, Report, ServerFigures};
+use crate::figures::{PhaseFigures, Report, ServerFigures, median};
 use std::fmt::Write;
 
 /// What is not told by a server.
@@ -94,9 +94,12 @@ pub(crate) fn operations(report: &Report) -> Vec<Vec<String>> {
 pub(crate) fn ratios(ours: &ServerFigures, theirs: &ServerFigures) -> Vec<Vec<String>> {
     let mut rows = vec![words("phase|rate|p50|p99|cpu each|written each|read each|disk")];
     for (one, other) in ours.phases.iter().zip(&theirs.phases) {
+        let pairs = turns(ours, one).into_iter().zip(turns(theirs, other));
+        let pairs: Vec<(&PhaseFigures, &PhaseFigures)> = pairs.collect();
         let ratio = |of: fn(&PhaseFigures) -> Option<f64>| {
-            let both = of(one).zip(of(other)).filter(|(_, other)| *other > 0.0);
-            or_unknown(both, |(one, other)| times(one / other))
+            let both = pairs.iter().filter_map(|(one, other)| of(one).zip(of(other)));
+            let each = both.filter(|(_, other)| *other > 0.0).map(|(one, other)| one / other);
+            told(each.collect())
         };
         rows.push(vec![
             one.phase.clone(),
@@ -110,6 +113,25 @@ pub(crate) fn ratios(ours: &ServerFigures, theirs: &ServerFigures) -> Vec<Vec<St
         ]);
     }
     rows
+}
+
+/// A phase in each of its rounds.
+fn turns<'a>(server: &'a ServerFigures, phase: &'a PhaseFigures) -> Vec<&'a PhaseFigures> {
+    if server.rounds.is_empty() {
+        return vec![phase];
+    }
+    server.rounds.iter().filter(|round| round.phase == phase.phase).collect()
+}
+
+/// The median of the ratios of the rounds, with the least and the most where there are several.
+fn told(ratios: Vec<f64>) -> String {
+    let span = ratios.iter().copied().fold(None, |span, ratio| {
+        let (least, most): (f64, f64) = span.unwrap_or((ratio, ratio));
+        Some((least.min(ratio), most.max(ratio)))
+    });
+    let spread = span.filter(|_| ratios.len() > 1);
+    let spread = spread.map(|(least, most)| format!(" ({} to {})", times(least), times(most)));
+    or_unknown(median(ratios), |ratio| times(ratio) + spread.as_deref().unwrap_or_default())
 }
 
 /// Two digits at the least, whatever the size.
@@ -131,12 +153,12 @@ fn whole(number: f64) -> String {
     format!("{number:.0}")
 }
 
-fn or_unknown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+pub(crate) fn or_unknown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), show)
 }
 
 /// Columns as wide as they must be, the first aligned left. A head alone is nothing.
-fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     if rows.len() < 2 {
         return String::new();
     }
@@ -166,6 +188,13 @@ fn columns(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_ratios_are_told_by_the_one_in_the_middle() {
+        assert_eq!(told(vec![1.1, 0.9, 1.0, 7.0, 0.95]), "1.00 (0.90 to 7.00)");
+        assert_eq!(told(vec![0.5]), "0.50");
+        assert_eq!(told(Vec::new()), UNKNOWN);
+    }
 
     #[test]
     fn ratios_keep_two_digits() {
