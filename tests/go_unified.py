@@ -34,6 +34,7 @@ SPECIFICATIONS = {
     "sessions/tests": "sessions",
     "retryable-reads/tests/unified": "retryable_reads/unified",
     "retryable-writes/tests/unified": "retryable_writes/unified",
+    # Without a case, which the runner takes for a failure: it is built without libmongocrypt.
     "client-side-encryption/tests/unified": None,
     "client-side-operations-timeout/tests": "csot",
     "gridfs/tests": "gridfs",
@@ -46,6 +47,8 @@ SPECIFICATIONS = {
     "transactions/tests/unified": "transactions/unified",
     "causal-consistency/tests": "causal_consistency",
 }
+
+SKIPPED = "^TestUnifiedSpec$/^client-side-encryption$"
 
 
 def checkout(target, suite):
@@ -100,7 +103,7 @@ def main():
         server = served.wait_for_primary() if several else served
         environment["MONGODB_URI"] = served.uri() if several else uri.format(server.port)
         run = subprocess.Popen(
-            ["go", "test", "-json", "-timeout", "50m", "-run", a.run, "./internal/integration/unified/"],
+            ["go", "test", "-json", "-timeout", "50m", "-run", a.run, "-skip", SKIPPED, "./internal/integration/unified/"],
             cwd=folder, env=environment, stdout=subprocess.PIPE, text=True,
         )
         for line in run.stdout:
@@ -117,8 +120,8 @@ def main():
         run.wait()
         if server.process.poll() is not None:
             raise SystemExit(f"fernd died:\n{server.tail()}")
-    # A case is what has no case below it.
-    parents = {name.rsplit("/", 1)[0] for name in outcomes if "/" in name}
+    # A case is what has no case below it; there are folders in the names of files.
+    parents = {name[:at] for name in outcomes for at, letter in enumerate(name) if letter == "/"}
     cases = {name: outcome for name, outcome in outcomes.items() if name not in parents}
     for name, outcome in sorted(cases.items()):
         if outcome == "fail":

@@ -20,7 +20,7 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 
 import legacy_java_test
-from fernd import fails, validate
+from fernd import ReplicaSet, fails, validate
 from secured import Secured, add_options, missing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -429,33 +429,49 @@ def at_time(client, collection, time):
     return reply["cursor"]["firstBatch"]
 
 
+def check_dump_under_load(one, other, writing, reading):
+    """mongodump --oplog, mongorestore --oplogReplay: equal to the source at the last entry of the dump.
+
+    The dump is of `one`, which `reading` reads; what `writing` reaches is written to by three clients.
+    """
+    with tempfile.TemporaryDirectory() as folder, writing.client() as client, reading as here, other.client() as there:
+        for name in ("c0", "c1", "c2"):
+            client.shop[name].insert_many([{"_id": i, "n": 0, "text": "x" * 500} for i in range(5000)])
+        stop = threading.Event()
+        threads = [threading.Thread(target=writes, args=(writing, number, stop)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        tool("mongodump", *one, "--out", folder, "--oplog")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        with open(os.path.join(folder, "oplog.bson"), "rb") as file:
+            entries = list(bson.decode_file_iter(file))
+        assert len(entries) > 1, "the load went on during the dump"
+        restore(other, folder, "--oplogReplay")
+        differs = 0
+        for name in ("c0", "c1", "c2"):
+            then = at_time(here, name, entries[-1]["ts"])
+            assert then == list(there.shop[name].find(sort=[("_id", 1)])), name
+            differs += then != list(client.shop[name].find(sort=[("_id", 1)]))
+            validate(there.shop[name])
+        print(f"  {len(entries)} entries; {differs} of 3 collections went on to change after them")
+
+
+HISTORY = ("--setParameter", "minSnapshotHistoryWindowInSeconds=300")
+
+
 def a_dump_of_a_set_under_load_ends_at_one_time():
-    """mongodump --oplog, mongorestore --oplogReplay: equal to the source at the last entry of the dump."""
-    member = ("--replSet", "rs", "--replSetAutoInitiate", "--setParameter", "minSnapshotHistoryWindowInSeconds=300")
-    with tempfile.TemporaryDirectory() as folder, served(*member) as one, served() as other:
-        with one.client() as client, other.client() as there:
-            for name in ("c0", "c1", "c2"):
-                client.shop[name].insert_many([{"_id": i, "n": 0, "text": "x" * 500} for i in range(5000)])
-            stop = threading.Event()
-            threads = [threading.Thread(target=writes, args=(one, number, stop)) for number in range(3)]
-            for thread in threads:
-                thread.start()
-            time.sleep(0.5)
-            dump(one, folder, "--oplog")
-            stop.set()
-            for thread in threads:
-                thread.join()
-            with open(os.path.join(folder, "oplog.bson"), "rb") as file:
-                entries = list(bson.decode_file_iter(file))
-            assert len(entries) > 1, "the load went on during the dump"
-            restore(other, folder, "--oplogReplay")
-            differs = 0
-            for name in ("c0", "c1", "c2"):
-                then = at_time(client, name, entries[-1]["ts"])
-                assert then == list(there.shop[name].find(sort=[("_id", 1)])), name
-                differs += then != list(client.shop[name].find(sort=[("_id", 1)]))
-                validate(there.shop[name])
-            print(f"  {len(entries)} entries; {differs} of 3 collections went on to change after them")
+    with served("--replSet", "rs", "--replSetAutoInitiate", *HISTORY) as one, served() as other:
+        check_dump_under_load(one.tool_options(), other, one, one.client())
+
+
+def a_dump_of_a_secondary_under_load_ends_at_one_time():
+    with ReplicaSet(*HISTORY) as cluster, served() as other:
+        secondary = cluster.secondaries()[0]
+        options = ["--host", "127.0.0.1", "--port", str(secondary.port), "--readPreference", "secondary"]
+        check_dump_under_load(options, other, cluster, secondary.client(readPreference="secondary"))
 
 
 def main():
@@ -476,7 +492,7 @@ def main():
                a_dump_of_tokumx_restores_and_the_driver_of_its_day_logs_in, a_dump_of_tokumx_restores_in_its_shape,
                a_dump_of_tokumx_needs_no_hand_before_it_restores,
                collections_keep_their_uuids, an_oplog_is_replayed,
-               a_dump_of_a_set_under_load_ends_at_one_time]
+               a_dump_of_a_set_under_load_ends_at_one_time, a_dump_of_a_secondary_under_load_ends_at_one_time]
     if a.only:
         tests, carried = [], [test for test in carried if test.__name__ in a.only.split(",")]
     for name in ("mongostat", "mongotop", "mongodump", "mongorestore"):

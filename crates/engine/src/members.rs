@@ -15,6 +15,7 @@
 mod apply;
 mod commits;
 mod forget;
+mod pieces;
 
 pub use commits::CommitStep;
 

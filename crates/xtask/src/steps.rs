@@ -32,6 +32,14 @@ const WAITING: &[Step] = &[
     ("replica-set", || drivers::script(Build::WithTests, "replica_set_test.py", &[])),
     ("replica-set-tls", || with_certificates("replica_set_tls_test.py")),
     ("member-kinds", || drivers::script(Build::WithTests, "member_kinds_test.py", &[])),
+    // Less than a minute each: ten failovers under streams, restarts of all members, transactions larger than the cache.
+    ("replica-set-streams", || {
+        drivers::script(Build::WithTests, "replica_set_streams_test.py", &[])
+    }),
+    ("replica-set-restarts", || {
+        drivers::script(Build::WithTests, "replica_set_restarts_test.py", &[])
+    }),
+    ("large-transactions", || drivers::script(Build::WithTests, "large_transactions_test.py", &[])),
     ("replica-set-waits", || drivers::script(Build::WithTests, "replica_set_waits_test.py", &[])),
     // Mongoose and Spring Data while the primary of three is killed.
     ("odm-failover", || with_npm("odm_failover_test.py", drivers::MODULES, &[])),
@@ -50,6 +58,8 @@ const WAITING: &[Step] = &[
 /// Steps of one server and its clients.
 const BUSY: &[Step] = &[
     ("mongosh", || drivers::mongosh(Build::WithTests)),
+    // Its helpers for replica sets.
+    ("mongosh-set", || with_npm("mongosh_set_test.py", drivers::MONGOSH, &[])),
     ("mongosh-secured", || with_npm("mongosh_session.py", drivers::MONGOSH, SECURED)),
     // What a new operator does wrong, in mongosh's words.
     ("operator", || with_npm("operator_test.py", drivers::MONGOSH, &[])),
@@ -71,6 +81,9 @@ const BUSY: &[Step] = &[
     ("legacy-java-secured", || {
         drivers::script(Build::WithTests, "legacy_java_test.py", &words("--auth --tls"))
     }),
+    // The oplog, as programs of TokuMX's time read it, and as Debezium reads changes.
+    ("oplog-tail", || drivers::script(Build::WithTests, "oplog_tail_test.py", &[])),
+    ("debezium", || drivers::script(Build::WithTests, "debezium_test.py", &[])),
     ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
     ("ycsb-secured", || {
         drivers::script(Build::WithTests, "ycsb.py", &words("--short --workloads ac --auth --tls"))

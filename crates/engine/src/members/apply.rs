@@ -3,6 +3,7 @@
 //! Always true: all of an entry is checked before any of it is appended. Its commits are published in their
 //! order; that nobody else writes meanwhile is the caller's word.
 
+use super::pieces::Pieces;
 use crate::chunk_lists::Chunked;
 use crate::commit_order::CommitOrder;
 use crate::entries::Entry;
@@ -13,7 +14,6 @@ use crate::recovery::{Piece, each_needed};
 use crate::times::Place;
 use crate::{Error, Result};
 use ftree::Message;
-use wal::LiveReader;
 
 /// A follower appends whatever its leader says.
 #[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
@@ -218,45 +218,31 @@ impl Environment {
                         }
                         position
                     })?;
-                if let Some(first) = first {
-                    self.apply_chunks((txn, chunks), timestamp, first, position)?;
+                match first {
+                    Some(first) => {
+                        let commit = Pieces { txn, chunks, timestamp, first, position, operations };
+                        self.apply_pieces(&commit)?;
+                    }
+                    None => self.apply(position, timestamp, operations)?,
                 }
-                self.apply(position, timestamp, operations)?;
                 self.publish(timestamp)
             }
             _ => Err(wrong("a record of another kind")),
         }
     }
 
-    /// The chunks of a large transaction, from the log.
-    fn apply_chunks(
-        &self,
-        (txn, chunks): (u64, u32),
-        timestamp: u64,
-        first: u64,
-        until: u64,
-    ) -> Result<()> {
-        self.log.sync_to(until)?;
-        let mut reader = LiveReader::at(first);
-        let mut found = 0;
-        while let Some(record) = reader.next_record(self.log.wal(), until)? {
-            let (lsn, payload) = (record.lsn, record.payload);
-            if self.is_void(lsn) {
-                continue;
-            }
-            match Record::decode(payload).map_err(|e| Error::in_record(lsn, e))? {
-                Record::Chunk { txn: of, operations, .. } if of == txn => {
-                    found += 1;
-                    let operations = operations.to_vec();
-                    self.apply(lsn, timestamp, &operations)?;
-                }
-                _ => {}
-            }
-        }
-        if found == chunks { Ok(()) } else { Err(Error::in_record(until, "chunks are missing")) }
+    fn apply(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
+        self.change_dictionaries(position, timestamp, operations)?;
+        self.insert(position, timestamp, operations)
     }
 
-    fn apply(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
+    /// What operations do to dictionaries as a whole.
+    pub(super) fn change_dictionaries(
+        &self,
+        position: u64,
+        timestamp: u64,
+        operations: &[u8],
+    ) -> Result<()> {
         for operation in Operations::new(operations) {
             match operation.map_err(|e| Error::in_record(position, e))? {
                 Operation::Create { dictionary, options }
@@ -281,6 +267,11 @@ impl Environment {
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    /// What operations write to keys, into memtables.
+    pub(super) fn insert(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
         let piece = Piece { position, timestamp, operations: Vec::new() };
         let mut written = Vec::new();
         each_needed(self, &piece, operations, |dictionary, key, message: Message<'_>| {

@@ -73,9 +73,11 @@ impl Scheduler {
         if self.has_flushers { Ok(()) } else { self.make_room(bytes) }
     }
 
-    /// Whether there is room for what a leader sends, without that wait.
+    /// Whether what a leader sends is to come now, without that wait. Where memory is full of what nobody has decided,
+    /// and nothing can be drained, it must: only with more entries, those of another leader, will it be decided. A
+    /// leader has a bound for what is not.
     pub(crate) fn has_room_for_entries(&self) -> bool {
-        !self.has_flushers || !self.is_full()
+        !self.has_flushers || !self.is_full() || self.queue.len() == 0
     }
 
     /// Does the background's work where there is no background: until memory is below three quarters

@@ -27,6 +27,7 @@ mod sorter;
 mod space;
 mod threads;
 mod tombstones;
+mod undecided;
 mod updates;
 
 use engine::{Background, Engine, Options};

@@ -30,14 +30,14 @@ fn fresh() -> (SimOs, Os, Engine) {
 }
 
 /// Closes what is open as the next entry; says up to which commit it goes.
-fn close(engine: &Engine, term: u64, committed: u64) -> u64 {
+pub(crate) fn close(engine: &Engine, term: u64, committed: u64) -> u64 {
     let index = engine.entries().last.index + 1;
     let head = engine.close_entry((term, index), EntryKind::Records, b"", committed).unwrap();
     head.unwrap().last_timestamp
 }
 
 /// Sends all entries that one member has and the other lacks.
-fn send(from: &Engine, to: &Engine) {
+pub(crate) fn send(from: &Engine, to: &Engine) {
     for index in to.entries().last.index + 1..=from.entries().last.index {
         let (head, configuration, records) = from.read_entry(index).unwrap();
         to.append_entry(&head, &configuration, &records).unwrap();
@@ -45,7 +45,7 @@ fn send(from: &Engine, to: &Engine) {
 }
 
 /// The power goes, and nothing comes back that was not synced.
-fn restart(sim: &SimOs, engine: Engine, options: Options) -> (Os, Engine) {
+pub(crate) fn restart(sim: &SimOs, engine: Engine, options: Options) -> (Os, Engine) {
     let os = sim.reboot_with(Survival::Nothing);
     drop(engine);
     let engine = open(&os, options).unwrap();
