@@ -178,7 +178,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__bench)
-            opts="-h --uri --username --authenticationDatabase --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --slice --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench points"
+            opts="-h --uri --username --authenticationDatabase --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --only --quick --slice --rounds --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench points curves"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -248,7 +248,15 @@ _fern() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --only)
+                    COMPREPLY=($(compgen -W "connections collections indexes size snapshots history data" -- "${cur}"))
+                    return 0
+                    ;;
                 --slice)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

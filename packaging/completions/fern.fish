@@ -80,7 +80,7 @@ complete -c fern -n "__fish_fern_using_subcommand bench" -l authenticationDataba
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs -d 'A second server that gets the same work, in turns; ratios are printed' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l vs-pid -d 'The second server\'s process on this machine, where its status tells neither CPU nor memory' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l docs -d 'Documents: of the collection that is read, or inserted at most. Without: what suits a minute' -r
-complete -c fern -n "__fish_fern_using_subcommand bench" -l seconds -d 'Seconds measured, on each server; loading comes on top' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l seconds -d 'Seconds measured, on each server; loading comes on top. Without: 60, of all curves 240' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l warm-up -d 'Seconds of each timed phase before its evenness is judged; its rate counts them' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l rest -d 'Seconds without work behind each load, in which a server may put its data in order; what it does then is counted nowhere' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l clients -d 'Clients that work at once. Several numbers with commas share the seconds' -r
@@ -90,7 +90,16 @@ complete -c fern -n "__fish_fern_using_subcommand bench" -l batch -d 'Documents 
 complete -c fern -n "__fish_fern_using_subcommand bench" -l payload -d 'iibench: bytes of one more field, `cf1`' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l compressible -d 'iibench: how many percent of `cf1` compress to nothing' -r
 complete -c fern -n "__fish_fern_using_subcommand bench" -l queries -d 'iibench: clients that query while others insert' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l only -d 'curves: only these, with commas' -r -f -a "connections\t'Clients that work at once, each on a connection of its own'
+collections\t'Collections, each with an index'
+indexes\t'Indexes of a collection beside that of `_id`'
+size\t'Bytes of a document'
+snapshots\t'Snapshots that transactions hold open'
+history\t'Versions of each document that an open snapshot keeps'
+data\t'Bytes of documents, as multiples of the server\'s cache'"
 complete -c fern -n "__fish_fern_using_subcommand bench" -l slice -d 'Seconds of a turn with `--vs`' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l rounds -d 'points: each operation is measured so often, in turns with all others, within the same seconds; the table has the medians, the ratios to a second server those of the rounds, with the least and the most' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l quick -d 'curves: the small points alone, a fraction of a second each: whether it works at all'
 complete -c fern -n "__fish_fern_using_subcommand bench" -l keep -d 'Leave the data on the server'
 complete -c fern -n "__fish_fern_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c fern -n "__fish_fern_using_subcommand backup" -l username -d 'Log in as this user; the password is asked for, or is the first line of a standard input that is no terminal' -r

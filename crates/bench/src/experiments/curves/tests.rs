@@ -1,3 +1,5 @@
+//! The points that are planned: enough of them, each once.
+
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 

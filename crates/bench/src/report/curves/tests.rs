@@ -1,3 +1,5 @@
+//! What a curve is shown as, and what it is judged to be.
+
 use super::*;
 use crate::figures::{Latency, ServerFigures, Steadiness};
 use crate::phase::Point;
