@@ -84,7 +84,8 @@ def bench(cluster, options, folder):
 
 
 def evenness(steadiness):
-    """The worst second as a part of the median one, of those from which the machine took nothing away if most are of that kind."""
+    """The worst second behind the first ten as a part of the median one; where most are of that kind, of those from which the
+    machine took nothing away."""
     of = "undisturbed_" if steadiness.get("undisturbed_median_second") else ""
     return steadiness[f"{of}worst_second"] / steadiness[f"{of}median_second"]
 
