@@ -53,18 +53,22 @@ impl MergeSource {
 /// Merges sources; they all go in the same direction.
 pub(crate) struct Merge {
     sources: Vec<MergeSource>,
-    /// The first eight bytes of each source's key.
-    heads: Vec<u64>,
     /// Sources that have an entry, the one on top last.
-    ranked: Vec<usize>,
+    ranked: Vec<Ranked>,
     direction: Direction,
+}
+
+/// A source with an entry.
+struct Ranked {
+    /// The first eight bytes of its key.
+    head: u64,
+    source: usize,
 }
 
 impl Merge {
     pub(crate) fn new(sources: Vec<MergeSource>, direction: Direction) -> Self {
         let count = sources.len();
-        let mut merge =
-            Self { sources, heads: vec![0; count], ranked: Vec::with_capacity(count), direction };
+        let mut merge = Self { sources, ranked: Vec::with_capacity(count), direction };
         for source in 0..count {
             merge.rank(source);
         }
@@ -73,18 +77,18 @@ impl Merge {
 
     /// The entry on top.
     pub(crate) fn top(&self) -> Option<Entry<'_>> {
-        self.sources[*self.ranked.last()?].entry()
+        self.sources[self.ranked.last()?.source].entry()
     }
 
     /// The entry on top and the number of its source, the newest being 0.
     pub(crate) fn top_from(&self) -> Option<(Entry<'_>, usize)> {
-        let source = *self.ranked.last()?;
+        let source = self.ranked.last()?.source;
         Some((self.sources[source].entry()?, source))
     }
 
     /// Steps over the entry on top. May read the disk.
     pub(crate) fn advance(&mut self) -> Result<()> {
-        if let Some(source) = self.ranked.pop() {
+        if let Some(Ranked { source, .. }) = self.ranked.pop() {
             self.sources[source].advance()?;
             self.rank(source);
         }
@@ -104,27 +108,26 @@ impl Merge {
     /// Puts a source where its entry belongs; runs of one source stay on top for one comparison.
     fn rank(&mut self, source: usize) {
         let Some(entry) = self.sources[source].entry() else { return };
-        debug_assert!(!self.ranked.contains(&source), "a source is ranked once");
-        self.heads[source] = head(entry.key);
-        let beats = |other: usize| self.order(source, other) == Ordering::Less;
+        debug_assert!(self.ranked.iter().all(|one| one.source != source), "it is ranked once");
+        let new = Ranked { head: head(entry.key), source };
+        let beats = |other: &Ranked| self.order(&new, other) == Ordering::Less;
         let place = match self.ranked.last() {
-            Some(top) if !beats(*top) => self.ranked.partition_point(|other| beats(*other)),
+            Some(top) if !beats(top) => self.ranked.partition_point(beats),
             _ => self.ranked.len(),
         };
-        self.ranked.insert(place, source);
+        self.ranked.insert(place, new);
     }
 
     /// Less: the first source's entry comes out before the second's.
-    fn order(&self, left: usize, right: usize) -> Ordering {
-        let by_head = self.heads[left].cmp(&self.heads[right]);
-        let by_place = by_head.then_with(|| {
-            let place = |source: usize| self.sources[source].entry().map(|entry| entry.place());
+    fn order(&self, left: &Ranked, right: &Ranked) -> Ordering {
+        let by_place = left.head.cmp(&right.head).then_with(|| {
+            let place = |one: &Ranked| self.sources[one.source].entry().map(|entry| entry.place());
             place(left).cmp(&place(right))
         });
         let directed = match self.direction {
             Direction::Forward => by_place,
             Direction::Backward => by_place.reverse(),
         };
-        directed.then(left.cmp(&right))
+        directed.then(left.source.cmp(&right.source))
     }
 }

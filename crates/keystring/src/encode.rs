@@ -268,6 +268,12 @@ fn put_fields<S: Sink>(
 }
 
 fn put_number<S: Sink>(out: &mut S, value: RawBsonRef<'_>) {
+    // Of most whole numbers the bytes tell the type, see `default_type`.
+    match value {
+        RawBsonRef::Int32(v) if v > 0 => return put_usual_integer(out, v as u64),
+        RawBsonRef::Int64(v) if v > i64::from(i32::MAX) => return put_usual_integer(out, v as u64),
+        _ => {}
+    }
     let Some(number) = Number::of(value) else { return };
     let encoded = number::encode(number);
     let bytes = encoded.as_bytes();
@@ -296,6 +302,17 @@ fn put_number<S: Sink>(out: &mut S, value: RawBsonRef<'_>) {
             }
         }
     }
+}
+
+/// As [`number::encode`] has it, and a type bit.
+fn put_usual_integer<S: Sink>(out: &mut S, magnitude: u64) {
+    let shifted = magnitude << 1;
+    let skip = shifted.leading_zeros() as usize / 8;
+    let mut bytes = [0; 9];
+    bytes[1..].copy_from_slice(&shifted.to_be_bytes());
+    bytes[skip] = class::INT_8 - skip as u8;
+    out.put(&bytes[skip..]);
+    out.type_bit(false);
 }
 
 /// The four number types as the type bits write them.

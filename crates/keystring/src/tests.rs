@@ -2,7 +2,7 @@
 
 use crate::*;
 use bson::oid::ObjectId;
-use bson::raw::RawBson;
+use bson::raw::{RawBson, RawBsonRef};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, DateTime, Decimal128, Timestamp, bson, doc};
 use proptest::prelude::*;
@@ -491,6 +491,23 @@ proptest! {
         bytes[at] = byte;
         if let Ok(values) = decode(&bytes, types.as_bytes(), &[UP]) {
             prop_assert_eq!(values.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn usual_integers_are_written_as_all_numbers_are() {
+    let edges = (0..63).flat_map(|bits| [(1_i64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
+    for value in edges.chain([i64::MAX, i64::MIN]).flat_map(|value| [value, value.wrapping_neg()]) {
+        let expected = number::encode(number::Number::Int(value));
+        let whole = [RawBsonRef::Int64(value)];
+        for given in i32::try_from(value).map(RawBsonRef::Int32).into_iter().chain(whole) {
+            let mut builder = KeyBuilder::new();
+            builder.append(given, Direction::Ascending).unwrap();
+            let (key, types) = builder.finish();
+            assert_eq!(key, expected.as_bytes(), "{given:?}");
+            let decoded = decode(&key, types.as_bytes(), &[Direction::Ascending]).unwrap();
+            assert_eq!(RawBson::try_from(decoded[0].clone()).unwrap().as_raw_bson_ref(), given);
         }
     }
 }

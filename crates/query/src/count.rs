@@ -5,6 +5,7 @@ use crate::context::OpContext;
 use crate::examined::{note_id_lookup, note_way};
 use crate::exec::{CountScan, ExecContext, PlanStage, build_access};
 use crate::find;
+use crate::index_key;
 use crate::plan::Access;
 use crate::point::{self, needs_no_plan};
 use crate::request::CountRequest;
@@ -18,6 +19,12 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
     let collection = ctx.collection(ns)?;
     if let Some(found) = by_id(ctx, collection.as_deref(), request)? {
         return Ok(windowed(u64::from(found), request));
+    }
+    if let CountRequest { filter: Some(filter), hint: None, collation: None, .. } = *request
+        && let Some(collection) = &collection
+        && let Some(found) = index_key::count(ctx, collection, filter, enough(request))?
+    {
+        return Ok(windowed(found, request));
     }
     let collation = collation_of(request.collation, collection.as_deref())?;
     let filter = parse_filter(request.filter, None, collation, ctx)?;
@@ -37,15 +44,19 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
     let chosen = query.choose_plan(ctx, Some(&BTreeSet::new()), counting)?;
     let mut stage = chosen.stages(&query, ctx.catalog, counting)?;
     let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
-    let enough = match request.limit {
-        0 => u64::MAX,
-        limit => limit.saturating_add(request.skip),
-    };
-    let mut found = 0;
+    let (mut found, enough) = (0, enough(request));
     while found < enough && stage.advance(&exec)? {
         found += 1;
     }
     Ok(windowed(found, request))
+}
+
+/// So many documents tell as much as all.
+fn enough(request: &CountRequest<'_>) -> u64 {
+    match request.limit {
+        0 => u64::MAX,
+        limit => limit.saturating_add(request.skip),
+    }
 }
 
 /// `{_id: value}` and nothing else: whether there is such a document, by a lookup without a plan.

@@ -10,6 +10,7 @@ use os::{Call, Watch};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use update::projection::Flat;
 
 /// Where the documents of a cursor come from.
 pub(crate) trait Rows: Send {
@@ -32,27 +33,52 @@ pub(crate) trait Rows: Send {
     fn resume_token(&self, _put_back: bool) -> Option<RawDocumentBuf> {
         None
     }
+    /// Whether a plan was made for them.
+    #[cfg(test)]
+    fn is_planned(&self) -> bool {
+        true
+    }
 }
 
 /// Where a cursor's documents come from.
 enum Source {
     Rows(Box<dyn Rows>),
-    /// At most one document, which was looked up.
-    One {
-        next: Option<Value>,
-        current: Option<Value>,
-    },
+    One(One),
+}
+
+/// At most one document, which was looked up.
+#[derive(Default)]
+struct One {
+    next: Option<Value>,
+    current: Option<Value>,
+    /// What of it is shown, where that is not all.
+    shown: Option<Flat>,
+    projected: Option<RawDocumentBuf>,
+}
+
+impl One {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        self.current = self.next.take();
+        if let (Some(shown), Some(value)) = (&self.shown, &self.current) {
+            let projected = shown.apply(RawDocument::from_bytes(&value[..])?)?;
+            self.current = None;
+            return Ok(Some(&**self.projected.insert(projected)));
+        }
+        let document = self.current.as_ref().map(|value| RawDocument::from_bytes(&value[..]));
+        Ok(document.transpose()?)
+    }
+
+    fn park(&mut self) {
+        (self.current, self.projected) = (None, None);
+        self.next = self.next.take().map(Value::detached);
+    }
 }
 
 impl Source {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
         match self {
             Self::Rows(rows) => rows.next(),
-            Self::One { next, current } => {
-                *current = next.take();
-                let document = current.as_ref().map(|value| RawDocument::from_bytes(&value[..]));
-                Ok(document.transpose()?)
-            }
+            Self::One(one) => one.next(),
         }
     }
 }
@@ -89,9 +115,13 @@ impl QueryCursor {
         Self { source, collection, interrupt, returned: None, lent: None, tail: Tail::None }
     }
 
-    /// Of at most one document, which was looked up.
-    pub(crate) fn of_one(found: Option<Value>, collection: Option<Arc<Collection>>) -> Self {
-        let source = Source::One { next: found, current: None };
+    /// Of at most one document, which was looked up, and of which this is shown.
+    pub(crate) fn of_one(
+        found: Option<Value>,
+        shown: Option<Flat>,
+        collection: Option<Arc<Collection>>,
+    ) -> Self {
+        let source = Source::One(One { next: found, shown, ..One::default() });
         Self { source, collection, interrupt: None, returned: None, lent: None, tail: Tail::None }
     }
 
@@ -99,7 +129,16 @@ impl QueryCursor {
     pub fn most(&self) -> Option<u64> {
         match &self.source {
             Source::Rows(_) => None,
-            Source::One { .. } => Some(1),
+            Source::One(_) => Some(1),
+        }
+    }
+
+    /// Whether a plan was made for it.
+    #[cfg(test)]
+    pub(crate) fn is_planned(&self) -> bool {
+        match &self.source {
+            Source::Rows(rows) => rows.is_planned(),
+            Source::One(_) => false,
         }
     }
 
@@ -118,7 +157,7 @@ impl QueryCursor {
         match (self.tail, &self.source) {
             (Tail::Collection(_), _) => true,
             (Tail::History, Source::Rows(rows)) => self.returned.is_some() || !rows.is_over(),
-            (Tail::None, _) | (Tail::History, Source::One { .. }) => false,
+            (Tail::None, _) | (Tail::History, Source::One(_)) => false,
         }
     }
 
@@ -131,7 +170,7 @@ impl QueryCursor {
     pub fn resume_token(&self) -> Option<RawDocumentBuf> {
         match &self.source {
             Source::Rows(rows) => rows.resume_token(self.returned.is_some()),
-            Source::One { .. } => None,
+            Source::One(_) => None,
         }
     }
 
@@ -223,10 +262,7 @@ impl QueryCursor {
         }
         match &mut self.source {
             Source::Rows(rows) => rows.park(),
-            Source::One { next, current } => {
-                *current = None;
-                *next = next.take().map(Value::detached);
-            }
+            Source::One(one) => one.park(),
         }
     }
 

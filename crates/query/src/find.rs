@@ -5,14 +5,15 @@ use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
+use crate::index_key::{self, must_wait_to_copy};
 use crate::point;
 use crate::request::FindRequest;
-use crate::unique_key;
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Collection, Namespace};
 use engine::{Snapshot, Value};
 use errors::Result;
 use std::sync::Arc;
+use update::projection::Flat;
 
 /// Runs a find. A collection that does not exist is empty.
 pub fn find(
@@ -35,15 +36,14 @@ pub fn find(
     Ok(QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt))
 }
 
-/// `{_id: value}`, or all fields of a unique index, and nothing else: a lookup, no plan.
+/// `{_id: value}`, or all fields of an index, and nothing else; a projection of whole fields: a lookup, no plan.
 fn by_key(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     request: &FindRequest<'_>,
 ) -> Result<Option<QueryCursor>> {
     let FindRequest { filter: Some(filter), .. } = *request else { return Ok(None) };
-    let plain = request.projection.is_none_or(RawDocument::is_empty)
-        && request.sort.is_none_or(RawDocument::is_empty)
+    let plain = request.sort.is_none_or(RawDocument::is_empty)
         && (request.hint, request.min, request.max, request.collation) == (None, None, None, None)
         && request.let_variables.is_none()
         && request.skip == 0
@@ -51,25 +51,32 @@ fn by_key(
     if !plain {
         return Ok(None);
     }
+    let shown = match request.projection.filter(|given| !given.is_empty()) {
+        None => None,
+        Some(given) => match Flat::of(given)? {
+            None => return Ok(None),
+            flat => flat,
+        },
+    };
     let id = point::id_of(filter)?;
     let collection = ctx.collection(ns)?;
-    let found = match (&collection, id) {
-        (Some(collection), Some(id)) if point::has_ids(collection) => {
-            let found = by_id(ctx, collection, id)?;
+    match (collection, id) {
+        (Some(collection), Some(id)) if point::has_ids(&collection) => {
+            let found = by_id(ctx, &collection, id)?;
+            if shown.is_some() && found.as_ref().is_some_and(must_wait_to_copy) {
+                return Ok(None);
+            }
             note_id_lookup(found.is_some());
-            found
+            collection.note_id_lookup(found.is_some());
+            Ok(Some(QueryCursor::of_one(found, shown, Some(collection))))
         }
-        (Some(collection), None) => match unique_key::look_up(ctx, collection, filter)? {
-            Some(found) => found,
-            None => return Ok(None),
-        },
+        (Some(collection), None) => index_key::find(ctx, &collection, filter, shown.as_ref()),
         (None, Some(_)) => {
             note_id_lookup(false);
-            None
+            Ok(Some(QueryCursor::of_one(None, None, None)))
         }
-        (Some(_), Some(_)) | (None, None) => return Ok(None),
-    };
-    Ok(Some(QueryCursor::of_one(found, collection)))
+        (Some(_), Some(_)) | (None, None) => Ok(None),
+    }
 }
 
 /// The document of an `_id`, in the state that is read.

@@ -15,6 +15,7 @@ mod explain;
 mod fast_updates;
 mod find;
 mod index_filter;
+mod index_key;
 mod past;
 mod permit;
 mod plan;
@@ -27,7 +28,6 @@ mod request;
 mod tail;
 mod text;
 mod ttl;
-mod unique_key;
 mod view;
 mod write;
 

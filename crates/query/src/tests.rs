@@ -21,12 +21,14 @@ mod collation;
 mod fast_updates;
 #[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
+mod index_key;
 mod model;
 mod partitions;
 mod point_writes;
 mod primary_key;
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod range_deletes;
+mod replacements;
 mod text;
 mod trials;
 mod unique_key;

@@ -51,7 +51,10 @@ pub(super) fn depth_of(value: RawBsonRef<'_>, around: usize) -> Result<usize> {
         return Ok(deepest);
     }
     for element in elements {
-        deepest = deepest.max(depth_of(element?.value()?, around + 1)?);
+        let value = element?.value()?;
+        if matches!(value, RawBsonRef::Document(_) | RawBsonRef::Array(_)) {
+            deepest = deepest.max(depth_of(value, around + 1)?);
+        }
     }
     Ok(deepest)
 }
@@ -68,10 +71,12 @@ pub(super) fn dollar_prefixed(field: &str, path: &str) -> Error {
 }
 
 pub(super) fn no_top_level_dollar(document: &RawDocument) -> Result<()> {
-    for element in raw::elements(document) {
-        let element = element?;
-        if element.name().starts_with('$') {
-            return Err(dollar_prefixed(element.name(), element.name()));
+    limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
+    for name in raw::names(document) {
+        let name = name?;
+        if name.first() == Some(&b'$') {
+            let name = String::from_utf8_lossy(name);
+            return Err(dollar_prefixed(&name, &name));
         }
     }
     Ok(())

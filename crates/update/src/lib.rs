@@ -32,6 +32,7 @@ pub use projection::Projection;
 use array_filter::ArrayFilters;
 use bson::oid::ObjectId;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
 use bson::{DateTime, Timestamp};
 use bsonval::path::Path;
 use bsonval::raw::{self, Writer};
@@ -234,7 +235,7 @@ fn under_old_id(
     after: &RawDocument,
     fill: Option<Timestamp>,
 ) -> Result<RawDocumentBuf> {
-    let (old, new) = (before.get("_id")?, after.get("_id")?);
+    let (old, new) = (raw::field(before, "_id")?, raw::field(after, "_id")?);
     if let (Some(old), Some(new)) = (old, new)
         && !keystring::equal(old, new)
     {
@@ -248,8 +249,12 @@ fn under_old_id(
     }
     for element in raw::elements(after) {
         let element = element?;
-        match fill {
-            _ if element.name() == "_id" => {}
+        if element.name_bytes() == b"_id" {
+            continue;
+        }
+        // Values of other types need not be looked at: they are copied as they are.
+        let is_timestamp = element.element_type() == ElementType::Timestamp;
+        match fill.filter(|_| is_timestamp) {
             Some(now) if element.value()? == empty => {
                 writer.value(element.name(), RawBsonRef::Timestamp(now));
             }

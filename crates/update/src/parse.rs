@@ -44,7 +44,7 @@ pub(super) fn update(
                 }
                 check::no_top_level_dollar(document)?;
                 check::depth(document)?;
-                if let Some(id) = document.get("_id")? {
+                if let Some(id) = raw::field(document, "_id")? {
                     check::check_stored_id(id)?;
                 }
                 Ok(Kind::Replacement(document.to_owned()))

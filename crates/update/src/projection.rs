@@ -7,7 +7,10 @@
 
 mod apply;
 mod cut;
+mod flat;
 mod parse;
+
+pub use flat::Flat;
 
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use bsonval::path::Path;

@@ -213,16 +213,21 @@ impl Txn {
         if collection.number != new_store.number {
             return self.move_to_other_store(whole, (key, new_key), (old, new));
         }
-        let changes_keys = touched.is_none_or(|paths| {
-            collection.indexes.iter().any(|index| index.keys.depends_on(paths))
-        });
-        if !changes_keys {
+        let changed: SmallVec<[bool; 8]> = collection
+            .indexes
+            .iter()
+            .map(|index| match touched {
+                Some(paths) => index.keys.depends_on(paths),
+                None => !index.keys.has_same_values(old, new),
+            })
+            .collect();
+        if !changed.contains(&true) {
             assert_eq!(key, new_key, "entries of every index name the record");
             self.put_record(collection, key, new)?;
             return self.note_growth(collection, old, new);
         }
-        let old_keys = touched_keys(collection, old, key, touched)?;
-        let new_keys = touched_keys(collection, new, new_key, touched)?;
+        let old_keys = changed_keys(collection, old, key, &changed)?;
+        let new_keys = changed_keys(collection, new, new_key, &changed)?;
         let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
             |(index, (old, new))| {
                 (index.spec.unique || index.spec.guards_keys()) && old.entries != new.entries
@@ -507,24 +512,26 @@ pub(crate) fn all_keys(
     document: &RawDocument,
     key: &[u8],
 ) -> Result<AllKeys> {
+    if collection.indexes.is_empty() {
+        return Ok(AllKeys::new());
+    }
     let record = RecordKey::of(document, key)?;
     collection.indexes.iter().map(|index| index.keys.make(document, record)).collect()
 }
 
-/// The keys in the indexes that `touched` may change; none in the others.
-fn touched_keys(
+/// The keys in the indexes of which it may have others than before; none in the others.
+fn changed_keys(
     collection: &Collection,
     document: &RawDocument,
     key: &[u8],
-    touched: Option<&[Path]>,
+    changed: &[bool],
 ) -> Result<AllKeys> {
     let record = RecordKey::of(document, key)?;
-    collection
-        .indexes
-        .iter()
-        .map(|index| match touched {
-            Some(paths) if !index.keys.depends_on(paths) => Ok(DocumentKeys::default()),
-            _ => index.keys.make(document, record),
+    let indexes = collection.indexes.iter().zip(changed);
+    indexes
+        .map(|(index, changed)| match changed {
+            true => index.keys.make(document, record),
+            false => Ok(DocumentKeys::default()),
         })
         .collect()
 }

@@ -18,6 +18,9 @@ use crate::tombstones::TombstoneBug;
 use cachetable::Access;
 use std::sync::Arc;
 
+/// The active memtable, a leaf, and a run or two.
+const SOURCES: usize = 4;
+
 /// When the child is exhausted the next one is opened; the layers' sources go on.
 pub(super) struct Open {
     pub(super) merge: Merge,
@@ -45,39 +48,36 @@ impl Open {
         place: Option<Place<'_>>,
         direction: Direction,
     ) -> Result<Self> {
-        let mut open = Self::over_layers(state, place, direction)?;
-        open.over_child(tree, place, Pace::default())?;
+        let sources = layers_of(&state, place, direction)?;
+        let mut open = Self::over_nothing(state, direction);
+        open.over_child(tree, sources, place, Pace::default())?;
         Ok(open)
     }
 
     /// Goes on with the child behind `place`, in another state.
     pub(super) fn in_state(self, tree: &Tree, state: Arc<State>, place: Place<'_>) -> Result<Self> {
         let pace = self.pace();
-        let mut open = Self::over_layers(state, Some(place), self.direction)?;
+        let sources = layers_of(&state, Some(place), self.direction)?;
+        let mut open = Self::over_nothing(state, self.direction);
         open.upcoming = self.upcoming;
-        open.over_child(tree, Some(place), pace)?;
+        open.over_child(tree, sources, Some(place), pace)?;
         Ok(open)
     }
 
-    fn over_layers(
-        state: Arc<State>,
-        place: Option<Place<'_>>,
-        direction: Direction,
-    ) -> Result<Self> {
-        let mut sources = vec![memory(Arc::clone(&state.active), place, direction)];
-        for layer in &state.sealed {
-            sources.push(layer.source(place, direction)?);
-        }
-        let merge = Merge::new(sources, direction);
+    fn over_nothing(state: Arc<State>, direction: Direction) -> Self {
+        let merge = Merge::new(Vec::new(), direction);
         let (bounds, upcoming) = (Bounds::default(), Vec::new());
         let node = Arc::clone(&state.root);
-        Ok(Self { merge, bounds, state, node, skipped: 0, direction, upcoming })
+        Self { merge, bounds, state, node, skipped: 0, direction, upcoming }
     }
 
     /// Goes on with the child behind `place`, in the same state.
     pub(super) fn at_next_child(mut self, tree: &Tree, place: Place<'_>) -> Result<Self> {
         let pace = self.pace();
-        self.over_child(tree, Some(place), pace)?;
+        let merge = std::mem::replace(&mut self.merge, Merge::new(Vec::new(), self.direction));
+        let mut sources = merge.into_sources();
+        sources.retain(|source| !matches!(source, MergeSource::Segment(_)));
+        self.over_child(tree, sources, Some(place), pace)?;
         Ok(self)
     }
 
@@ -126,7 +126,13 @@ impl Open {
     }
 
     /// Adds to the layers' sources those of the child that has `place`.
-    fn over_child(&mut self, tree: &Tree, place: Option<Place<'_>>, pace: Pace) -> Result<()> {
+    fn over_child(
+        &mut self,
+        tree: &Tree,
+        mut sources: Vec<MergeSource>,
+        place: Option<Place<'_>>,
+        pace: Pace,
+    ) -> Result<()> {
         let mut above = &self.state.root;
         let (segments, bounds) = child_at(&self.state, place, self.direction, |node, child| {
             tree.note_reads(node, reads::opened(node.live_runs(child)));
@@ -147,14 +153,25 @@ impl Open {
         for iter in &mut iters {
             iter.begin(place)?;
         }
-        let merge = std::mem::replace(&mut self.merge, Merge::new(Vec::new(), self.direction));
-        let mut sources = merge.into_sources();
-        sources.retain(|source| !matches!(source, MergeSource::Segment(_)));
         sources.extend(iters.into_iter().map(MergeSource::Segment));
         self.merge = Merge::new(sources, self.direction);
         self.bounds = bounds;
         Ok(())
     }
+}
+
+/// The sources above the root, newest first, with room for those of a child.
+fn layers_of(
+    state: &State,
+    place: Option<Place<'_>>,
+    direction: Direction,
+) -> Result<Vec<MergeSource>> {
+    let mut sources = Vec::with_capacity(state.sealed.len() + SOURCES);
+    sources.push(memory(Arc::clone(&state.active), place, direction));
+    for layer in &state.sealed {
+        sources.push(layer.source(place, direction)?);
+    }
+    Ok(sources)
 }
 
 /// The segments that have keys of the child with `place`, newest first, and its range. Visits the
