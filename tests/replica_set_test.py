@@ -1025,6 +1025,32 @@ def a_copy_goes_on_where_it_was_interrupted():
         assert len(documents["kept"]) == 200
 
 
+def a_copy_is_held_to_its_rate():
+    rate, most = 2 << 20, 40
+    options = ("--cacheSize", "64M", "--setParameter", f"initialSyncThrottle={rate}")
+    with ReplicaSet(*options, members=2, initiated=False) as cluster:
+        first, second = cluster.members
+        assert raw(first, "admin", {"replSetInitiate": {"_id": "rs", "members": [{"_id": 0, "host": host(first)}]}})["ok"] == 1
+        wait_until(lambda: first.hello().get("isWritablePrimary"), "it does not lead itself")
+        with first.client() as client:
+            client.test.a.insert_many([{"_id": i, "b": os.urandom(1 << 20)} for i in range(most)])
+            client.admin.command("fsync")
+        reconfigure(cluster, lambda c: c["members"].append({"_id": 1, "host": host(second)}))
+        copied = lambda: raw(second, "admin", {"replSetGetStatus": 1}).get("initialSyncStatus", {}).get("receivedBytes")
+        before = wait_until(copied, "nothing comes", cluster.tails)
+        began = time.monotonic()
+        time.sleep(6)
+        came, seconds = copied() - before, time.monotonic() - began
+        # A part has 4 MiB.
+        assert rate * seconds - (6 << 20) <= came <= rate * seconds + (6 << 20), (came, seconds)
+        # From now on as fast as it goes.
+        assert raw(second, "admin", {"setParameter": 1, "initialSyncThrottle": 0})["was"] == rate
+        began, left = time.monotonic(), (most << 20) - came - before
+        wait_until(lambda: started_with_a_copy(second), "it gets no copy", cluster.tails)
+        assert time.monotonic() - began < left / rate / 2, "a new rate holds from the next part on"
+        all_vote(cluster, 2)
+
+
 def a_stream_misses_and_repeats_nothing():
     with ReplicaSet() as cluster:
         with cluster.client() as client:
@@ -1106,6 +1132,7 @@ TESTS = [
     a_set_of_one_with_data_grows,
     a_server_with_data_begins_a_set_with_others,
     a_copy_goes_on_where_it_was_interrupted,
+    a_copy_is_held_to_its_rate,
     a_stream_misses_and_repeats_nothing,
 ]
 

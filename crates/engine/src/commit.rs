@@ -261,9 +261,6 @@ impl Committer {
         let (tail, chunks, copy) = self.write_chunks(txn)?;
         let _guard = StopOnPanic(self);
         let logged = self.log_commit(txn, &tail, chunks.as_ref(), priority);
-        if logged.is_ok() {
-            self.snapshots.notify();
-        }
         let logged = match logged {
             Ok(logged) => logged,
             Err(error) => {

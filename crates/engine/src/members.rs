@@ -211,9 +211,17 @@ impl Engine {
         self.checkpoint()
     }
 
-    /// Has `notify` called whenever a commit is in the log that no entry closes yet, on the thread of who commits:
-    /// it must not wait. The first call counts.
-    pub fn when_open(&self, notify: Arc<dyn Fn() + Send + Sync>) {
+    /// Whether somebody waits for a commit that no entry has and that was not gathered.
+    pub fn is_open_awaited(&self) -> bool {
+        let awaited = self.environment().snapshots.awaited();
+        let order = self.environment().commits.order.lock();
+        let gathered = order.open.gathered_to().unwrap_or(order.entries.last().timestamp);
+        awaited > gathered
+    }
+
+    /// Has `notify` called whenever somebody waits for a newer commit than anybody before, on the thread of who waits:
+    /// it must not wait itself. The first call counts.
+    pub fn when_awaited(&self, notify: Arc<dyn Fn() + Send + Sync>) {
         self.environment().snapshots.set_notify(notify);
     }
 

@@ -149,6 +149,12 @@ impl OpenRecords {
         Some(next.records)
     }
 
+    /// The last commit of what was gathered; `None` where nothing is that was not closed.
+    pub(crate) fn gathered_to(&self) -> Option<u64> {
+        let last = self.parts.get(self.gathered.checked_sub(1)?)?;
+        Some(last.records.last_timestamp)
+    }
+
     /// All parts are as if they had not been gathered.
     pub(crate) fn ungather(&mut self) {
         self.gathered = 0;

@@ -139,18 +139,16 @@ impl Snapshots {
         let _is_so_already = self.held_back.set(Box::default());
     }
 
-    /// Has this called when a commit is held back; once.
+    /// Has this called when somebody waits for a commit that is held back.
     pub(crate) fn set_notify(&self, notify: Notify) {
         if let Some(held_back) = self.held_back.get() {
             held_back.set_notify(notify);
         }
     }
 
-    /// A commit is in the log, and held back.
-    pub(crate) fn notify(&self) {
-        if let Some(held_back) = self.held_back.get() {
-            held_back.notify();
-        }
+    /// The newest commit that somebody waits for, or has waited for.
+    pub(crate) fn awaited(&self) -> u64 {
+        self.held_back.get().map_or(0, |held_back| held_back.awaited())
     }
 
     /// Sets the first complete watermark, before anybody reads. Where commits are held back, none above

@@ -43,7 +43,8 @@ pub(crate) enum ReadError {
     Io(io::Error),
 }
 
-/// Puts a frame behind what is in `out`. `false` where it is longer than a frame may be; nothing is put then.
+/// Puts a frame behind what is in `out`. `false` where it is longer than a frame may be, packed or not; nothing is put
+/// then.
 pub(crate) fn put(frame: &Frame, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);
@@ -52,7 +53,8 @@ pub(crate) fn put(frame: &Frame, out: &mut Vec<u8>) -> bool {
     else {
         return false;
     };
-    let Some(length) = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MAX_FRAME) else {
+    let fits = bytes.len() <= MAX_FRAME && frame.payload_bytes() <= MAX_FRAME;
+    let Some(length) = u32::try_from(bytes.len()).ok().filter(|_| fits) else {
         out.truncate(start);
         return false;
     };
@@ -71,7 +73,7 @@ impl<R: Read> FrameReader<R> {
         Self { input }
     }
 
-    /// The next frame and the bytes it took, for which `charge` stands. Waits for it as long as it takes,
+    /// The next frame and the bytes it takes, for which `charge` stands. Waits for it as long as it takes,
     /// but for its rest only as long as one read of the stream does. `arriving` is told how many bytes of a frame
     /// each read brought.
     pub(crate) fn next(
@@ -101,8 +103,11 @@ impl<R: Read> FrameReader<R> {
         if crc32c::crc32c(&bytes) != checksum {
             return Err(ReadError::Checksum);
         }
-        let frame = Frame::decode(&bytes).map_err(ReadError::Malformed)?;
-        Ok((frame, HEAD + length))
+        let mut held = |payloads: usize| charge.set((length + payloads) as u64);
+        let frame = Frame::decode_held(&bytes, &mut held).map_err(ReadError::Malformed)?;
+        let taken = HEAD + length.max(frame.payload_bytes());
+        charge.set(taken as u64);
+        Ok((frame, taken))
     }
 
     /// Reads as many bytes as there is room for. `between`: at the beginning of a frame, which may take its

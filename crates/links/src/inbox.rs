@@ -2,7 +2,8 @@
 //! anybody who has work for it.
 //!
 //! Always true:
-//! 1. Of one member frames come in their order, and none of an older connection behind one of a newer.
+//! 1. Of one member frames come in their order, and none of an older connection behind one of a newer; but while no
+//!    appends are taken, other frames come before those.
 //! 2. Each member's frames take at most a share of memory, all together at most a bound; one frame is always
 //!    let in where there is none. Who brings more waits, and reads nothing meanwhile.
 //! 3. Events of a link are kept once, however often they are reported: lost, port closed and arriving
@@ -18,6 +19,10 @@ use replica::Frame;
 
 /// Frames of one member at most.
 const MAX_FRAMES: usize = 4096;
+/// While a frame waits for room, what its sender says behind it is not read: it is told that he goes on, so often, and
+/// no more often than that. Then he counts as silent.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+const MOST_TOLD: u32 = 50;
 
 /// What has arrived.
 #[derive(Debug)]
@@ -62,6 +67,8 @@ struct State {
     bytes: usize,
     shares: BTreeMap<MemberId, Share>,
     link_events: BTreeMap<MemberId, LinkEvents>,
+    /// The first so many frames are appends that were left here.
+    left: usize,
     generations: u64,
     /// Links that wait for room.
     blocked_senders: usize,
@@ -87,6 +94,43 @@ struct LinkEvents {
     arriving: bool,
 }
 
+impl State {
+    /// The next frame that is asked for.
+    fn next_frame(&mut self, appends: bool) -> Option<(Received, usize)> {
+        if appends {
+            self.left = 0;
+            return self.frames.pop_front();
+        }
+        let others = self.frames.iter().skip(self.left);
+        let passed = others.take_while(|(received, _)| received.frame.is_append()).count();
+        self.left += passed;
+        self.frames.remove(self.left)
+    }
+
+    fn taken(&mut self, from: MemberId, bytes: usize) {
+        self.bytes -= bytes;
+        if let Some(share) = self.shares.get_mut(&from) {
+            share.frames -= 1;
+            share.bytes -= bytes;
+        }
+    }
+
+    /// Takes out the appends of that member that were left here.
+    fn forget_left(&mut self, member: MemberId) -> Vec<Received> {
+        let mut forgotten = Vec::new();
+        for at in (0..self.left).rev() {
+            if self.frames.get(at).is_some_and(|(received, _)| received.from == member)
+                && let Some((received, bytes)) = self.frames.remove(at)
+            {
+                self.taken(member, bytes);
+                self.left -= 1;
+                forgotten.push(received);
+            }
+        }
+        forgotten
+    }
+}
+
 /// The inbox.
 pub struct Inbox {
     share_bytes: usize,
@@ -105,8 +149,9 @@ impl Inbox {
         Self { share_bytes, total_bytes, state, arrived, room }
     }
 
-    /// What has arrived and was not taken yet: events first, then frames in their order.
-    pub fn take(&self) -> Option<Arrival> {
+    /// What has arrived and was not taken yet: events first, then frames in their order. Appends stay here where they are
+    /// not asked for.
+    pub fn take(&self, appends: bool) -> Option<Arrival> {
         let mut state = self.state.lock();
         while let Some(mut entry) = state.link_events.first_entry() {
             let (member, events) = (*entry.key(), entry.get_mut());
@@ -125,12 +170,8 @@ impl Inbox {
                 return Some(Arrival::Up(member));
             }
         }
-        let (received, bytes) = state.frames.pop_front()?;
-        state.bytes -= bytes;
-        if let Some(share) = state.shares.get_mut(&received.from) {
-            share.frames -= 1;
-            share.bytes -= bytes;
-        }
+        let (received, bytes) = state.next_frame(appends)?;
+        state.taken(received.from, bytes);
         let is_awaited = state.blocked_senders > 0;
         drop(state);
         if is_awaited {
@@ -139,11 +180,12 @@ impl Inbox {
         Some(Arrival::Frame(Box::new(received)))
     }
 
-    /// Returns when something has arrived, when [`Inbox::wake`] was called since the last wait ended, or when
+    /// Returns when something has arrived beside appends that were left here, when [`Inbox::wake`] was called since the last wait ended, or when
     /// the time is over.
     pub fn wait(&self, time: Duration) {
         let mut state = self.state.lock();
-        if state.frames.is_empty() && state.link_events.is_empty() && !state.woken {
+        let has_frames = state.frames.len() > state.left;
+        if !has_frames && state.link_events.is_empty() && !state.woken {
             self.arrived.wait_for(&mut state, time);
         }
         state.woken = false;
@@ -176,7 +218,10 @@ impl Inbox {
         state.generations += 1;
         let generation = state.generations;
         state.shares.entry(member).or_default().generation = generation;
+        // Frames of the new connection would come before them. Who sent them takes what he sent by the older for lost.
+        let dropped = state.forget_left(member);
         drop(state);
+        drop(dropped);
         self.room.notify_all();
         ConnectionGeneration { member, generation }
     }
@@ -201,6 +246,7 @@ impl Inbox {
         memory: Charge,
     ) -> Result<(), Superseded> {
         let mut state = self.state.lock();
+        let mut told = 0;
         loop {
             let share = state.shares.get(&connection.member).ok_or(Superseded)?;
             if state.closed || share.generation != connection.generation {
@@ -213,15 +259,20 @@ impl Inbox {
                 break;
             }
             state.blocked_senders += 1;
-            self.room.wait(&mut state);
+            let timed_out = self.room.wait_for(&mut state, TELL_EVERY).timed_out();
             state.blocked_senders -= 1;
+            if timed_out && told < MOST_TOLD {
+                told += 1;
+                state.link_events.entry(connection.member).or_default().arriving = true;
+                self.arrived.notify_one();
+            }
         }
         state.bytes += bytes;
         if let Some(share) = state.shares.get_mut(&connection.member) {
             share.frames += 1;
             share.bytes += bytes;
         }
-        let was_empty = state.frames.is_empty();
+        let was_empty = state.frames.len() <= state.left;
         let received = Received { from: connection.member, frame, _memory: memory };
         state.frames.push_back((received, bytes));
         drop(state);
@@ -287,6 +338,7 @@ impl std::fmt::Debug for Inbox {
 mod tests {
     use super::*;
     use limits::{Account, Part};
+    use quorum::{Body, Message, Position};
     use replica::MemberReport;
     use std::sync::Arc;
 
@@ -311,7 +363,7 @@ mod tests {
             Arrival::Up(member) => format!("{} up", member.0),
             Arrival::Arriving(member) => format!("{} arriving", member.0),
         };
-        std::iter::from_fn(|| inbox.take()).map(told).collect()
+        std::iter::from_fn(|| inbox.take(true)).map(told).collect()
     }
 
     #[test]
@@ -326,6 +378,76 @@ mod tests {
         assert_eq!(inbox.put(newer, frame(4), 10, free()), Err(Superseded));
         assert_eq!(take(&inbox), ["1 of 1", "3 of 1"]);
         assert_eq!(inbox.bytes(), 0);
+    }
+
+    fn append(index: u64) -> Frame {
+        let at = Position { term: 1, index };
+        let body = Body::Append { previous: at, commit: 1, entries: Vec::new() };
+        let message = Message { from: MEMBER, to: MemberId(9), term: index, body };
+        Frame::Consensus { message, payloads: Vec::new() }
+    }
+
+    fn take_without_appends(inbox: &Inbox) -> Vec<u64> {
+        let term = |arrival| match arrival {
+            Arrival::Frame(received) => match received.frame {
+                Frame::Report(report) => report.term,
+                Frame::Consensus { message, .. } => message.term,
+            },
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| inbox.take(false)).map(term).collect()
+    }
+
+    #[test]
+    fn appends_that_are_not_asked_for_stay_in_their_order() {
+        let inbox = Inbox::new(1000, 1000);
+        let (one, two) = (inbox.begin(MEMBER), inbox.begin(MemberId(2)));
+        for (index, from) in [(1, one), (2, two), (3, one)] {
+            inbox.put(from, append(index), 10, free()).unwrap();
+            inbox.put(from, frame(10 + index), 10, free()).unwrap();
+        }
+        assert_eq!(take_without_appends(&inbox), [11, 12, 13]);
+        assert_eq!(inbox.bytes(), 30);
+        let began = std::time::Instant::now();
+        inbox.wait(Duration::from_millis(20));
+        assert!(began.elapsed() >= Duration::from_millis(20), "what was left is waited beside");
+        inbox.put(one, append(4), 10, free()).unwrap();
+        inbox.put(one, frame(14), 10, free()).unwrap();
+        inbox.wait(Duration::from_mins(10));
+        assert_eq!(take_without_appends(&inbox), [14]);
+        // By a newer connection they come again.
+        let newer = inbox.begin(MEMBER);
+        assert_eq!(inbox.bytes(), 10);
+        inbox.put(newer, append(5), 10, free()).unwrap();
+        assert_eq!(take_without_appends(&inbox), []);
+        let rest: Vec<_> = std::iter::from_fn(|| inbox.take(true)).collect();
+        let terms = rest.iter().map(|arrival| match arrival {
+            Arrival::Frame(received) => match &received.frame {
+                Frame::Consensus { message, .. } => message.term,
+                Frame::Report(_) => 0,
+            },
+            _ => 0,
+        });
+        assert_eq!(terms.collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(inbox.bytes(), 0);
+        inbox.put(two, frame(1), 10, free()).unwrap();
+        inbox.wait(Duration::from_mins(10));
+    }
+
+    #[test]
+    fn of_a_sender_whose_frames_wait_for_room_it_is_told_that_he_goes_on() {
+        let inbox = Inbox::new(100, 1000);
+        let connection = inbox.begin(MEMBER);
+        inbox.put(connection, append(1), 100, free()).unwrap();
+        assert!(inbox.take(false).is_none());
+        std::thread::scope(|scope| {
+            scope.spawn(|| inbox.put(connection, append(2), 100, free()));
+            inbox.wait(Duration::from_mins(10));
+            assert!(matches!(inbox.take(false), Some(Arrival::Arriving(MEMBER))));
+            assert!(inbox.take(false).is_none());
+            assert!(matches!(inbox.take(true), Some(Arrival::Frame(_))));
+        });
+        assert_eq!(inbox.bytes(), 100);
     }
 
     #[test]
@@ -343,15 +465,15 @@ mod tests {
         }
         assert_eq!(take(&inbox), ["1 lost", "1 arriving", "1 up", "2 refused"]);
         inbox.report_arriving(older);
-        assert!(inbox.take().is_none(), "by a connection that counts no more");
+        assert!(inbox.take(true).is_none(), "by a connection that counts no more");
         inbox.wake();
         inbox.wake();
         inbox.wait(Duration::from_mins(10));
-        assert!(inbox.take().is_none(), "woken, and nothing has come");
+        assert!(inbox.take(true).is_none(), "woken, and nothing has come");
         inbox.wait(Duration::from_millis(1));
         inbox.close();
         inbox.report_lost(MEMBER);
-        assert!(inbox.take().is_none() && inbox.is_closed());
+        assert!(inbox.take(true).is_none() && inbox.is_closed());
     }
 
     #[test]

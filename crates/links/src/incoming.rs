@@ -12,6 +12,7 @@ use dispatch::HandedOver;
 use limits::Part;
 use os::sync::Mutex;
 use quorum::MemberId;
+use replica::PACKING_BYTES;
 
 use crate::causes::Causes;
 use crate::dial::prepare;
@@ -191,6 +192,7 @@ fn read_frames(
 ) -> String {
     let mut reader = FrameReader::new(BufReader::with_capacity(TOGETHER, input));
     let clock = &context.dialer.os.clock;
+    let _unpacking = context.memory.charge_regardless(Part::Links, PACKING_BYTES);
     loop {
         let (mut told, mut untold_bytes) = (None, 0);
         let mut arriving = |count: usize| {

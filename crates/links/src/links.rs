@@ -256,9 +256,9 @@ impl std::fmt::Debug for Sender {
 struct Arrivals(Arc<Shared>);
 
 impl member::Arrivals for Arrivals {
-    fn take(&self) -> Option<member::Arrival> {
+    fn take(&self, appends: bool) -> Option<member::Arrival> {
         loop {
-            return Some(match self.0.context.inbox.take()? {
+            return Some(match self.0.context.inbox.take(appends)? {
                 Arrival::Frame(received) => {
                     let Received { from, frame, .. } = *received;
                     member::Arrival::Frame(from, frame)

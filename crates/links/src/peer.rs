@@ -19,7 +19,7 @@ use std::time::Duration;
 use limits::{Account, Charge, LARGE_BYTES, Part};
 use os::sync::Mutex;
 use quorum::MemberId;
-use replica::Frame;
+use replica::{Frame, PACKING_BYTES};
 use rustix::event::PollFlags;
 
 use crate::address::HostAndPort;
@@ -244,6 +244,7 @@ impl Peer {
     fn pump(&self, mut stream: Stream, context: &LinkContext) -> String {
         let clock = &context.dialer.os.clock;
         let mut charge = context.memory.charge_regardless(Part::Links, 0);
+        let _packing = context.memory.charge_regardless(Part::Links, PACKING_BYTES);
         let (mut bytes, mut sent) = (Vec::new(), 0);
         let (mut went_on, mut taken) = (clock.monotonic(), stream.taken());
         loop {

@@ -27,13 +27,12 @@ pub(crate) struct Queue {
 pub(crate) fn weight(frame: &Frame) -> usize {
     match frame {
         Frame::Report(_) => FRAME_BYTES,
-        Frame::Consensus { message, payloads } => {
+        Frame::Consensus { message, .. } => {
             let entries = match &message.body {
                 Body::Append { entries, .. } => entries.len(),
                 _ => 0,
             };
-            let payloads: usize = payloads.iter().map(Vec::len).sum();
-            FRAME_BYTES + entries * ENTRY_BYTES + payloads
+            FRAME_BYTES + entries * ENTRY_BYTES + frame.payload_bytes()
         }
     }
 }
@@ -95,7 +94,7 @@ mod tests {
         let entries = vec![Entry { term: 1, index: 2, content }];
         let body = Body::Append { previous: Position { term: 1, index: 1 }, commit: 1, entries };
         let message = Message { from: MemberId(1), to: MemberId(2), term: 1, body };
-        Frame::Consensus { message, payloads: vec![vec![0; bytes]] }
+        Frame::Consensus { message, payloads: vec![vec![0; bytes].into()] }
     }
 
     #[test]

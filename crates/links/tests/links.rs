@@ -108,6 +108,9 @@ fn large_frames_arrive_whole() {
     for bytes in sizes {
         one.append(two.id, bytes);
         two.expect(&[News::Payload(one.id, bytes)]);
+        // One that is packed on its way.
+        one.append_payload(two.id, vec![5; bytes + 1]);
+        two.expect(&[News::Payload(one.id, bytes + 1)]);
     }
 }
 
@@ -398,7 +401,7 @@ fn a_members_thread_takes_what_came_and_closes_what_it_refuses() {
     one.report(two.id, 7);
     let frame = eventually("it comes", || {
         arrivals.wait(Duration::from_mins(1));
-        arrivals.take()
+        arrivals.take(true)
     });
     assert!(
         matches!(frame, Arrival::Frame(MemberId(1), replica::Frame::Report(report)) if report.term == 7)
@@ -407,5 +410,5 @@ fn a_members_thread_takes_what_came_and_closes_what_it_refuses() {
     one.expect(&[News::Lost(two.id), News::Up(two.id)]);
     arrivals.wake();
     arrivals.wait(Duration::from_mins(1));
-    assert!(arrivals.take().is_none());
+    assert!(arrivals.take(true).is_none());
 }

@@ -51,10 +51,11 @@ pub enum Arrival {
 
 /// The seam to what receives from the other members, and what wakes the thread.
 pub trait Arrivals: Send + Sync {
-    /// What has come and was not taken yet, in the order of each link.
-    fn take(&self) -> Option<Arrival>;
+    /// What has come and was not taken yet, in the order of each link. Without `appends`, frames with which a leader adds
+    /// to the log stay where they are, and what came behind them comes first.
+    fn take(&self, appends: bool) -> Option<Arrival>;
 
-    /// Returns when something has come, or [`Arrivals::wake`] was called since the last wait ended, or
+    /// Returns when something has come beside what was left there, or [`Arrivals::wake`] was called since the last wait ended, or
     /// the time is over.
     fn wait(&self, time: Duration);
 

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// How long the thread waits where nothing calls it: half a tick of consensus.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The same, where records are open that are about to become an entry.
+const GATHERING_PAUSE: Duration = Duration::from_millis(2);
 /// Arrivals between two looks at the time.
 const ARRIVALS_A_ROUND: usize = 64;
 /// Questions for read points that are kept; beyond it the oldest ones are taken for lost.
@@ -70,7 +72,8 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
             self.publish(now_ms);
             self.answer();
             if !worked {
-                self.shared.arrivals.wait(PAUSE);
+                let gathers = self.replica.is_gathering();
+                self.shared.arrivals.wait(if gathers { GATHERING_PAUSE } else { PAUSE });
             }
         }
     }
@@ -82,7 +85,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
     fn take_arrivals(&mut self) -> bool {
         let mut worked = false;
         for _ in 0..ARRIVALS_A_ROUND {
-            let Some(arrival) = self.shared.arrivals.take() else { break };
+            let Some(arrival) = self.shared.arrivals.take(self.replica.has_room()) else { break };
             worked = true;
             match arrival {
                 Arrival::Frame(link, frame) => {

@@ -336,7 +336,7 @@ impl Membership {
         } else {
             let beside = delay_log::find(&os, &directory, &engine)?;
             let journal = DelayableJournal::open(engine.clone(), observer, syncs, beside)?;
-            engine.when_open(notify);
+            engine.when_awaited(notify);
             start.member(journal)?
         };
         let _only_once = inner.member.set(member);

@@ -66,6 +66,8 @@ pub struct Node {
     /// Index and bytes of what this leader proposed and nobody decided.
     uncommitted: VecDeque<(u64, u64)>,
     uncommitted_bytes: u64,
+    /// The last decided entry that the others were told of as such, where that waits for what is proposed next; else 0.
+    told: u64,
     reads: u64,
 }
 
@@ -125,6 +127,7 @@ impl Node {
             installing: None,
             uncommitted: VecDeque::new(),
             uncommitted_bytes: 0,
+            told: 0,
             // Not from 1: answers to what was asked before a restart may still be on their way.
             reads: random() >> 1,
             raft,
@@ -140,6 +143,22 @@ impl Node {
     pub fn set_older(&mut self, older: Box<dyn Older>) {
         self.raft.mut_store().set_older(older);
         self.look_back();
+    }
+
+    /// From now on the others hear of what is decided with the next entries, or where this is said by
+    /// [`Node::tell_what_is_decided`]: a message less for each entry of a leader that is busy.
+    pub fn tell_decisions_later(&mut self) {
+        self.raft.raft.skip_bcast_commit(true);
+    }
+
+    /// Tells the others what is decided, where they were not told with entries since. Called after what is to be proposed
+    /// was proposed.
+    pub fn tell_what_is_decided(&mut self) {
+        let committed = self.raft.raft.raft_log.committed;
+        if self.leads() && committed > self.told {
+            self.told = committed;
+            self.raft.raft.bcast_append();
+        }
     }
 
     /// How far back the log reaches is asked anew with each tick and each change of the role; between, what has

@@ -34,6 +34,7 @@ use crate::entry_log::{EntryLog, FoundEntries};
 use crate::error::{Error, Result};
 use crate::journal::{HeldBack, Journal, LoadedLog};
 use crate::observer::Observer;
+use crate::payload::Payload;
 use crate::syncs::{SyncMode, Syncs};
 use front::{CombinedOlder, Front};
 
@@ -301,6 +302,10 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         self.engine.open_bytes()
     }
 
+    fn is_open_awaited(&self) -> bool {
+        self.engine.is_open_awaited()
+    }
+
     fn takes_writes(&self) -> bool {
         self.front.is_none()
     }
@@ -347,12 +352,12 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         Box::new(CombinedOlder { log: Arc::clone(&self.shared), engine: self.engine.older() })
     }
 
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+    fn payload(&self, at: Position) -> Result<Option<Payload>> {
         if let Some(front) = &self.front
             && at.index > self.engine.log_begins().load(Ordering::Relaxed)
             && let Some(payload) = front.log.payload(at)?
         {
-            return Ok(Some(payload));
+            return Ok(Some(payload.into()));
         }
         self.engine.payload(at)
     }

@@ -17,18 +17,24 @@
 
 mod older;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
+use os::sync::Mutex;
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
 use crate::observer::Observer;
+use crate::payload::{Payload, WeakPayload};
 use crate::syncs::{SyncMode, Syncs};
 use older::OlderEntries;
+
+/// Payloads that are found again while they are on their way to a member: messages to several are made one after the
+/// other.
+const MOST_SENDING: usize = 64;
 
 /// The journal.
 pub struct EngineJournal<O> {
@@ -41,6 +47,8 @@ pub struct EngineJournal<O> {
     own: BTreeSet<u64>,
     /// Entries up to this one are sent to nobody.
     log_begins: Arc<AtomicU64>,
+    /// Payloads that somebody may still be sending.
+    sending: Mutex<VecDeque<(Position, WeakPayload)>>,
 }
 
 fn failed(error: &engine::Error) -> Error {
@@ -66,7 +74,8 @@ impl<O: Observer> EngineJournal<O> {
         // Clients' commits come when it leads.
         engine.forbid_writes();
         let (own, log_begins) = (BTreeSet::new(), Arc::default());
-        Ok(Self { engine, observer, syncs, observed_index, own, log_begins })
+        let sending = Mutex::default();
+        Ok(Self { engine, observer, syncs, observed_index, own, log_begins, sending })
     }
 
     /// Makes an engine's directory the beginning of a set's log: its commits are those of the entry `at`,
@@ -99,6 +108,22 @@ impl<O: Observer> EngineJournal<O> {
 
     fn position(&self, index: u64) -> Option<Position> {
         position(&self.engine, index)
+    }
+
+    /// The payload of an entry, where it is on its way to another member.
+    fn is_sent(&self, at: Position) -> Option<Payload> {
+        let sending = self.sending.lock();
+        let (_, payload) = sending.iter().rev().find(|(position, _)| *position == at)?;
+        payload.upgrade()
+    }
+
+    fn sends(&self, at: Position, payload: Payload) -> Payload {
+        let mut sending = self.sending.lock();
+        if sending.len() >= MOST_SENDING {
+            sending.pop_front();
+        }
+        sending.push_back((at, payload.downgrade()));
+        payload
     }
 
     /// Entries up to this one are sent to nobody: shared with who answers for what is older.
@@ -224,6 +249,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
         self.engine.open_bytes()
     }
 
+    fn is_open_awaited(&self) -> bool {
+        self.engine.is_open_awaited()
+    }
+
     fn lead(&mut self) -> Result<()> {
         self.engine.allow_writes();
         Ok(())
@@ -281,13 +310,16 @@ impl<O: Observer> Journal for EngineJournal<O> {
         Box::new(OlderEntries::new(&self.engine, &self.log_begins))
     }
 
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+    fn payload(&self, at: Position) -> Result<Option<Payload>> {
         let log_begins = self.log_begins.load(Ordering::Relaxed);
         if self.position(at.index) != Some(at) || at.index <= log_begins {
             return Ok(None);
         }
+        if let Some(payload) = self.is_sent(at) {
+            return Ok(Some(payload));
+        }
         match self.engine.entry_records(at.index) {
-            Ok(records) => Ok(Some(records.to_vec())),
+            Ok(records) => Ok(Some(self.sends(at, records.into()))),
             Err(engine::Error::HistoryLost) => Ok(None),
             // This member does not need it any more: it must not stop because another one does.
             Err(engine::Error::Corruption(_)) if at.index <= self.engine.entries().before.index => {

@@ -2,23 +2,31 @@
 //! of itself.
 //!
 //! ```text
-//! frame     version u8, 1 │ kind u8 │ body
-//! 1 consensus   length u32 │ message, as raft-messages.md │ count u32 │ payload …      payload: length u32 │ bytes
+//! frame     version u8, 2 │ kind u8 │ body
+//! 1 consensus   length u32 │ message, as raft-messages.md │ count u32 │ payload …      payload, below
 //! 2 report      from u64 │ term u64 │ applied u64 │ synced u64 │ last ts u64 │ last time u64 │ wall ms i64 │ flags u8
+//! payload       length u32 │ bytes, or
+//!               length u32, bit 31 set │ length of what was packed u32 │ the bytes, packed by zstd
 //! ```
 //!
 //! Little-endian, read to its end. Payloads stand in the order of the message's entries, one for each.
-//! A frame has at most [`MAX_FRAME`] bytes; the link that carries it has its own head with length
+//! A frame has at most [`MAX_FRAME`] bytes, and as many with its payloads unpacked; the link that carries it has its own head with length
 //! and checksum.
 //!
 //! On the wire: `docs/formats/replica-frames.md`.
 
+use std::sync::Arc;
+
 use quorum::{Body, Content, MemberId, Message, codec};
 
 use crate::error::{Error, Result};
+use crate::packing;
+use crate::payload::Payload;
 
 /// The version this program writes.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
+/// In the length of a payload: it is packed.
+const PACKED: u32 = 1 << 31;
 /// Bytes of a frame at most: an entry with one of the largest records, and some room.
 pub const MAX_FRAME: usize = 64 << 20;
 /// Bytes of the payload of an entry that is no records.
@@ -32,7 +40,7 @@ pub enum Frame {
         /// The message.
         message: Message,
         /// One for each of its entries.
-        payloads: Vec<Vec<u8>>,
+        payloads: Vec<Payload>,
     },
     /// What a member says of itself, once in a while.
     Report(MemberReport),
@@ -83,13 +91,16 @@ impl Frame {
         match self {
             Self::Consensus { message, payloads } => {
                 let message = codec::encode(message);
-                let bytes: usize = payloads.iter().map(|payload| payload.len() + 4).sum();
+                let length = |payload: &Payload| {
+                    8 + payload.packed().map_or(payload.len(), <[u8]>::len)
+                };
+                let bytes: usize = payloads.iter().map(length).sum();
                 out.reserve(10 + message.len() + bytes);
                 out.extend_from_slice(&[VERSION, CONSENSUS]);
                 put_bytes(out, &message);
                 put_length(out, payloads.len());
                 for payload in payloads {
-                    put_bytes(out, payload);
+                    put_payload(out, payload);
                 }
             }
             Self::Report(report) => {
@@ -116,8 +127,29 @@ impl Frame {
         }
     }
 
+    /// Whether it is a leader's word on what its log has.
+    pub fn is_append(&self) -> bool {
+        match self {
+            Self::Consensus { message, .. } => matches!(message.body, Body::Append { .. }),
+            Self::Report(_) => false,
+        }
+    }
+
+    /// Bytes of its payloads, unpacked.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Consensus { payloads, .. } => payloads.iter().map(|payload| payload.len()).sum(),
+            Self::Report(_) => 0,
+        }
+    }
+
     /// A frame from its bytes. What its payloads are is not looked at: [`Frame::check_payloads`].
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::decode_held(bytes, &mut |_| {})
+    }
+
+    /// The same; `held` is told how much memory its payloads take so far, or are about to.
+    pub fn decode_held(bytes: &[u8], held: &mut dyn FnMut(usize)) -> Result<Self> {
         if bytes.len() > MAX_FRAME {
             return Err(malformed("it is too long"));
         }
@@ -137,7 +169,12 @@ impl Frame {
                 if count != entries {
                     return Err(malformed("it has a payload for each of its entries"));
                 }
-                let payload = |_| input.bytes().map(<[u8]>::to_vec);
+                let mut here = 0;
+                let payload = |_| {
+                    let payload = input.payload(here, held)?;
+                    here += payload.len();
+                    Ok(payload)
+                };
                 let payloads = (0..count).map(payload).collect::<Result<_>>()?;
                 Self::Consensus { message, payloads }
             }
@@ -156,7 +193,7 @@ impl Frame {
     }
 
     /// Whether the payloads are those that the entries describe.
-    pub(crate) fn check_payloads(message: &Message, payloads: &[Vec<u8>]) -> Result<()> {
+    pub(crate) fn check_payloads(message: &Message, payloads: &[Payload]) -> Result<()> {
         let Body::Append { entries, .. } = &message.body else { return Ok(()) };
         for (entry, payload) in entries.iter().zip(payloads) {
             let wrong = |what| Error::Records { from: message.from, at: entry.position(), what };
@@ -191,6 +228,14 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+fn put_payload(out: &mut Vec<u8>, payload: &Payload) {
+    let Some(packed) = payload.packed() else { return put_bytes(out, payload) };
+    let length = u32::try_from(packed.len()).expect("frames are far below");
+    out.extend_from_slice(&(length | PACKED).to_le_bytes());
+    put_length(out, payload.len());
+    out.extend_from_slice(packed);
+}
+
 fn malformed(what: &'static str) -> Error {
     Error::Malformed { what }
 }
@@ -217,8 +262,29 @@ impl<'a> Input<'a> {
         self.fixed().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
 
+    /// A payload, where those before it have so many bytes.
+    fn payload(&mut self, here: usize, held: &mut dyn FnMut(usize)) -> Result<Payload> {
+        let length = self.fixed().map(u32::from_le_bytes)?;
+        if length & PACKED == 0 {
+            let bytes = self.take(length as usize)?;
+            held(here + bytes.len());
+            return Ok(Payload::from(Arc::from(bytes)));
+        }
+        let unpacked = self.length()?;
+        if unpacked > MAX_FRAME - here.min(MAX_FRAME) {
+            return Err(malformed("its payloads are too long"));
+        }
+        let packed = self.take((length & !PACKED) as usize)?;
+        let bytes = packing::unpack(packed, unpacked, &mut |more| held(here + more));
+        bytes.map(Payload::from).ok_or(malformed("a payload that cannot be unpacked"))
+    }
+
     fn bytes(&mut self) -> Result<&'a [u8]> {
         let length = self.length()?;
+        self.take(length)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(length).ok_or(malformed("it ends too early"))?;
         self.0 = tail;
         Ok(head)
@@ -268,7 +334,7 @@ mod tests {
         let previous = Position { term: 2, index: 4 };
         let body = Body::Append { previous, commit: 3, entries };
         let message = Message { from: MemberId(1), to: MemberId(2), term: 3, body };
-        let payloads = payloads.iter().map(|payload| payload.to_vec()).collect();
+        let payloads = payloads.iter().map(|payload| Payload::from(payload.to_vec())).collect();
         Frame::Consensus { message, payloads }
     }
 
@@ -317,7 +383,7 @@ mod tests {
             }
             put_bytes(&mut all, &bytes);
         }
-        testkit::golden(env!("CARGO_MANIFEST_DIR"), "replica-frames.v1.bin", &all);
+        testkit::golden(env!("CARGO_MANIFEST_DIR"), "replica-frames.v2.bin", &all);
     }
 
     #[test]
@@ -328,7 +394,7 @@ mod tests {
             bytes[at] = byte;
             Frame::decode(&bytes).map_err(|error| error.to_string())
         };
-        assert!(check(0, 2).unwrap_err().contains("version 2"));
+        assert!(check(0, 3).unwrap_err().contains("version 3"));
         assert!(check(1, 9).is_err());
         let mut longer = whole.clone();
         longer.push(0);
@@ -339,8 +405,45 @@ mod tests {
     }
 
     #[test]
+    fn long_payloads_are_packed_and_others_are_not() {
+        let names = b"field: ".repeat(10_000);
+        let frame = append(&[&[7; 100], &names, b"short"]);
+        let bytes = frame.encode();
+        assert!(bytes.len() < 2000, "{}", bytes.len());
+        let mut most = 0;
+        let read = Frame::decode_held(&bytes, &mut |held| most = most.max(held));
+        assert_eq!(read.unwrap(), frame);
+        assert!((70_105..80_000).contains(&most), "the memory is that of what was unpacked: {most}");
+        for length in 0..bytes.len() {
+            assert!(Frame::decode(&bytes[..length]).is_err());
+        }
+    }
+
+    /// Packed by hand: one block that is as it was. So frames of before are read, whatever the library makes of them.
+    #[test]
+    fn a_packed_payload_is_read_whoever_packed_it() {
+        let frame = append(&[b"seven b"]);
+        let whole = frame.encode();
+        let before = &whole[..whole.len() - 11];
+        // Magic number, one segment with its length in a byte, the last block: raw.
+        let packed = [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 7, 7 << 3 | 1, 0, 0], &b"seven b"[..]].concat();
+        let read = |length: u32, packed: &[u8]| {
+            let words = [packed.len() as u32 | PACKED, length].map(u32::to_le_bytes);
+            Frame::decode(&[before, words.as_flattened(), packed].concat())
+        };
+        assert_eq!(read(7, &packed).unwrap(), frame);
+        let refused = |length, packed: &[u8]| read(length, packed).unwrap_err().to_string();
+        assert!(refused(8, &packed).contains("cannot be unpacked"));
+        assert!(refused(6, &packed).contains("cannot be unpacked"));
+        assert!(refused(7, &packed[..12]).contains("cannot be unpacked"));
+        assert!(refused(7, b"").contains("cannot be unpacked"));
+        assert!(refused(MAX_FRAME as u32 + 1, &packed).contains("too long"));
+        assert!(refused(u32::MAX, &packed).contains("too long"));
+    }
+
+    #[test]
     fn payloads_are_those_that_their_entries_describe() {
-        let check = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+        let check = |change: &dyn Fn(&mut Vec<Payload>)| {
             let Frame::Consensus { message, mut payloads } = append(&[b"one", b"two"]) else {
                 unreachable!()
             };
@@ -348,8 +451,8 @@ mod tests {
             Frame::check_payloads(&message, &payloads).map_err(|error| error.to_string())
         };
         assert!(check(&|_| {}).is_ok());
-        assert!(check(&|p| p[1][2] ^= 1).unwrap_err().ends_with("their checksum"));
-        assert!(check(&|p| p[0].push(0)).unwrap_err().ends_with("their length"));
+        assert!(check(&|p| p[1] = Payload::from(b"twO".to_vec())).unwrap_err().ends_with("their checksum"));
+        assert!(check(&|p| p[0] = Payload::from(b"one1".to_vec())).unwrap_err().ends_with("their length"));
         assert!(check(&|p| drop(p.pop())).is_err());
     }
 

@@ -12,6 +12,7 @@ use quorum::{Configuration, Content, Descriptor, Entry, Older, Position};
 
 use crate::entry_log::FoundEntries;
 use crate::error::Result;
+use crate::payload::Payload;
 
 /// What [`Journal::load`] found: the log at a start.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +80,11 @@ pub trait Journal {
     /// Bytes of records that are open and not described.
     fn open_bytes(&self) -> u64;
 
+    /// Whether somebody waits for those.
+    fn is_open_awaited(&self) -> bool {
+        true
+    }
+
     /// This member leads, and what the leaders before it decided is applied: clients' records may come, until
     /// [`Journal::discard_open`] or [`Journal::cut`].
     fn lead(&mut self) -> Result<()>;
@@ -102,7 +108,7 @@ pub trait Journal {
     fn older(&self) -> Box<dyn Older>;
 
     /// The payload of an entry, be it in consensus' memory or older; `None` where that entry is not there (any more).
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>>;
+    fn payload(&self, at: Position) -> Result<Option<Payload>>;
 
     /// Whether a payload can be that of an entry with this content; its length and checksum are checked. What
     /// is wrong with it otherwise. Nothing that passes makes [`Journal::append`] fail, where it comes in its

@@ -14,6 +14,7 @@ use quorum::{Configuration, Content, Descriptor, Entry, HardState, Older, Positi
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
+use crate::payload::Payload;
 use crate::state_file::Promises;
 
 /// One commit.
@@ -359,10 +360,10 @@ impl Journal for MemoryJournal {
         Box::new(OlderEntries { entries, first })
     }
 
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+    fn payload(&self, at: Position) -> Result<Option<Payload>> {
         let is_there =
             at.index >= self.first.load(Ordering::Relaxed) && self.fault != Fault::KeepsNoRecords;
-        Ok(self.held_payload(at).filter(|_| is_there))
+        Ok(self.held_payload(at).filter(|_| is_there).map(Payload::from))
     }
 
     fn begin_sync(&mut self, number: u64) -> Result<()> {

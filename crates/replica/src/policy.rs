@@ -3,14 +3,34 @@
 /// Bytes of records in one entry; a larger record is an entry of its own.
 pub const MAX_ENTRY_BYTES: u64 = 4 << 20;
 
-/// Entries of a leader whose sync it waits for, beside the one that is being gathered.
-const UNSYNCED: usize = 2;
+/// Records for which nobody waits are open for so long at least, to be in one entry with what follows.
+pub(crate) const GATHERS_MS: u64 = 2;
 
-/// Whether a leader makes an entry of what is open: at once where the disk has nothing to do, else when
-/// the entries before it are synced or what is open fills an entry. So one sync covers what came during
-/// the one before.
-pub(crate) fn closes(open_bytes: u64, unsynced: usize) -> bool {
-    open_bytes > 0 && (unsynced < UNSYNCED || open_bytes >= MAX_ENTRY_BYTES)
+/// What is open in a leader's journal, and what of its entries is on the way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpenLoad {
+    /// Bytes of records that no entry has.
+    pub(crate) bytes: u64,
+    /// Somebody waits for them, or they have been open for a while.
+    pub(crate) is_due: bool,
+    /// Entries of this member that are not decided.
+    pub(crate) undecided: u64,
+    /// Milliseconds since the last of them was made.
+    pub(crate) since_last_ms: u64,
+}
+
+/// Between two entries of which the first is not decided.
+const APART_MS: u64 = 2;
+/// Entries that are not decided, at most, unless one is full.
+const MOST_UNDECIDED: u64 = 8;
+
+/// Whether a leader makes an entry of what is open. At once where none is on its way: else what comes meanwhile goes into
+/// the next one, which is made when that one is decided, or a moment later where that takes long. An entry costs each
+/// member the same whatever it holds.
+pub(crate) fn closes(open: &OpenLoad) -> bool {
+    let OpenLoad { bytes, is_due, undecided, since_last_ms } = *open;
+    let has_way = undecided == 0 || since_last_ms >= APART_MS && undecided < MOST_UNDECIDED;
+    bytes >= MAX_ENTRY_BYTES || bytes > 0 && is_due && has_way
 }
 
 /// Entries that stay in memory behind the slowest member, for those that come back after a moment.
@@ -47,12 +67,18 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_made_when_the_disk_is_free_or_it_is_full() {
-        assert!(!closes(0, 0));
-        assert!(closes(1, 0));
-        assert!(closes(1, 1));
-        assert!(!closes(MAX_ENTRY_BYTES - 1, 2));
-        assert!(closes(MAX_ENTRY_BYTES, 2));
+    fn an_entry_is_made_of_what_is_due_when_none_is_on_its_way_or_it_is_full() {
+        let closes = |bytes, is_due, undecided, since_last_ms| {
+            closes(&OpenLoad { bytes, is_due, undecided, since_last_ms })
+        };
+        assert!(!closes(0, true, 0, 9));
+        assert!(closes(1, true, 0, 0));
+        assert!(!closes(1, false, 0, 9), "nobody waits for it");
+        assert!(!closes(MAX_ENTRY_BYTES - 1, true, 1, APART_MS - 1));
+        assert!(closes(1, true, 1, APART_MS), "the way is long");
+        assert!(closes(1, true, MOST_UNDECIDED - 1, APART_MS));
+        assert!(!closes(1, true, MOST_UNDECIDED, 1000));
+        assert!(closes(MAX_ENTRY_BYTES, false, MOST_UNDECIDED, 0));
     }
 
     #[test]

@@ -33,7 +33,8 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, MAX_FRAME, MemberReport};
 use crate::journal::{HeldBack, Journal};
 use crate::links::Links;
-use crate::policy::{self, MAX_ENTRY_BYTES};
+use crate::payload::Payload;
+use crate::policy::{self, GATHERS_MS, MAX_ENTRY_BYTES, OpenLoad};
 use crate::state_file::Promises;
 
 /// How a member behaves.
@@ -126,12 +127,18 @@ pub struct Replica<J, L, P> {
     /// Syncs that were begun.
     syncing: VecDeque<u64>,
     /// The payloads of the frame at hand.
-    arriving: BTreeMap<Position, Vec<u8>>,
+    arriving: BTreeMap<Position, Payload>,
     /// The term that this member leads or led last.
     led: u64,
     leads: bool,
     writable: bool,
     applied: Entry,
+    /// The last entry that this member made itself, and when.
+    made: (u64, u64),
+    /// Since when records are open for which nobody waits.
+    gathering_since_ms: Option<u64>,
+    /// Records are open, and no entry is made of them now.
+    gathers: bool,
     reports: BTreeMap<MemberId, MemberReport>,
     events: Vec<Event>,
     needs_copy: Option<NeedsCopy>,
@@ -192,6 +199,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         };
         let mut node = Node::new(settings, start, random)?;
         node.set_older(journal.older());
+        node.tell_decisions_later();
         Ok(Self {
             node,
             journal,
@@ -210,6 +218,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             leads: false,
             writable: false,
             applied: Entry { term, index: applied, content: Content::Fence },
+            made: (0, 0),
+            gathering_since_ms: None,
+            gathers: false,
             reports: BTreeMap::new(),
             events: Vec::new(),
             needs_copy: None,
@@ -238,7 +249,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             replica.journal.check_running()?;
             let mut done = replica.pass_time(now_ms)?;
             done |= replica.look_at_syncs()?;
-            done |= replica.propose_what_is_open()?;
+            done |= replica.propose_what_is_open(now_ms)?;
+            // What was proposed just now tells it, too.
+            replica.node.tell_what_is_decided();
+            replica.work()?;
             done |= replica.journal.show_due(wall_ms)?;
             // A member that was delayed may be able to by now.
             replica.take_writes_where_due()?;
@@ -330,6 +344,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         let body = Body::Heartbeat { commit: 0, read: None };
         self.node.receive(Message { from: peer, to: self.id, term: now.term, body })?;
         self.guarded(Self::work)
+    }
+
+    /// Whether entries of another member can be taken now. While they cannot, they are better left where they are: what is
+    /// received then is lost, and comes again after a while.
+    pub fn has_room(&self) -> bool {
+        self.journal.has_room()
     }
 
     /// The port of that member is closed: its process is gone.
@@ -544,13 +564,43 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         Ok(true)
     }
 
-    fn propose_what_is_open(&mut self) -> Result<bool> {
+    /// Whether records are open of which an entry is made after a moment.
+    pub fn is_gathering(&self) -> bool {
+        self.gathers
+    }
+
+    /// What is open, and since when.
+    fn open_load(&mut self, now_ms: u64) -> OpenLoad {
+        let bytes = self.journal.open_bytes();
+        let is_awaited = bytes > 0 && self.journal.is_open_awaited();
+        let gathers = bytes > 0 && !is_awaited;
+        let since = if gathers { *self.gathering_since_ms.get_or_insert(now_ms) } else { now_ms };
+        if !gathers {
+            self.gathering_since_ms = None;
+        }
+        OpenLoad {
+            bytes,
+            is_due: is_awaited || now_ms.saturating_sub(since) >= GATHERS_MS,
+            undecided: self.made.0.saturating_sub(self.applied.index),
+            since_last_ms: now_ms.saturating_sub(self.made.1),
+        }
+    }
+
+    fn propose_what_is_open(&mut self, now_ms: u64) -> Result<bool> {
         let mut done = false;
+        self.gathers = false;
         for _ in 0..ENTRIES_A_STEP {
-            let open = self.journal.open_bytes();
-            if !self.writable || !policy::closes(open, self.syncing.len()) {
+            if !self.writable {
+                self.gathering_since_ms = None;
                 break;
             }
+            let open = self.open_load(now_ms);
+            if !policy::closes(&open) {
+                self.gathers = open.bytes > 0;
+                break;
+            }
+            self.gathering_since_ms = None;
+            self.made.1 = now_ms;
             let Some(records) = self.journal.describe_open(MAX_ENTRY_BYTES) else { break };
             if self.node.propose(records).is_err() {
                 // It takes nothing now: too much is under way, or it hands over.
@@ -673,6 +723,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.leads = leads;
         if leads {
             self.led = now.term;
+            self.made = (0, 0);
         }
         self.events.push(Event::Role(now));
         Ok(())
@@ -696,7 +747,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         for entry in &ready.entries {
             match self.arriving.remove(&entry.position()) {
                 Some(payload) => self.journal.append(entry, &payload, ready.commit)?,
-                None if entry.term == self.led => self.journal.write_entry(entry, ready.commit)?,
+                None if entry.term == self.led => {
+                    self.journal.write_entry(entry, ready.commit)?;
+                    self.made.0 = entry.index;
+                }
                 None => {
                     let what = format!("the records of {:?} did not come", entry.position());
                     return Err(Error::Journal(what));

@@ -18,6 +18,7 @@ use crate::engine_journal::{changes_configuration, check_payload};
 use crate::entry_log::{EntryLog, FoundEntries};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
+use crate::payload::Payload;
 use crate::syncs::{SyncMode, Syncs};
 use std::sync::Arc;
 
@@ -138,8 +139,8 @@ impl Journal for WitnessJournal {
         self.log.older()
     }
 
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
-        self.log.payload(at)
+    fn payload(&self, at: Position) -> Result<Option<Payload>> {
+        Ok(self.log.payload(at)?.map(Payload::from))
     }
 
     fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {

@@ -70,7 +70,7 @@ impl Leader {
     fn close(&mut self, content: Content) -> (Entry, Vec<u8>) {
         let entry = self.next(content);
         self.0.write_entry(&entry, 1).unwrap();
-        let payload = self.0.payload(entry.position()).unwrap().unwrap();
+        let payload = self.0.payload(entry.position()).unwrap().unwrap().to_vec();
         self.0.committed(std::slice::from_ref(&entry), &voters()).unwrap();
         (entry, payload)
     }
@@ -179,8 +179,8 @@ fn what_is_decided_is_shown_when_it_is_old_enough() {
     follower.journal().set_delay(DELAY);
     follower.pass(0);
     assert_eq!(follower.shows(), "a");
-    assert_eq!(follower.journal().payload(b.0.position()).unwrap(), Some(b.1.clone()));
-    assert_eq!(follower.journal().payload(a.0.position()).unwrap(), Some(a.1.clone()));
+    assert_eq!(follower.journal().payload(b.0.position()).unwrap().as_deref(), Some(&b.1[..]));
+    assert_eq!(follower.journal().payload(a.0.position()).unwrap().as_deref(), Some(&a.1[..]));
     assert!(!follower.journal().takes_writes());
     follower.pass(i64::from(DELAY) + 2);
     assert_eq!(follower.shows(), "a b");
@@ -200,7 +200,7 @@ fn a_delay_begins_and_ends_while_entries_come() {
     follower.journal().set_delay(DELAY);
     follower.take(third);
     assert_eq!(follower.journal().engine().entries().last.index, first.0.index);
-    assert_eq!(follower.journal().payload(second.0.position()).unwrap(), Some(second.1.clone()));
+    assert_eq!(follower.journal().payload(second.0.position()).unwrap().as_deref(), Some(&second.1[..]));
     follower.decide(&[second, third]);
     follower.pass(0);
     assert_eq!(follower.shows(), "a");

@@ -50,12 +50,21 @@ struct Set {
     /// What they say is on its way, and does not arrive.
     arriving: Vec<u64>,
     most_payload_bytes: u64,
+    /// Sent so far.
+    frames: usize,
 }
 
 impl Set {
     fn new() -> Self {
         let members = (1..=3).map(replica).collect();
-        Self { members, now_ms: 0, silent: Vec::new(), arriving: Vec::new(), most_payload_bytes: 0 }
+        Self {
+            members,
+            now_ms: 0,
+            silent: Vec::new(),
+            arriving: Vec::new(),
+            most_payload_bytes: 0,
+            frames: 0,
+        }
     }
 
     /// A set that 1 leads and that takes writes.
@@ -81,30 +90,31 @@ impl Set {
                 }
             }
         }
-        for _ in 0..100 {
-            let mut frames = Vec::new();
-            for member in 1..=3 {
-                let now_ms = self.now_ms;
-                let replica = self.at(member);
-                let _stopped = replica.step(now_ms, 0);
-                let sent = std::mem::take(&mut replica.links().0);
-                frames.extend(sent.into_iter().map(|(to, frame)| (member, to.0, frame)));
-            }
-            if frames.is_empty() {
-                return;
-            }
-            for (from, to, frame) in frames {
-                if let Frame::Consensus { payloads, .. } = &frame {
-                    let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
-                    self.most_payload_bytes = self.most_payload_bytes.max(bytes);
-                }
-                let is_whole = !self.arriving.contains(&from);
-                if is_whole && !self.silent.contains(&from) && !self.silent.contains(&to) {
-                    let _stopped = self.at(to).receive(id(from), frame);
-                }
+        let is_quiet = (0..100).any(|_| !self.exchange());
+        assert!(is_quiet, "they never stop talking");
+    }
+
+    /// Each works, then gets what the others have sent; whether there was anything.
+    fn exchange(&mut self) -> bool {
+        let mut frames = Vec::new();
+        for member in 1..=3 {
+            let now_ms = self.now_ms;
+            let replica = self.at(member);
+            let _stopped = replica.step(now_ms, 0);
+            let sent = std::mem::take(&mut replica.links().0);
+            frames.extend(sent.into_iter().map(|(to, frame)| (member, to.0, frame)));
+        }
+        let any = !frames.is_empty();
+        self.frames += frames.len();
+        for (from, to, frame) in frames {
+            let bytes = frame.payload_bytes() as u64;
+            self.most_payload_bytes = self.most_payload_bytes.max(bytes);
+            let is_whole = !self.arriving.contains(&from);
+            if is_whole && !self.silent.contains(&from) && !self.silent.contains(&to) {
+                let _stopped = self.at(to).receive(id(from), frame);
             }
         }
-        panic!("they never stop talking");
+        any
     }
 
     fn shown(&mut self, member: u64) -> Vec<Vec<u8>> {
@@ -128,6 +138,52 @@ fn what_is_written_on_the_leader_is_shown_by_all() {
     assert_eq!(set.at(2).journal().entries().count(), 2);
     assert!(!set.at(2).is_writable());
     assert_eq!(set.at(3).reports()[&id(1)].from, id(1));
+}
+
+#[test]
+fn what_comes_while_an_entry_is_on_its_way_goes_into_the_next() {
+    let mut set = Set::led();
+    let last = |set: &mut Set| set.at(1).status().last.index;
+    let before = last(&mut set);
+    set.silent = vec![2, 3];
+    set.at(1).journal().commit(b"one".to_vec());
+    set.pass(1);
+    assert_eq!(last(&mut set), before + 1);
+    for byte in b'a'..=b'c' {
+        set.at(1).journal().commit(vec![byte]);
+        set.pass(0);
+        assert_eq!(last(&mut set), before + 1, "one is on its way");
+        assert!(set.at(1).is_gathering());
+    }
+    set.pass(2);
+    assert_eq!(last(&mut set), before + 2, "and takes long");
+    // The answer comes, and with it those who wait for the next one.
+    set.silent.clear();
+    (0..100).for_each(|_| set.pass(50));
+    set.at(1).journal().commit(b"more".to_vec());
+    set.pass(0);
+    assert_eq!((last(&mut set), set.at(1).is_gathering()), (before + 3, false));
+    assert_eq!(set.shown(2).len(), 5);
+}
+
+#[test]
+fn an_idle_leader_tells_at_once_what_is_decided_and_a_busy_one_with_the_next_entry() {
+    let mut set = Set::led();
+    set.at(1).journal().commit(b"one".to_vec());
+    let idle = set.frames;
+    set.pass(1);
+    assert_eq!(set.shown(2), [b"one"], "without a heartbeat");
+    let alone = set.frames - idle;
+    // While one entry is decided the next one waits.
+    let busy = set.frames;
+    set.at(1).journal().commit(b"two".to_vec());
+    // The entry goes to the others, their answers come back.
+    assert!(set.exchange() && set.exchange());
+    set.at(1).journal().commit(b"three".to_vec());
+    set.pass(0);
+    assert_eq!(set.shown(3).len(), 3);
+    let both = set.frames - busy;
+    assert!(both < 2 * alone, "{both} frames for two entries, {alone} for one");
 }
 
 #[test]
@@ -192,7 +248,7 @@ fn append(payload: &[u8], checksum: u32) -> Frame {
     let entry = Entry { term: 2, index: 2, content: Content::Records(records) };
     let body = Body::Append { previous: BASE, commit: 1, entries: vec![entry] };
     let message = Message { from: id(2), to: id(1), term: 2, body };
-    Frame::Consensus { message, payloads: vec![payload.to_vec()] }
+    Frame::Consensus { message, payloads: vec![payload.to_vec().into()] }
 }
 
 #[test]

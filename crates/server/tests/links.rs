@@ -114,7 +114,7 @@ impl Member {
         let inbox = self.links.inbox();
         for _ in 0..100 {
             inbox.wait(Duration::from_millis(100));
-            while let Some(arrival) = inbox.take() {
+            while let Some(arrival) = inbox.take(true) {
                 if let Arrival::Frame(received) = arrival
                     && let Frame::Report(report) = &received.frame
                 {

@@ -3,17 +3,16 @@
 //! Always true: one is written at a time.
 
 use engine::BackupProgress;
+use crate::rate::Rate;
 use errors::{Code, Error, Result};
 use os::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Backups.
 #[derive(Default)]
 pub struct Backups {
     running: Mutex<Option<BackupProgress>>,
-    /// Bytes a second; 0 for as fast as it goes (`backupThrottle`).
-    bytes_per_second: AtomicU64,
+    /// How fast backups may be (`backupThrottle`).
+    pub rate: Rate,
     /// Why the last one failed; none where it did not.
     failure: Mutex<Option<String>>,
 }
@@ -57,16 +56,6 @@ impl Backups {
     pub fn succeeded(&self) {
         *self.failure.lock() = None;
     }
-
-    /// Holds backups to so many bytes a second from now on; 0 to none.
-    pub fn throttle(&self, bytes_per_second: u64) -> u64 {
-        self.bytes_per_second.swap(bytes_per_second, Ordering::Relaxed)
-    }
-
-    /// How long to wait after so many bytes were copied in this time.
-    pub fn pause_after(&self, bytes: u64, time: Duration) -> Duration {
-        pause(bytes, time, self.bytes_per_second.load(Ordering::Relaxed))
-    }
 }
 
 impl RunningBackup<'_> {
@@ -82,33 +71,9 @@ impl Drop for RunningBackup<'_> {
     }
 }
 
-fn pause(bytes: u64, time: Duration, bytes_per_second: u64) -> Duration {
-    match (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(bytes_per_second)) {
-        None => Duration::ZERO,
-        Some(nanos) => {
-            let due = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            due.saturating_sub(time)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_backup_waits_for_as_long_as_it_is_ahead_of_its_rate() {
-        let (second, none) = (Duration::from_secs(1), Duration::ZERO);
-        for (bytes, time, rate, expected) in [
-            (10, none, 0, none),
-            (10, none, 10, second),
-            (10, second / 4, 10, second * 3 / 4),
-            (10, second * 2, 10, none),
-            (u64::MAX, none, 1, Duration::from_nanos(u64::MAX)),
-        ] {
-            assert_eq!(pause(bytes, time, rate), expected, "{bytes} {time:?} {rate}");
-        }
-    }
 
     #[test]
     fn there_is_one_at_a_time() {

@@ -2,6 +2,7 @@
 //!
 //! Always true: what others copy is held for as long as they go on asking, and no longer than [`IDLE`] beyond.
 
+use crate::rate::Rate;
 use engine::Engine;
 use errors::{Code, Error, Result};
 use membership::MemberId;
@@ -33,6 +34,8 @@ pub struct Copies {
     /// How far the copy is that this member makes.
     pub(crate) incoming: Mutex<Option<Progress>>,
     pub(crate) makes_one: AtomicBool,
+    /// How fast this member may copy (`initialSyncThrottle`).
+    pub rate: Rate,
 }
 
 impl Copies {

@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(15);
 /// How often the log says how far a copy is.
 const TELLS: Duration = Duration::from_secs(30);
+/// How long a copy is held back by its rate, until that is looked at again.
+const LOOKS_AT_RATE: Duration = Duration::from_millis(200);
 
 /// What came of an attempt to make a copy.
 enum CopyOutcome {
@@ -25,10 +27,30 @@ enum CopyOutcome {
     ServerEnds,
 }
 
-/// Looks at one copy that this member makes.
+/// Looks at one copy that this member makes, and holds it to its rate.
 struct Looks<'a> {
     state: &'a ServerState,
     told: Mutex<Duration>,
+    /// When the last part had come, and what had come over the wire by then.
+    paced: Mutex<(Duration, u64)>,
+}
+
+impl Looks<'_> {
+    /// Waits where the copy is ahead of its rate: each part for itself, so that a new rate holds from the next one on.
+    fn pace(&self, received: u64) {
+        let mut paced = self.paced.lock();
+        let (since, before) = *paced;
+        let piece = received.saturating_sub(before);
+        loop {
+            let now = self.state.os.clock.monotonic();
+            let left = self.state.copies.rate.pause_after(piece, now.saturating_sub(since));
+            if left.is_zero() || self.has_ended() {
+                *paced = (now, received);
+                return;
+            }
+            self.state.wait(left.min(LOOKS_AT_RATE));
+        }
+    }
 }
 
 impl Watch for Looks<'_> {
@@ -45,6 +67,8 @@ impl Watch for Looks<'_> {
             let Progress { done, total, received } = progress;
             tracing::info!(target: "INITSYNC", id = 9_016_764, done, total, received, "Copying another member's data");
         }
+        drop(told);
+        self.pace(progress.received);
     }
 }
 
@@ -111,7 +135,8 @@ impl ServerState {
             host.parse().map_err(|error: links::NoHostAndPort| error.to_string())?;
         tracing::info!(target: "INITSYNC", id = 9_016_763, source = host,
             "This member lacks what its primary's log has no more: it copies the primary's data");
-        let looks = Looks { state: self, told: Mutex::new(self.os.clock.monotonic()) };
+        let now = self.os.clock.monotonic();
+        let looks = Looks { state: self, told: Mutex::new(now), paced: Mutex::new((now, 0)) };
         let ended = || self.is_stopping();
         let between =
             Between { source: leader, receiver: membership.own(), founder: membership.founder() };

@@ -45,6 +45,8 @@ type Write = fn(&ServerState, &Value);
 enum Shape {
     /// A whole number, at least and at most.
     Whole(i64, i64),
+    /// Bytes a second: none, which is without a bound, or so many at least.
+    Rate(i64),
     /// Yes or no.
     Switch,
     /// A text of so many bytes at most.
@@ -245,6 +247,9 @@ fn millis(period: Duration) -> i64 {
 
 const INT_MAX: i64 = i32::MAX as i64;
 
+/// A slower copy would leave its source alone for so long that it is let go of there.
+const LEAST_COPY_RATE: i64 = 64 << 10;
+
 /// The least that TokuMX's `loaderMaxMemory` may be.
 const LEAST_LOADER: i64 = 32 << 20;
 
@@ -362,6 +367,11 @@ static PARAMETERS: &[Parameter] = &[
         "cursorTimeoutMillis",
         Shape::Whole(1, INT_MAX),
         Place::Long(|service| &service.cursor_timeout_ms),
+    ),
+    kept(
+        "initialSyncThrottle",
+        Shape::Rate(LEAST_COPY_RATE),
+        Place::Long(|service| service.copies.rate.bytes_per_second()),
     ),
     flag("diagnosticDataCollectionEnabled", |service| &service.keeps_history),
     kept(
@@ -705,32 +715,39 @@ fn parse_switch(value: RawBsonRef<'_>) -> bool {
     }
 }
 
+fn whole_number(name: &str, field: &Field<'_>, least: i64, most: i64) -> Result<i64> {
+    let number = match field.value {
+        RawBsonRef::Boolean(set) => Some(i64::from(set)),
+        RawBsonRef::Double(number) if number.is_nan() => None,
+        value => dispatch::fields::as_i64(value),
+    };
+    let number = number.ok_or_else(|| {
+        Error::bad_value(format!(
+            "Invalid value for parameter {name}: {} is no whole number",
+            type_name(field.value)
+        ))
+    })?;
+    if !(least..=most).contains(&number) {
+        let relation = if number < least { "greater" } else { "less" };
+        let bound = if number < least { least } else { most };
+        return Err(Error::bad_value(format!(
+            "Invalid value for parameter {name}: {number} is not {relation} than or equal to {bound}"
+        )));
+    }
+    Ok(number)
+}
+
 /// A value as the parameter takes it. MongoDB reads a yes out of whatever is not 0, null or absent,
 /// and a whole number out of any number that fits.
 fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
     let name = parameter.name;
     match parameter.shape {
         Shape::Switch => Ok(Value::Switch(parse_switch(field.value))),
-        Shape::Whole(least, most) => {
-            let number = match field.value {
-                RawBsonRef::Boolean(set) => Some(i64::from(set)),
-                RawBsonRef::Double(number) if number.is_nan() => None,
-                value => dispatch::fields::as_i64(value),
-            };
-            let number = number.ok_or_else(|| {
-                Error::bad_value(format!(
-                    "Invalid value for parameter {name}: {} is no whole number",
-                    type_name(field.value)
-                ))
-            })?;
-            if !(least..=most).contains(&number) {
-                let relation = if number < least { "greater" } else { "less" };
-                let bound = if number < least { least } else { most };
-                return Err(Error::bad_value(format!(
-                    "Invalid value for parameter {name}: {number} is not {relation} than or equal to {bound}"
-                )));
-            }
-            Ok(Value::Whole(number))
+        Shape::Whole(least, most) => whole_number(name, field, least, most).map(Value::Whole),
+        Shape::Rate(least) => {
+            let number = whole_number(name, field, 0, i64::MAX)?;
+            let least = if number == 0 { 0 } else { least };
+            whole_number(name, field, least, i64::MAX).map(Value::Whole)
         }
         Shape::Text(most) => {
             let RawBsonRef::String(text) = field.value else {

@@ -119,7 +119,9 @@ pub(super) struct HeldBack {
     waiters: Mutex<Waiters>,
     /// Another one since each tail that was overwritten, and each time that writes were refused.
     era: AtomicU64,
-    /// Called when there is a commit that no entry closes.
+    /// The newest commit that somebody waits for, or has waited for.
+    awaited: AtomicU64,
+    /// Called when somebody waits for a commit.
     notify: OnceLock<Notify>,
 }
 
@@ -134,10 +136,19 @@ impl HeldBack {
         let _the_first_one_stays = self.notify.set(notify);
     }
 
-    pub(super) fn notify(&self) {
-        if let Some(notify) = self.notify.get() {
+    /// Somebody waits for a commit: who makes it visible is told, once for each that is newer than those before. Called
+    /// with no lock held.
+    fn is_awaited(&self, timestamp: u64) {
+        if self.awaited.fetch_max(timestamp, Ordering::SeqCst) < timestamp
+            && let Some(notify) = self.notify.get()
+        {
             notify();
         }
+    }
+
+    /// The newest commit that somebody waits for, or has waited for.
+    pub(super) fn awaited(&self) -> u64 {
+        self.awaited.load(Ordering::SeqCst)
     }
 
     pub(super) fn visible(&self) -> Visible {
@@ -203,6 +214,8 @@ impl HeldBack {
         }
         let key = (timestamp, waiters.number());
         waiters.watches.insert(key, call);
+        drop(waiters);
+        self.is_awaited(timestamp);
         Some(key)
     }
 
@@ -250,6 +263,8 @@ impl HeldBack {
         }
         let number = waiters.number();
         waiters.list.insert((timestamp, number), Arc::clone(&waiter));
+        drop(waiters);
+        self.is_awaited(timestamp);
         Some(waiter)
     }
 
@@ -257,6 +272,8 @@ impl HeldBack {
     pub(super) fn overwrite(&self, timestamp: u64) {
         let mut waiters = self.waiters.lock();
         self.begin_era();
+        // Their numbers are given again, to commits for which nobody waits yet.
+        self.awaited.fetch_min(timestamp, Ordering::SeqCst);
         waiters.cut(self.era(), timestamp);
         for waiter in waiters.list.split_off(&(timestamp.saturating_add(1), 0)).into_values() {
             waiter.tell(CommitState::Overwritten);
@@ -399,6 +416,31 @@ mod tests {
         held.settle(Complete::at(9));
         assert_eq!(made.lock()[3..], [(3, SHOWN), (7, SHOWN)]);
         assert!(held.waiters.lock().watches.is_empty());
+    }
+
+    #[test]
+    fn it_is_told_once_for_each_newer_commit_that_somebody_waits_for() {
+        let held = HeldBack::default();
+        let told = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&told);
+        held.set_notify(Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        held.commit(2);
+        held.settle(Complete::at(20));
+        assert!(held.wait_for(2, 0).is_none());
+        assert_eq!((held.awaited(), told.load(Ordering::SeqCst)), (0, 0), "it is visible");
+        for (timestamp, awaited, times) in [(5, 5, 1), (4, 5, 1), (5, 5, 1), (9, 9, 2)] {
+            let _waiter = held.wait_for(timestamp, 0);
+            assert_eq!((held.awaited(), told.load(Ordering::SeqCst)), (awaited, times));
+        }
+        assert!(held.watch(12, 0, Arc::new(|| {})).is_some());
+        held.when_visible(13, 0, Box::new(|| {}));
+        assert_eq!((held.awaited(), told.load(Ordering::SeqCst)), (12, 3), "nobody waits for that");
+        held.overwrite(8);
+        assert_eq!(held.awaited(), 8);
+        let _waiter = held.wait_for(9, held.era());
+        assert_eq!((held.awaited(), told.load(Ordering::SeqCst)), (9, 4), "another commit of that number");
     }
 
     #[test]

@@ -92,6 +92,31 @@ fn overwritten_tail_leaves_nothing() {
 }
 
 #[test]
+fn it_is_known_whether_somebody_waits_for_what_is_open() {
+    let (_sim, _os, engine) = fresh();
+    let mut txn = engine.begin_newest(latest());
+    txn.put(ROOT, b"a", b"1").unwrap();
+    let submitted = txn.submit().unwrap();
+    assert!(!engine.is_open_awaited(), "it is only written");
+    let first = submitted.timestamp();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(move || submitted.wait().unwrap());
+        while !engine.is_open_awaited() {
+            std::thread::yield_now();
+        }
+        let gathered = engine.gather().unwrap();
+        assert_eq!(gathered.last_timestamp, first.0);
+        assert!(!engine.is_open_awaited(), "it will be in the next entry");
+        put(&engine, "b", "2");
+        assert!(!engine.is_open_awaited());
+        assert_eq!(close(&engine, 1, 0), first.0);
+        assert!(!engine.is_open_awaited(), "nobody waits for what came later");
+        engine.advance_commit_point(first).unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
 fn what_is_visible_is_never_overwritten() {
     let (_sim, _os, engine) = fresh();
     put(&engine, "a", "1");

@@ -106,18 +106,29 @@ impl Member {
         self.links.sender().send(to, Frame::Report(report));
     }
 
-    /// An append with a payload of so many bytes.
+    /// An append with a payload of so many bytes, which cannot be packed.
     pub(crate) fn append(&self, to: MemberId, bytes: usize) {
-        let payload = vec![5; bytes];
+        let mut seed = 5_u64;
+        let noise = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed.to_be_bytes()
+        });
+        let mut payload: Vec<u8> = noise.take(bytes.div_ceil(8)).flatten().collect();
+        payload.truncate(bytes);
+        self.append_payload(to, payload);
+    }
+
+    /// An append with that payload.
+    pub(crate) fn append_payload(&self, to: MemberId, payload: Vec<u8>) {
         let described = Descriptor {
-            bytes: bytes as u32,
+            bytes: payload.len() as u32,
             checksum: crc32c::crc32c(&payload),
             ..Descriptor::default()
         };
         let entries = vec![Entry { term: 2, index: 8, content: Content::Records(described) }];
         let body = Body::Append { previous: Position { term: 2, index: 7 }, commit: 5, entries };
         let message = Message { from: self.id, to, term: 3, body };
-        self.links.sender().send(to, Frame::Consensus { message, payloads: vec![payload] });
+        self.links.sender().send(to, Frame::Consensus { message, payloads: vec![payload.into()] });
     }
 
     /// What has come by now.
@@ -131,12 +142,12 @@ impl Member {
             Arrival::Arriving(member) => News::Arriving(member),
             Arrival::Frame(received) => match &received.frame {
                 Frame::Report(report) => News::Report(received.from, report.term),
-                Frame::Consensus { payloads, .. } => {
-                    News::Payload(received.from, payloads.iter().map(Vec::len).sum())
+                frame @ Frame::Consensus { .. } => {
+                    News::Payload(received.from, frame.payload_bytes())
                 }
             },
         };
-        std::iter::from_fn(|| inbox.take()).map(told).collect()
+        std::iter::from_fn(|| inbox.take(true)).map(told).collect()
     }
 
     /// Waits until all of that has come, in any order; other news are passed over.

@@ -6,7 +6,9 @@ use parking_lot::{Condvar, Mutex};
 use quorum::state::MemberState;
 use quorum::{Configuration, Descriptor, Entry, MemberId, Older, Position};
 use replica::memory::{MemoryJournal, MemoryPromises};
-use replica::{Frame, Journal, Links, LoadedLog, MemberReport, Options, Replica, Result};
+use replica::{
+    Frame, Journal, Links, LoadedLog, MemberReport, Options, Payload, Replica, Result,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +59,14 @@ impl Queue {
 }
 
 impl Arrivals for Queue {
-    fn take(&self) -> Option<Arrival> {
-        self.state.lock().0.pop_front()
+    fn take(&self, appends: bool) -> Option<Arrival> {
+        let mut state = self.state.lock();
+        let is_asked_for = |arrival: &Arrival| match arrival {
+            Arrival::Frame(_, frame) => appends || !frame.is_append(),
+            _ => true,
+        };
+        let at = state.0.iter().position(is_asked_for)?;
+        state.0.remove(at)
     }
 
     fn wait(&self, time: Duration) {
@@ -128,7 +136,7 @@ impl Journal for Shared {
     fn older(&self) -> Box<dyn Older> {
         self.0.lock().older()
     }
-    fn payload(&self, at: Position) -> Result<Option<Vec<u8>>> {
+    fn payload(&self, at: Position) -> Result<Option<Payload>> {
         self.0.lock().payload(at)
     }
     fn begin_sync(&mut self, number: u64) -> Result<()> {

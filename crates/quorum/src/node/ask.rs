@@ -89,6 +89,8 @@ impl Node {
         proposed.map_err(|_| Error::NotNow("the leader takes nothing now"))?;
         let at = self.last();
         let bytes = Entry { term: at.term, index: at.index, content: asked.clone() }.record_bytes();
+        // The entry goes with what is decided by now.
+        self.told = self.raft.raft.raft_log.committed;
         self.uncommitted.push_back((at.index, bytes));
         self.uncommitted_bytes += bytes;
         Ok(at)

@@ -56,7 +56,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 return Err(engine::Error::InvalidOption("the backup was stopped".to_owned()));
             }
             let now = context.now();
-            let left = service.backups.pause_after(piece, now.saturating_sub(copied_at));
+            let left = service.backups.rate.pause_after(piece, now.saturating_sub(copied_at));
             if left.is_zero() {
                 (copied_at, before) = (now, progress.bytes_done);
                 return Ok(());

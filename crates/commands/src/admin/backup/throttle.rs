@@ -28,7 +28,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             Error::bad_value("a backup cannot be held to fewer than 0 bytes a second")
         })?,
     };
-    let was = context.service.backups.throttle(rate);
+    let was = context.service.backups.rate.set(rate);
     context.reply.number("was", was);
     Ok(())
 }

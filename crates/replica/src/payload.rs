@@ -1,0 +1,91 @@
+//! What goes to other members beside an entry.
+//!
+//! Always true: its packed form is made once, by who needs it first, however many members it goes to.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::packing;
+
+/// The payload of an entry. Clones are the same payload.
+#[derive(Clone)]
+pub struct Payload(Arc<Shared>);
+
+struct Shared {
+    bytes: Arc<[u8]>,
+    /// `None` where packing saves nothing.
+    packed: OnceLock<Option<Box<[u8]>>>,
+}
+
+/// A payload for as long as somebody else has it.
+pub(crate) struct WeakPayload(Weak<Shared>);
+
+impl Payload {
+    /// Its packed form, where that is shorter.
+    pub(crate) fn packed(&self) -> Option<&[u8]> {
+        self.0.packed.get_or_init(|| packing::pack(&self.0.bytes)).as_deref()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPayload {
+        WeakPayload(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakPayload {
+    pub(crate) fn upgrade(&self) -> Option<Payload> {
+        self.0.upgrade().map(Payload)
+    }
+}
+
+impl From<Arc<[u8]>> for Payload {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self(Arc::new(Shared { bytes, packed: OnceLock::new() }))
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(Arc::from(bytes))
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Payload {}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_packed_once_for_all_who_have_it() {
+        let one = Payload::from(vec![7; 100_000]);
+        let (two, later) = (one.clone(), one.downgrade());
+        let packed = one.packed().unwrap();
+        assert!(packed.len() < 1000);
+        assert!(std::ptr::eq(packed, two.packed().unwrap()));
+        drop(one);
+        assert_eq!(later.upgrade(), Some(two));
+        assert_eq!(later.upgrade(), None);
+        assert_eq!(Payload::from(vec![7; 10]).packed(), None);
+    }
+}
