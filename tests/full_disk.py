@@ -10,6 +10,7 @@ Needs to mount: root, or user namespaces, in one of which it then starts itself.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -61,6 +62,11 @@ class FileSystem:
                 except OSError:
                     pass
             os.fsync(f.fileno())
+
+    def empty(self):
+        """The file that took what was left goes."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.path, "ballast"))
 
     def remove(self):
         subprocess.run(["umount", self.path], check=False)
@@ -230,6 +236,13 @@ def may_mount():
         ["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode == 0
 
 
+def start_where_mounts_are_allowed():
+    """This program starts again in a user namespace where it may not mount here."""
+    if not may_mount() and "FERND_FULL_DISK_INSIDE" not in os.environ:
+        os.environ["FERND_FULL_DISK_INSIDE"] = "1"
+        os.execvp("unshare", ["unshare", "--map-root-user", "--mount", sys.executable, *sys.argv])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="two small sizes, as a step of the tests")
@@ -237,9 +250,7 @@ def main():
     parser.add_argument("--ext4", action="store_true", help="ext4 in place of tmpfs; needs root")
     parser.add_argument("--starts", type=int, default=3)
     options = parser.parse_args()
-    if not may_mount() and "FERND_FULL_DISK_INSIDE" not in os.environ:
-        os.environ["FERND_FULL_DISK_INSIDE"] = "1"
-        os.execvp("unshare", ["unshare", "--map-root-user", "--mount", sys.executable, *sys.argv])
+    start_where_mounts_are_allowed()
     kind = "ext4" if options.ext4 else "tmpfs"
     failed = []
     sizes = options.sizes or ([96, 150] if options.short else SIZES)

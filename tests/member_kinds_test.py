@@ -1,12 +1,13 @@
-"""Members of a replica set that are not like the others: arbiters, delayed members; and a member that is forced to go on
-alone."""
+"""Members of a replica set that are not like the others: arbiters, delayed members, members without indexes; and a member
+that is forced to go on alone."""
 
 import os
 import shutil
 import time
 
 from fernd import Fernd, ReplicaSet, host, lasting_port, raw, run_tests, wait_until
-from pymongo.errors import WriteConcernError, WTimeoutError
+from pymongo import IndexModel
+from pymongo.errors import DuplicateKeyError, WriteConcernError, WTimeoutError
 from pymongo.write_concern import WriteConcern
 from replica_set_test import (SECONDARY_OK, SHORT_LOG, Writer, agreed, all_vote, begin, code_of, contents, outgrow_the_log,
                               progress, reconfigure, started_with_a_copy, status_of)
@@ -488,6 +489,8 @@ def a_member_goes_on_alone_and_the_others_begin_anew():
         time.sleep(5)
         assert cluster.primary() is alone and not primary.hello()["isWritablePrimary"]
         assert told(alone, left) <= 3, "it is said again and again"
+        # Nobody tells it what is decided of what it has: it shows that after a while.
+        wait_until(lambda: primary.hello()["secondary"], "it shows nothing", cluster.tails)
         assert {"_id": "given up"} in documents_of(primary)["a"], "nothing is rolled back"
         assert raw(primary, "admin", {"replSetGetConfig": 1})["config"]["version"] < now["version"]
         # Emptied, they are filled again and vote.
@@ -508,6 +511,204 @@ def a_member_goes_on_alone_and_the_others_begin_anew():
         assert len(documents) == 502 and {"_id": "given up"} not in documents, len(documents)
 
 
+class WithoutIndexes(ReplicaSet):
+    """Two members, and one that has no indexes but those on `_id`."""
+
+    def config(self):
+        config = super().config()
+        config["members"][2].update(priority=0, buildIndexes=False)
+        return config
+
+    def bare(self):
+        return self.members[2]
+
+    def with_indexes(self):
+        primary = self.wait_for_primary()
+        return primary, next(m for m in self.members[:2] if m is not primary)
+
+    def agreed(self):
+        """The documents, once all running members have the same."""
+        members = [member for member in self.members if member.is_running()]
+        what = lambda member: {key: found for key, found in contents(member).items() if key != "indexes"}
+        wait_until(lambda: all(what(member) == what(members[0]) for member in members), "they differ", self.tails)
+        return documents_of(members[0])
+
+
+def indexes_of(member):
+    with member.client(readPreference="secondaryPreferred") as client:
+        db = client.test
+        return {name: sorted(db[name].index_information()) for name in sorted(db.list_collection_names())}
+
+
+def read(member, command):
+    return raw(member, "test", {**command, **SECONDARY_OK})
+
+
+def fill_with_indexes(client):
+    """Indexes of every kind, made before their documents and after them; what a member has without them."""
+    db = client.test
+    db.before.create_index("x")
+    db.before.create_index("mail", unique=True)
+    db.before.create_index([("text", "text")])
+    db.before.create_index([("place", "2dsphere")])
+    documents = lambda: [{"_id": n, "x": n % 7, "mail": f"{n}@example.org", "text": f"word{n % 3} more", "list": [n, -n],
+                          "place": {"type": "Point", "coordinates": [n % 90, 10]}} for n in range(300)]
+    db.before.insert_many(documents())
+    db.after.insert_many(documents())
+    db.after.create_indexes([IndexModel("x"), IndexModel("list"), IndexModel("mail", unique=True)])
+    db.command("create", "by_key", primaryKey={"x": 1, "_id": 1})
+    db.by_key.insert_many(documents())
+    db.by_key.create_index("mail")
+    db.create_collection("capped", capped=True, size=100_000)
+    db.capped.create_index("n")
+    db.capped.insert_many([{"_id": n, "n": -n} for n in range(50)])
+    return {"after": ["_id_"], "before": ["_id_"], "by_key": sorted(["_id_", "primaryKey"]), "capped": ["_id_"]}
+
+
+def a_member_without_indexes_answers_without_them():
+    with WithoutIndexes() as cluster, cluster.client() as client:
+        primary, other = cluster.with_indexes()
+        bare = cluster.bare()
+        hello = bare.hello()
+        assert hello["buildIndexes"] is False and hello["passive"] and host(bare) in hello["passives"], hello
+        assert "buildIndexes" not in primary.hello()
+        few = fill_with_indexes(client)
+        documents = cluster.agreed()
+        assert indexes_of(bare) == few and len(indexes_of(primary)["before"]) == 5, (indexes_of(bare), indexes_of(primary))
+        assert indexes_of(other) == indexes_of(primary)
+        # What can be answered by a walk over the documents is, and what needs an index is refused as where there is none.
+        by_x = {"find": "before", "filter": {"x": 3}, "sort": {"_id": 1}}
+        assert read(bare, by_x)["cursor"]["firstBatch"] == read(primary, by_x)["cursor"]["firstBatch"] != []
+        plan = lambda member: str(read(member, {"explain": by_x})["queryPlanner"]["winningPlan"])
+        assert "x_1" in plan(primary) and "x_1" not in plan(bare), plan(bare)
+        for command, code in (({**by_x, "hint": "x_1"}, 2), ({**by_x, "hint": {"x": 1}}, 2),
+                              ({"find": "before", "filter": {"$text": {"$search": "word1"}}}, 27),
+                              ({"find": "before", "filter": {"place": {"$nearSphere": [1, 1]}}}, 291)):
+            assert read(primary, command)["ok"] == 1, command
+            assert read(bare, command).get("code") == code, (command, read(bare, command))
+        stats = read(bare, {"collStats": "after"})
+        assert stats["nindexes"] == 1 and list(stats["indexSizes"]) == ["_id_"] and stats["count"] == 300, stats
+        for name in few:
+            reply = read(bare, {"validate": name})
+            assert reply["valid"], reply
+        # Its log is the others', whatever it leaves out; uniqueness is the primary's.
+        try:
+            client.test.after.insert_one({"mail": "1@example.org"})
+            raise AssertionError("the index is not unique")
+        except DuplicateKeyError:
+            pass
+        client.test.after.update_many({"x": 3}, {"$set": {"x": 99}, "$push": {"list": 5}})
+        client.test.before.delete_many({"x": 2})
+        client.test.after.create_index("x", name="again", sparse=True)
+        client.test.after.drop_index("list_1")
+        client.test.by_key.drop()
+        client.test.before.rename("renamed")
+        assert cluster.agreed() != documents
+        wait_until(lambda: indexes_of(bare) == {name: ["_id_"] for name in ("after", "capped", "renamed")},
+                   "it has indexes", lambda: indexes_of(bare))
+        # It counts for the majority, over a kill; and an index that is made while it is away is left out all the same.
+        other.kill()
+        client.test.after.insert_one({"_id": "with the bare one", "x": 4})
+        bare.kill()
+        other.start()
+        cluster.wait_for_all()
+        client.test.after.create_index("text")
+        client.test.late.insert_many([{"_id": n, "n": n} for n in range(500)])
+        client.test.late.create_index("n")
+        bare.start()
+        cluster.wait_for_all()
+        documents = cluster.agreed()
+        assert indexes_of(bare) == {name: ["_id_"] for name in ("after", "capped", "late", "renamed")}, indexes_of(bare)
+        # It never leads, and nobody gets its data.
+        primary = cluster.wait_for_primary()
+        primary.kill()
+        assert cluster.wait_for_primary(but=primary) in cluster.members[:2]
+        client.test.late.insert_one({"_id": "by the other one"})
+        primary.start()
+        cluster.wait_for_all()
+        assert len(cluster.agreed()["late"]) == len(documents["late"]) + 1
+        reply = raw(bare, "admin", {"backupStart": "anywhere"})
+        assert reply.get("code") == 20 and "buildIndexes" in reply["errmsg"], reply
+
+
+def a_member_without_indexes_gets_a_copy_and_leaves_out_what_it_has():
+    with WithoutIndexes(*SHORT_LOG, members=2, initiated=False) as cluster:
+        with cluster.members[0].client() as client:
+            client.admin.command("replSetInitiate", ReplicaSet.config(cluster))
+        cluster.wait_for_all()
+        with cluster.client() as client:
+            few = fill_with_indexes(client)
+        outgrow_the_log(cluster)
+        bare = Fernd("--replSet", cluster.name, *SHORT_LOG)
+        bare.port = lasting_port()
+        bare.start()
+        cluster.members.append(bare)
+        reconfigure(cluster, lambda c: c["members"].append(
+            {"_id": 2, "host": host(bare), "priority": 0, "buildIndexes": False}))
+        wait_until(lambda: started_with_a_copy(bare) == 1, "it gets no copy", cluster.tails)
+        cluster.wait_for_all()
+        all_vote(cluster, 3)
+        cluster.agreed()
+        assert indexes_of(bare) == few, indexes_of(bare)
+        for _ in range(2):
+            bare.kill()
+            bare.start()
+            cluster.wait_for_all()
+            with cluster.client() as client:
+                client.test.after.update_many({}, {"$inc": {"x": 1}})
+            cluster.agreed()
+            assert indexes_of(bare) == few, indexes_of(bare)
+        # One that is removed is as it was, and comes on again with an empty directory, with indexes if that is asked for.
+        reconfigure(cluster, lambda c: c["members"].pop())
+        bare.kill()
+        bare.start()
+        wait_until(lambda: told(bare, "Waiting for connections") >= 1, "it does not start", cluster.tails)
+        bare.kill()
+        shutil.rmtree(bare.dbpath)
+        bare.start()
+        reconfigure(cluster, lambda c: c["members"].append({"_id": 3, "host": host(bare)}))
+        cluster.wait_for_all()
+        all_vote(cluster, 3)
+        agreed(cluster)
+
+
+def what_no_member_without_indexes_can_be_is_refused():
+    with WithoutIndexes() as cluster:
+        primary, other = cluster.with_indexes()
+        bare = cluster.bare()
+        configuration = raw(primary, "admin", {"replSetGetConfig": 1})["config"]
+        assert [m["buildIndexes"] for m in configuration["members"]] == [True, True, False], configuration
+
+        def changed(change, **options):
+            config = {**configuration, "members": [dict(m) for m in configuration["members"]],
+                      "version": configuration["version"] + 1}
+            change(config["members"])
+            return raw(primary if not options else bare, "admin", {"replSetReconfig": config, **options})
+
+        for code, words, change in ((INVALID, "priority must be 0", lambda m: m[2].update(priority=1)),
+                                    (INCOMPATIBLE, "buildIndexes", lambda m: m[2].update(buildIndexes=True)),
+                                    (INCOMPATIBLE, "buildIndexes", lambda m: m[2].pop("buildIndexes")),
+                                    (INCOMPATIBLE, "buildIndexes", lambda m: m[1].update(priority=0, buildIndexes=False))):
+            reply = changed(change)
+            assert reply.get("code") == code and words in reply["errmsg"], reply
+        # Nobody copies it, also where it is asked.
+        stored = lambda member: raw(member, "admin", {"_fernMember": 1})
+        ask = {"_fernCopyBegin": 1, "source": stored(bare)["member"], "receiver": stored(other)["member"],
+               "founder": stored(bare)["founder"]}
+        reply = raw(bare, "admin", ask)
+        assert reply.get("code") == NOT_PRIMARY_OR_SECONDARY and f"{host(bare)} has no indexes" in reply["errmsg"], reply
+        # It cannot be forced to go on alone.
+        primary.kill()
+        other.kill()
+        refused = lambda: changed(lambda m: m.__delitem__(slice(0, 2)), force=True)
+        wait_until(lambda: refused().get("code") == INVALID, "it goes on alone", lambda: refused())
+    with ReplicaSet(members=2, initiated=False) as cluster:
+        config = cluster.config()
+        config["members"][0].update(priority=0, buildIndexes=False)
+        reply = raw(cluster.members[0], "admin", {"replSetInitiate": config})
+        assert reply.get("code") == NOT_ELECTABLE, reply
+
+
 TESTS = [
     an_arbiter_votes_and_shows_nothing,
     what_was_acknowledged_with_the_arbiter_outlives_the_primary,
@@ -521,6 +722,9 @@ TESTS = [
     what_no_delayed_member_can_be_is_refused,
     members_follow_the_primary_and_nobody_else,
     a_member_goes_on_alone_and_the_others_begin_anew,
+    a_member_without_indexes_answers_without_them,
+    a_member_without_indexes_gets_a_copy_and_leaves_out_what_it_has,
+    what_no_member_without_indexes_can_be_is_refused,
 ]
 
 

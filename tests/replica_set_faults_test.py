@@ -2,7 +2,8 @@
 
 Each test makes one kind of trouble and looks at what members do. The last one makes all kinds in an order that follows
 from a seed: ways of the network that hold everything back, in one direction or in both, slow and breaking connections,
-members that are halted, killed and told to step down. What is asked of it:
+members that are halted, killed and told to step down, members that are removed and added again, other priorities, disks
+that are full to the last byte. What is asked of it:
 
 - appends and reads at `linearizable`, and registers that are replaced, are linearizable: the project's history checker
   says so (`isolation check`);
@@ -10,7 +11,8 @@ members that are halted, killed and told to step down. What is asked of it:
   that is not there at the end in the same place; and what a member shows never falls back;
 - healed, the set takes writes again within a bound and few elections, and at the end all members have the same.
 
-`--seconds N` makes trouble for so long, `--seed S` in that order.
+`--seconds N` makes trouble for so long, `--seed S` in that order. Each member has a small file system of its own, so it needs
+to mount: root, or user namespaces, in one of which it then starts itself.
 """
 
 import argparse
@@ -23,17 +25,23 @@ import sys
 import time
 
 from faulty_network import NetworkedSet
-from fernd import raw, run_tests, wait_until
+from fernd import host, raw, run_tests, wait_until
+from full_disk import FileSystem, start_where_mounts_are_allowed
 from histories import LISTS, Causal, Changer, History, Observer, linearizable, values, what_is_wrong_with_lists
-from pymongo.errors import PyMongoError, WTimeoutError
+from pymongo.errors import OperationFailure, PyMongoError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 from replica_set_test import Writer, agreed, begin, code_of, end, progress, status_of
 
 BAD_VALUE, UNKNOWN_FIELD = 2, 40415
+# Of a change of the configuration: no majority in time, another one is under way, whoever was asked leads no more, a
+# member does not answer.
+REFUSALS = {50, 74, 109, 189, 262, 10107, 11600, 11602, 13435, 14031}
 # Healed, a set takes writes again within so many seconds and elections.
 RECOVERS, ELECTIONS = 20, 5
 SETTINGS = {"seed": 1, "seconds": 20.0}
+# The disk of each member, in MiB.
+DISK = 256
 
 
 def says_it_leads(member):
@@ -220,17 +228,87 @@ def a_member_that_takes_no_entries_holds_back_who_waits_for_it():
         assert {"before", "on two", "on a majority", "on one", "on one too", "on two again", "on three"} <= there, there
 
 
+@contextlib.contextmanager
+def set_with_small_disks(*options, seed=0):
+    """A set whose members' directories are on file systems of their own; them."""
+    cluster, disks = NetworkedSet("--cacheSize", "64M", *options, seed=seed), []
+    try:
+        for member in cluster.members:
+            disks.append(FileSystem(DISK, "tmpfs"))
+            member.dbpath = os.path.join(disks[-1].path, "db")
+        with cluster:
+            yield cluster, disks
+    finally:
+        for disk in disks:
+            disk.remove()
+
+
+def write_noise(member, name, count):
+    """Inserts some hundred KB each; how many of them were acknowledged, and what the last one was answered."""
+    for n in range(count):
+        document = {"_id": f"{name} {n}", "noise": os.urandom(300_000)}
+        concern = {"w": "majority", "wtimeout": 20000}
+        reply = raw(member, "test", {"insert": "a", "documents": [document], "writeConcern": concern}, timeout=30)
+        if not is_acknowledged(reply):
+            return n, reply
+    return count, reply
+
+
+def a_secondary_whose_disk_is_full_goes_on_when_there_is_room():
+    with set_with_small_disks() as (cluster, disks):
+        primary = cluster.wait_for_primary()
+        secondary, other = cluster.others(primary)
+        disk = disks[cluster.number(secondary)]
+        for restarts in (False, True):
+            disk.fill()
+            written, reply = write_noise(primary, f"full {restarts}", 60)
+            assert written == 60, f"the others have room: {reply}"
+            if restarts:
+                secondary.kill()
+                disk.fill()
+                secondary.start()
+            position = lambda member: raw(member, "admin", {"hello": 1})["lastWrite"]["opTime"]["ts"]
+            assert position(secondary) < position(primary), "its disk was not full"
+            disk.empty()
+            wait_until(lambda: position(secondary) >= position(primary), "it does not catch up", cluster.tails)
+        agreed(cluster)
+        # It counts again.
+        other.kill()
+        wait_until(takes_writes(primary, {}), "it counts for nothing", cluster.tails)
+        other.start()
+        cluster.wait_for_all()
+
+
+def a_primary_whose_disk_is_full_loses_nothing():
+    with set_with_small_disks() as (cluster, disks):
+        primary = cluster.wait_for_primary()
+        disk = disks[cluster.number(primary)]
+        disk.fill()
+        written, reply = write_noise(primary, "full", 60)
+        assert written < 60 and "14031" in str(reply), (written, reply)
+        assert says_it_leads(primary), reply
+        disk.empty()
+        wait_until(takes_writes(primary, {"_id": "room"}), "it takes no writes", cluster.tails)
+        there = {document["_id"] for document in agreed(cluster)["a"]}
+        assert {"room", *(f"full {n}" for n in range(written))} <= there
+
+
 class Trouble:
     """Everything that can fail, in an order that follows from a seed. What is done lasts until `heal`."""
 
-    def __init__(self, cluster, seed):
+    def __init__(self, cluster, seed, disks):
         self.cluster, self.network, self.random = cluster, cluster.network, random.Random(seed)
-        self.halted, self.done = set(), []
+        self.disks = dict(zip(cluster.members, disks))
+        # Who stands still, and who is no member just now.
+        self.halted, self.gone, self.done = set(), set(), []
         self.actions = [
             self.isolate_the_primary, self.deafen_the_primary, self.mute_the_primary, self.part_one_member,
             self.part_one_pair, self.lose_one_way, self.part_all, self.slow_down, self.narrow, self.break_connections,
             self.halt_a_member, self.halt_the_primary, self.kill_a_member, self.kill_the_primary, self.kill_and_part,
-            self.step_down, self.stop_taking_entries, self.refuse_a_pair,
+            self.step_down, self.stop_taking_entries, self.refuse_a_pair, self.remove_a_member,
+            self.remove_a_member_that_is_apart, self.remove_a_member_and_kill_it, self.change_priorities,
+            self.change_priorities_of_a_parted_set, self.fill_a_disk, self.fill_the_primarys_disk, self.fill_most_disks,
+            self.fill_a_disk_and_kill, self.fill_a_disk_and_change_priorities,
         ]
 
     def primary(self):
@@ -312,7 +390,107 @@ class Trouble:
         a, b = self.random.choice(self.network.pairs)
         self.network.refuse([(a, b), (b, a)])
 
+    def ask_for(self, change):
+        """Asks whoever leads for another configuration; says what it answers. `change` says whether there is anything to do."""
+        primary = self.primary()
+        configuration = raw(primary, "admin", {"replSetGetConfig": 1}, timeout=5)["config"]
+        if not change(configuration["members"]):
+            return {"ok": 1}
+        configuration["version"] += 1
+        reply = raw(primary, "admin", {"replSetReconfig": configuration, "maxTimeMS": 4000}, timeout=10)
+        assert reply["ok"] == 1 or reply["code"] in REFUSALS, (self.done, reply)
+        return reply
+
+    def removed(self, member):
+        """What takes a member out, and has it come back when all is healed."""
+        self.gone.add(member)
+
+        def change(members):
+            before = len(members)
+            members[:] = [listed for listed in members if listed["host"] != host(member)]
+            return len(members) < before
+
+        return change
+
+    def added(self, member):
+        def change(members):
+            if any(listed["host"] == host(member) for listed in members):
+                return False
+            members.append({"_id": self.cluster.number(member), "host": host(member)})
+            return True
+
+        return change
+
+    def remove_a_member(self):
+        self.ask_for(self.removed(self.random.choice(self.cluster.others(self.primary()))))
+
+    def remove_a_member_that_is_apart(self):
+        member = self.random.choice(self.cluster.others(self.primary()))
+        self.network.hold(self.apart(member))
+        self.ask_for(self.removed(member))
+
+    def remove_a_member_and_kill_it(self):
+        member = self.random.choice(self.cluster.others(self.primary()))
+        self.ask_for(self.removed(member))
+        self.cluster.kill(member)
+
+    def other_priorities(self, members):
+        for listed in members:
+            listed["priority"] = self.random.choice([1, 1, 2, 5])
+        self.random.choice(members)["priority"] = self.random.choice([0, 1])
+        return any(listed["priority"] > 0 for listed in members)
+
+    def change_priorities(self):
+        self.ask_for(self.other_priorities)
+
+    def change_priorities_of_a_parted_set(self):
+        self.network.hold(self.apart(self.any_member()))
+        self.ask_for(self.other_priorities)
+
+    def fill(self, members):
+        for member in members:
+            self.disks[member].fill()
+
+    def fill_a_disk(self):
+        self.fill([self.any_member()])
+
+    def fill_the_primarys_disk(self):
+        self.fill([self.primary()])
+
+    def fill_most_disks(self):
+        self.fill(self.random.sample(self.cluster.members, 2))
+
+    def fill_a_disk_and_kill(self):
+        """It starts with a disk that is still full."""
+        member = self.any_member()
+        self.fill([member])
+        self.cluster.kill(member)
+        self.fill([member])
+        time.sleep(self.random.random())
+        self.cluster.revive(member)
+
+    def fill_a_disk_and_change_priorities(self):
+        self.fill([self.any_member()])
+        self.ask_for(self.other_priorities)
+
+    def add_again(self, member):
+        """The set has the member again, with the data that it had."""
+        replies = []
+
+        def is_there():
+            replies[:] = [self.ask_for(self.added(member))]
+            return replies[0]["ok"] == 1
+
+        try:
+            wait_until(is_there, f"{host(member)} is not added again", self.cluster.tails, wait=RECOVERS)
+        except AssertionError:
+            print(f"  {replies}")
+            raise
+        self.gone.discard(member)
+
     def heal(self):
+        for disk in self.disks.values():
+            disk.empty()
         self.network.heal(resets=self.random.random() < 0.5)
         for member in list(self.halted):
             os.kill(member.process.pid, signal.SIGCONT)
@@ -322,17 +500,30 @@ class Trouble:
                 self.cluster.revive(member)
             raw(member, "admin", {"configureFailPoint": "stopReplProducer", "mode": "off"}, timeout=10)
         self.network.open(self.network.pairs)
+        for member in list(self.gone):
+            self.add_again(member)
+
+    def highest_term(self):
+        terms = []
+        for member in self.cluster.members:
+            # One that was removed, and has not heard yet that it is a member again, tells none.
+            with contextlib.suppress(OperationFailure):
+                terms.append(term_of(member))
+        return max(terms)
 
     def recovers(self):
         """Healed, the set takes writes again in time, and after few elections."""
-        began, term = time.monotonic(), max(term_of(member) for member in self.cluster.members)
+        began, term = time.monotonic(), self.highest_term()
 
         def is_there():
             leading = [member for member in self.running() if says_it_leads(member)]
             return any(is_acknowledged(insert(member, {"healed": len(self.done)})) for member in leading)
 
         wait_until(is_there, f"the set takes no writes after {self.done[-1]}", self.cluster.tails, wait=RECOVERS)
-        elections = max(term_of(member) for member in self.cluster.members) - term
+        versions = lambda: {member.hello().get("setVersion") for member in self.cluster.members}
+        wait_until(lambda: len(versions()) == 1, f"members have other configurations after {self.done[-1]}",
+                   lambda: f"{versions()}\n{self.cluster.tails()}", wait=RECOVERS)
+        elections = self.highest_term() - term
         assert elections <= ELECTIONS, f"{elections} elections after {self.done[-1]}\n{self.cluster.tails()}"
         return time.monotonic() - began
 
@@ -377,8 +568,8 @@ def last_lists(cluster, history):
 def everything_fails_and_nothing_is_lost():
     seed, seconds = SETTINGS["seed"], SETTINGS["seconds"]
     history = History(seed)
-    with NetworkedSet("--cacheSize", "64M", "--checkpointPeriod", "2", seed=seed) as cluster:
-        trouble = Trouble(cluster, seed)
+    with set_with_small_disks("--checkpointPeriod", "2", seed=seed) as (cluster, disks):
+        trouble = Trouble(cluster, seed, disks)
         clients = clients_of(cluster, history)
         try:
             for client in clients:
@@ -460,6 +651,8 @@ TESTS = [
     large_documents_over_a_narrow_link_elect_nobody,
     connections_that_break_lose_nothing,
     a_member_that_takes_no_entries_holds_back_who_waits_for_it,
+    a_secondary_whose_disk_is_full_goes_on_when_there_is_room,
+    a_primary_whose_disk_is_full_loses_nothing,
     what_a_secondary_shows_is_found_to_be_old,
     everything_fails_and_nothing_is_lost,
 ]
@@ -471,6 +664,7 @@ if __name__ == "__main__":
     arguments.add_argument("--seed", type=int, default=SETTINGS["seed"])
     arguments.add_argument("tests", nargs="*")
     options = arguments.parse_args()
+    start_where_mounts_are_allowed()
     SETTINGS.update(seconds=options.seconds, seed=options.seed)
     sys.argv[1:] = options.tests
     run_tests("replica set faults", TESTS)

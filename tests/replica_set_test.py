@@ -799,6 +799,39 @@ def the_election_timeout_is_that_of_the_newest_configuration():
             cluster.wait_for_all()
 
 
+def a_member_shows_after_its_start_what_it_has_shown_before():
+    with ReplicaSet() as cluster:
+        for n in range(3):
+            primary = cluster.wait_for_primary()
+            find = {"find": "a", "filter": {"_id": n}, "readConcern": {"level": "majority"}, **SECONDARY_OK}
+            shows = lambda: raw(primary, "test", find)
+            assert raw(primary, "test", {"insert": "a", "documents": [{"_id": n}]})["ok"] == 1
+            assert shows()["cursor"]["firstBatch"] == [{"_id": n}]
+            # It starts before the others have elected anybody: nobody can tell it what was decided.
+            primary.kill()
+            primary.start()
+            answers = []
+
+            def answered():
+                answers.append(shows())
+                return code_of(answers[-1])[0] == 1
+
+            wait_until(answered, "it shows nothing", cluster.tails)
+            assert answers[-1]["cursor"]["firstBatch"] == [{"_id": n}], answers[-1]
+            cluster.wait_for_all()
+        # Where there is no majority that could say it, it is shown after a while what is known.
+        primary, *others = cluster.members
+        for member in cluster.members:
+            member.kill()
+        primary.start()
+        began = time.monotonic()
+        wait_until(lambda: primary.hello().get("secondary"), "it shows nothing for ever", cluster.tails)
+        assert time.monotonic() - began < 20
+        for member in others:
+            member.start()
+        cluster.wait_for_all()
+
+
 def an_emptied_member_comes_back_by_itself():
     with ReplicaSet() as cluster, cluster.client() as client:
         client.test.a.insert_many([{"_id": n} for n in range(1000)])
@@ -837,6 +870,44 @@ def a_stranger_takes_nobodys_place():
             member.start()
             cluster.wait_for_all()
         agreed(cluster)
+
+
+def a_member_that_was_removed_comes_back_with_its_data():
+    with ReplicaSet() as cluster, cluster.client() as client:
+        a = client.test.a
+        a.insert_many([{"_id": n} for n in range(100)])
+        added = lambda member, n: lambda c: c["members"].append({"_id": n, "host": host(member)})
+        for round in ("told", "killed", "started again", "emptied"):
+            member = cluster.secondaries()[-1]
+            n = next(m["_id"] for m in raw(member, "admin", {"replSetGetConfig": 1})["config"]["members"]
+                     if m["host"] == host(member))
+            if round == "killed":
+                member.kill()
+            reconfigure(cluster, lambda c: c["members"].remove(next(m for m in c["members"] if m["_id"] == n)))
+            a.with_options(write_concern=WriteConcern("majority")).insert_one({"_id": f"without it, {round}"})
+            if round == "started again":
+                member.kill()
+            if round == "emptied":
+                member.kill()
+                shutil.rmtree(member.dbpath)
+            if not member.is_running():
+                member.start()
+            before = member.process.pid
+            reconfigure(cluster, added(member, n))
+            cluster.wait_for_all()
+            all_vote(cluster, 3)
+            a.with_options(write_concern=WriteConcern(3, wtimeout=20000)).insert_one({"_id": f"with it, {round}"})
+            agreed(cluster)
+            assert member.process.pid == before and not started_with_a_copy(member), "it needs no copy"
+        # Of another set it is nobody's, also with that name.
+        with ReplicaSet(members=1) as other:
+            with other.client() as theirs:
+                theirs.test.a.insert_one({})
+            configuration = raw(cluster.wait_for_primary(), "admin", {"replSetGetConfig": 1})["config"]
+            configuration["version"] += 1
+            configuration["members"].append({"_id": 9, "host": host(other.members[0])})
+            reply = raw(cluster.primary(), "admin", {"replSetReconfig": configuration})
+            assert reply.get("code") in (23, 110), reply
 
 
 # A log of some files, which a checkpoint lets go of once memory that holds so little was written out.
@@ -1125,7 +1196,9 @@ TESTS = [
     an_open_transaction_ends_with_its_primary,
     a_changed_configuration_reaches_all,
     the_election_timeout_is_that_of_the_newest_configuration,
+    a_member_shows_after_its_start_what_it_has_shown_before,
     an_emptied_member_comes_back_by_itself,
+    a_member_that_was_removed_comes_back_with_its_data,
     a_stranger_takes_nobodys_place,
     a_member_that_was_away_too_long_gets_a_copy,
     a_member_is_added_when_the_log_has_no_beginning,

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The rooms a catalog needs beside the engine.
 #[derive(Clone)]
@@ -53,6 +53,8 @@ pub struct Catalog {
     storage_defaults: RwLock<StorageOptions>,
     /// Commits that changed users or roles.
     account_changes: AtomicU64,
+    /// See `metadata/left_out.rs`.
+    pub(crate) leaves_out_indexes: AtomicBool,
 }
 
 impl Catalog {
@@ -119,6 +121,7 @@ impl Catalog {
             ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
             account_changes: AtomicU64::new(0),
+            leaves_out_indexes: AtomicBool::new(false),
         }))
     }
 
@@ -126,6 +129,10 @@ impl Catalog {
     /// collections. Nobody else writes, and whoever followed has ended. To be called once by who writes, and
     /// again each time it leads anew.
     pub fn take_over(&self) -> Result<()> {
+        if self.leaves_out_indexes() {
+            let text = "a member without indexes (buildIndexes: false) takes no writes";
+            return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, text));
+        }
         let state = self.engine.snapshot();
         let unfinished = records::unfinished(&state)?;
         let is_new =

@@ -13,6 +13,7 @@
 //! 3. A collection that is renamed or changed keeps what lives longer than a version of its metadata:
 //!    locks, counts, statistics, readers that wait.
 //! 4. Changes are read, and refused where they are damaged, before any of them is taken over.
+//! 5. On a member without indexes no index is taken over that it does without (`metadata/left_out.rs`).
 
 use crate::catalog::Catalog;
 use crate::failure::from_engine;
@@ -40,6 +41,8 @@ pub struct Changes {
     orders: Vec<DictionaryId>,
     /// Users or roles are others now.
     accounts: bool,
+    /// Dictionaries that a member without indexes does without.
+    left_out: Vec<DictionaryId>,
 }
 
 impl Changes {
@@ -88,11 +91,13 @@ impl Follower {
         let mut cursor = state
             .cursor(DictionaryId::ROOT, KeyRange::all(), Direction::Forward)
             .map_err(from_engine)?;
-        let (mut stripes, mut masks) = (Vec::new(), Vec::new());
+        let (mut stripes, mut masks, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             match key.first() {
                 Some(&records::NAMESPACE_PREFIX) => {
-                    names.insert(key.to_vec(), Some(records::read_collection(value)?));
+                    let (collection, without) = catalog.read_collection(value)?;
+                    left_out.extend(without);
+                    names.insert(key.to_vec(), Some(collection));
                 }
                 Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
                 Some(&records::MULTIKEY_PREFIX) => masks.extend(read_mask(key, value)),
@@ -111,7 +116,7 @@ impl Follower {
         for (number, shared) in &follower.collections {
             shared.counts.start_over(counted.remove(number).unwrap_or_default());
         }
-        let changes = Changes { accounts: true, ..Changes::default() };
+        let changes = Changes { accounts: true, left_out, ..Changes::default() };
         follower.after_visible(changes, state.timestamp())?;
         Ok(follower)
     }
@@ -162,9 +167,16 @@ impl Follower {
             return Ok(());
         }
         match (key.first(), value) {
-            (Some(&records::NAMESPACE_PREFIX), value) => {
-                let collection = value.map(records::read_collection).transpose()?;
-                changes.names.insert(key.to_vec(), collection);
+            (Some(&records::NAMESPACE_PREFIX), None) => {
+                changes.names.insert(key.to_vec(), None);
+            }
+            (Some(&records::NAMESPACE_PREFIX), Some(value)) => {
+                let (collection, left_out) = self.catalog.read_collection(value)?;
+                changes.left_out.extend(left_out);
+                changes.names.insert(key.to_vec(), Some(collection));
+            }
+            (Some(&records::BUILDING_PREFIX), Some(_)) if self.catalog.leaves_out_indexes() => {
+                changes.left_out.extend(records::building_dictionary(key));
             }
             (Some(&records::MULTIKEY_PREFIX), Some(value)) => {
                 changes.masks.extend(read_mask(key, value));
@@ -204,6 +216,7 @@ impl Follower {
         if accounts {
             self.catalog.accounts_changed();
         }
+        self.catalog.engine().leave_out(changes.left_out);
         for order in &changes.orders {
             if let Some(shared) = self.orders.get(order) {
                 shared.arrivals.tell();

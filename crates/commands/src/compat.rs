@@ -40,7 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
         "205 ClusterTimeFailsRateLimiter",
     ),
     (
-        "replica sets: members without indexes, a second arbiter, a delayed arbiter; in a set of several other settings than \
+        "replica sets: a second arbiter, a delayed arbiter; in a set of several other settings than \
          MongoDB's defaults of `heartbeatIntervalMillis`, `heartbeatTimeoutSecs`, `catchUpTimeoutMillis`, \
          `catchUpTakeoverDelayMillis`, `chainingAllowed`",
         "93 InvalidReplicaSetConfig",

@@ -24,7 +24,7 @@ use crate::entries::{Entries, Entry, EntryId, FIRST_TERM};
 use crate::environment::Environment;
 use crate::open_records::{GatheredRecords, Part};
 use crate::records::{self, EntryHead, EntryKind, Record};
-use crate::{Engine, Error, Result};
+use crate::{DictionaryId, Engine, Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 use wal::LiveReader;
@@ -90,8 +90,16 @@ impl Engine {
 
     /// Whether memory has room for entries of a leader. Where it has not, they are to come later:
     /// [`Engine::append_entry`] waits for nobody.
-    pub fn has_room_for_entries(&self) -> bool {
-        self.environment().schedule.has_room_for_entries()
+    pub fn has_room_for_entries(&self, bytes: u64) -> bool {
+        let environment = self.environment();
+        if !environment.schedule.has_room_for_entries() {
+            return false;
+        }
+        // A record is framed, and no shorter than half of what frames it.
+        let framed = bytes.saturating_mul(3);
+        let made = environment.health.check(environment.log.wal().make_files_for(framed));
+        // Of another error whoever appends is told.
+        !matches!(made, Err(Error::NoSpace(_)))
     }
 
     /// Appends an entry of the leader: its records, then itself. Its commits are complete when this returns,
@@ -257,6 +265,22 @@ impl Engine {
         self.environment().forget_from(Some(index))
     }
 
+    /// Lets go of dictionaries that this member does not keep, though the set's log makes them and writes to them: what it
+    /// says of them from here on is passed over, as it is of one that was dropped. All of them are visible, and no reader
+    /// knows of them. To be asked again at each start: an older checkpoint may have them still.
+    pub fn leave_out(&self, dictionaries: impl IntoIterator<Item = DictionaryId>) {
+        let environment = self.environment();
+        let visible = environment.snapshots.visible().get();
+        for id in dictionaries {
+            assert!(id != DictionaryId::ROOT, "a member has the directory of the layers above");
+            if let Some(found) = environment.directory.find(id.0) {
+                debug_assert!(found.created <= visible, "whoever names it has seen its commit");
+                // At a commit that stays: no tail that becomes void brings it back.
+                found.drop_at(visible);
+            }
+        }
+    }
+
     /// Makes void what no entry closes: this member leads no more. As [`Engine::cut`]; nothing is written
     /// where nothing is open.
     pub fn discard_open(&self) -> Result<()> {
@@ -311,7 +335,8 @@ impl Environment {
                 checksum: records.checksum,
             };
             let record = records::entry_record(&head, configuration);
-            let priority = wal::Priority::Ordinary;
+            // What it closes was taken from clients already: a leader that cannot write it leads no more.
+            let priority = wal::Priority::GivesSpaceBack;
             let appended = self.log.wal().try_append(&[&record], priority);
             if let Some(behind) = self.health.check(appended)? {
                 let end = behind - self.log.wal().record_bytes(record.len());

@@ -3,10 +3,10 @@
 //! Always true: whatever ends the thread, a panic too, the last view says why the member has stopped.
 
 use crate::answers::{Refusal, ReplySender};
-use crate::view::{ConfigurationDocument, View};
+use crate::view::{ConfigurationDocument, View, is_back};
 use crate::{Arrival, MemberRequest, Shared, Watcher};
 use os::Os;
-use quorum::{MemberId, ReadId};
+use quorum::{MemberId, Position, ReadId};
 use replica::{Event, Journal, Links, Promises, Replica};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 const GATHERING_PAUSE: Duration = Duration::from_millis(2);
 /// Arrivals between two looks at the time.
 const ARRIVALS_A_ROUND: usize = 64;
+/// How long a member that has started shows nothing where nobody tells it what is decided.
+const WAITS_FOR_A_LEADER_MS: u64 = 10_000;
 /// Questions for read points that are kept; beyond it the oldest ones are taken for lost.
 const MAX_READS: usize = 4096;
 
@@ -28,6 +30,9 @@ pub(crate) struct MemberThread<J, L, P> {
     shared: Arc<Shared>,
     watcher: Box<dyn Watcher>,
     view: Arc<View>,
+    /// The last entry when it started, and when that was.
+    started_with: Position,
+    since_ms: Option<u64>,
     document: Option<ConfigurationDocument>,
     /// Read-index requests without an answer, by id.
     pending_reads: BTreeMap<ReadId, ReplySender<u64>>,
@@ -52,6 +57,8 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
             replica,
             shared,
             watcher,
+            started_with: view.last,
+            since_ms: None,
             view,
             document,
             pending_reads: BTreeMap::new(),
@@ -172,6 +179,9 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
     fn publish(&mut self, now_ms: u64) {
         let mut view = self.view.next(&self.replica, now_ms);
         view.document.clone_from(&self.document);
+        let since_ms = *self.since_ms.get_or_insert(now_ms);
+        let has_waited = now_ms.saturating_sub(since_ms) >= WAITS_FOR_A_LEADER_MS;
+        view.is_back |= has_waited || is_back(self.started_with, &view);
         if view == *self.view {
             return;
         }

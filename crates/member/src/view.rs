@@ -45,6 +45,9 @@ pub struct View {
     pub applied_index: u64,
     /// The last entry.
     pub last: Position,
+    /// It shows at least what it showed before it started, or has heard for long of nobody who could say what that is. What
+    /// is decided stands in the log only with later entries.
+    pub is_back: bool,
     /// Entries are synced here up to this one.
     pub synced_index: u64,
     /// On a leader: how far each member is, itself included.
@@ -63,13 +66,22 @@ pub struct View {
     pub stopped: Option<String>,
 }
 
+/// Whether everything that a member may have shown is known to be decided. It showed nothing behind the last entry that it
+/// started with; where other entries have taken the place of the last ones, it is known once these are decided.
+pub(crate) fn is_back(started_with: Position, now: &View) -> bool {
+    let View { last, commit_index, .. } = now;
+    *commit_index >= started_with.index
+        || (last.term > started_with.term && *commit_index >= last.index)
+}
+
 impl View {
     /// That of a replica which has heard nothing yet.
     pub(crate) fn of<J: Journal, L: Links, P: Promises>(
         replica: &Replica<J, L, P>,
         document: Option<ConfigurationDocument>,
     ) -> Self {
-        Self { document, ..Self::default() }.next(replica, 0)
+        let first = Self { document, ..Self::default() }.next(replica, 0);
+        Self { is_back: is_back(first.last, &first), ..first }
     }
 
     /// The next one: what is new of a replica, at a time.
@@ -92,6 +104,7 @@ impl View {
             commit_index: status.commit_index,
             applied_index: status.applied_index,
             last: status.last,
+            is_back: self.is_back,
             synced_index: status.synced_index,
             peers: status.peers,
             reports: replica.reports().iter().map(heard).collect(),
@@ -111,7 +124,7 @@ impl View {
             let needs_copy = view.needs_copy.is_some();
             let has_stopped = view.stopped.is_some();
             let entries = (has_entries(view), view.has_given_up);
-            (view.role_state, view.writable, has_stopped, needs_copy, entries)
+            (view.role_state, view.writable, has_stopped, needs_copy, entries, view.is_back)
         };
         role_facts(self) != role_facts(before)
             || self.document != before.document
@@ -160,5 +173,30 @@ impl Published {
     pub(crate) fn wait_for(&self, time: Duration, mut is_so: impl FnMut(&View) -> bool) -> bool {
         let mut view = self.view.lock();
         !self.changed.wait_while_for(&mut view, |view| !is_so(view), time).timed_out()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_is_back_once_it_is_decided_what_it_may_have_shown() {
+        let at = |term, index| Position { term, index };
+        for (last, decided, wanted) in [
+            (at(3, 100), 90, false),
+            (at(3, 100), 100, true),
+            (at(3, 120), 99, false),
+            (at(4, 120), 99, false),
+            (at(4, 120), 100, true),
+            // The last ones were overwritten.
+            (at(4, 95), 94, false),
+            (at(4, 95), 95, true),
+            // Entries of its own term that it has lost come again.
+            (at(3, 95), 95, false),
+        ] {
+            let view = View { last, commit_index: decided, ..View::default() };
+            assert_eq!(is_back(at(3, 100), &view), wanted, "{last:?} {decided}");
+        }
     }
 }

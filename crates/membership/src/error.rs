@@ -24,6 +24,9 @@ pub enum Error {
     /// The replica refuses.
     #[error(transparent)]
     Replica(#[from] replica::Error),
+    /// What the catalog says.
+    #[error("the catalog: {0}")]
+    Catalog(String),
     /// The engine refuses.
     #[error(transparent)]
     Engine(#[from] engine::Error),

@@ -21,6 +21,7 @@ pub mod copy;
 mod delay_log;
 mod error;
 pub mod hosts;
+mod left_out;
 mod membership;
 mod set_document;
 mod set_file;

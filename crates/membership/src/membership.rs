@@ -7,6 +7,7 @@ use crate::admission::AdmitKnown;
 use crate::catalog_observer::{CatalogObserver, TimesLed};
 use crate::delay_log;
 use crate::error::{Error, Result};
+use crate::left_out;
 use crate::set_document::SetDocument;
 use crate::set_file;
 use catalog::Catalog;
@@ -146,6 +147,9 @@ struct Inner {
     os: Os,
     directory: PathBuf,
     engine: Engine,
+    catalog: Arc<Catalog>,
+    /// It keeps entries and has no data, whatever a later document says.
+    is_witness: bool,
     admission: Arc<AdmitKnown>,
     links: Weak<Links>,
     roles: Arc<dyn Roles>,
@@ -157,6 +161,8 @@ struct Inner {
     taking_over: Mutex<()>,
     /// It was told that there is no room for the whole delay.
     is_short: AtomicBool,
+    /// The newest decided configuration could not be followed.
+    is_behind: AtomicBool,
     /// Who should lead in this member's place, and since when.
     preferred: Mutex<Option<(MemberId, Duration)>>,
     /// Those above are told one thing after the other, the newest last.
@@ -279,6 +285,11 @@ impl Membership {
         let others = document.others(own);
         let rank = document.campaign_rank(own);
         let (kinds, is_witness) = (document.kinds(), document.is_witness(own));
+        if !is_witness && left_out::decide(&os, &directory, &document, own)? {
+            catalog
+                .leave_out_indexes()
+                .map_err(|error| Error::Catalog(error.message().to_owned()))?;
+        }
         let election_ms = document.election_timeout_ms();
         let admission = Arc::new(AdmitKnown::new(own, lineage, document));
         let links = Arc::new(Links::new(dialer, memory, Arc::clone(&admission) as _, tuning));
@@ -302,6 +313,8 @@ impl Membership {
             os: os.clone(),
             directory: directory.clone(),
             engine: engine.clone(),
+            catalog,
+            is_witness,
             admission,
             links: Arc::downgrade(&links),
             roles,
@@ -310,6 +323,7 @@ impl Membership {
             takes_writes: AtomicU64::new(0),
             taking_over: Mutex::default(),
             is_short: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             preferred: Mutex::default(),
             telling: Mutex::default(),
             ends: AtomicBool::new(false),
@@ -365,14 +379,23 @@ impl Membership {
     }
 
     /// A member that has got nothing of its set yet is told of another document by the one that founds it: what
-    /// was begun is begun again.
+    /// was begun is begun again. One that its set has removed is told of the document that has it again: it goes on
+    /// with what it has, which is a part of the set's log or is overwritten by it.
+    ///
+    /// # Errors
+    /// The document does not have this member, is no newer one than what it knows, or asks for another kind of member.
     pub fn join_again(&self, document: &SetDocument) -> Result<()> {
-        if self.document() == *document {
+        let known = self.document();
+        if known == *document {
             return Ok(());
         }
+        let Inner { os, directory, own, .. } = &*self.inner;
         if self.has_entries() {
-            return Err(Error::Directory("this directory is in a set already".to_owned()));
+            self.inner.check_comes_back(&known, document)?;
+            tracing::info!(target: "REPL", id = 9_016_881, set = document.name(),
+                "This member is to be one of its set again, and goes on with the data that it has");
         }
+        left_out::decide(os, directory, document, *own)?;
         self.inner.follow_configuration(&document.encode()?)
     }
 
@@ -505,6 +528,24 @@ impl Membership {
         // Where it does not work out it is tried again after the same time.
         drop(member.hand_over(next));
         Some(next)
+    }
+
+    /// Follows a decided configuration that could not be followed when it came, on a full disk. Called every few seconds.
+    pub fn follow_again(&self) {
+        let inner = &*self.inner;
+        if !inner.is_behind.load(Ordering::Acquire) {
+            return;
+        }
+        let in_order = inner.telling.lock();
+        let view = self.view();
+        if let Some(document) = &view.document {
+            inner.follow_decided(&document.bytes);
+        }
+        if !inner.is_behind.load(Ordering::Acquire) {
+            // Those above were told of the one before.
+            inner.roles.changed(&view, self.takes_writes(), &self.document());
+        }
+        drop(in_order);
     }
 
     /// Whether this delayed member began or ended to show entries early, for want of room, since it was asked last.
@@ -696,9 +737,23 @@ impl Inner {
         Some(member.hand_over(next))
     }
 
+    /// As [`Inner::follow_configuration`]. What the disk does not take now it may take later.
+    fn follow_decided(&self, bytes: &[u8]) {
+        let followed = self.follow_configuration(bytes);
+        let is_behind = followed.is_err();
+        if let Err(error) = followed
+            && !self.is_behind.load(Ordering::Acquire)
+        {
+            tracing::error!(target: "REPL", id = 9_016_882, %error,
+                "A decided configuration cannot be followed: it is tried again");
+        }
+        self.is_behind.store(is_behind, Ordering::Release);
+    }
+
     /// A decided configuration, as it stands in the log.
     fn follow_configuration(&self, bytes: &[u8]) -> Result<()> {
         let document = SetDocument::decode(bytes)?;
+        self.follow_build_indexes(&document)?;
         set_file::write(&*self.os.vfs, &self.directory, &document)?;
         let others = document.others(self.own);
         let rank = document.campaign_rank(self.own);
@@ -714,6 +769,43 @@ impl Inner {
             if let Some(election_ms) = election_ms {
                 member.set_election_timeout(election_ms);
             }
+        }
+        Ok(())
+    }
+
+    /// A member is without indexes from when it comes on; what comes later is a configuration that nobody should have
+    /// made, and is obeyed as far as the data allows it.
+    fn follow_build_indexes(&self, document: &SetDocument) -> Result<()> {
+        if self.is_witness {
+            return Ok(());
+        }
+        let decided = left_out::decide(&self.os, &self.directory, document, self.own);
+        if let Err(Error::Directory(why)) = &decided {
+            // As one that has them it could lead.
+            self.engine.stop(why);
+        }
+        if decided? && !self.catalog.leaves_out_indexes() {
+            let left_out = self.catalog.leave_out_indexes();
+            left_out.map_err(|error| Error::Catalog(error.message().to_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// Fails where this member cannot go on with its data as what a newer document says that it is.
+    fn check_comes_back(&self, known: &SetDocument, document: &SetDocument) -> Result<()> {
+        let refused =
+            |why: &str| Err(Error::Directory(format!("this directory is in a set already{why}")));
+        let Some(builds_indexes) = document.builds_indexes(self.own) else { return refused("") };
+        if document.version() <= known.version() {
+            return refused("");
+        }
+        // What an arbiter does without is of no matter.
+        let is_of_data = !self.is_witness;
+        let has_indexes = !self.catalog.leaves_out_indexes();
+        if document.is_witness(self.own) != self.is_witness
+            || (is_of_data && builds_indexes != has_indexes)
+        {
+            return refused(", as another kind of member: empty it, and it is filled again");
         }
         Ok(())
     }
@@ -813,9 +905,8 @@ impl Watcher for Follow {
         // A configuration is rare, and on disk before the links follow it.
         if now.document != before.document
             && let Some(document) = &now.document
-            && let Err(error) = inner.follow_configuration(&document.bytes)
         {
-            tracing::error!(target: "REPL", %error, "A decided configuration cannot be followed");
+            inner.follow_decided(&document.bytes);
         }
         if let (Some(why), None) = (&now.stopped, &before.stopped)
             && !inner.ends.load(Ordering::Acquire)

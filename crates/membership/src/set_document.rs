@@ -31,6 +31,7 @@ pub(crate) struct Listed {
     pub(crate) priority: f64,
     pub(crate) is_witness: bool,
     pub(crate) delay_seconds: u32,
+    pub(crate) builds_indexes: bool,
 }
 
 /// A set's configuration, and who its members are.
@@ -85,6 +86,7 @@ impl SetDocument {
                 is_witness: value.get_bool("arbiterOnly").unwrap_or(false),
                 delay_seconds: number(value.get("secondaryDelaySecs"))
                     .map_or(0, |seconds| seconds as u32),
+                builds_indexes: value.get_bool("buildIndexes").unwrap_or(true),
             });
         }
         if members.len() != ids.len() {
@@ -120,6 +122,11 @@ impl SetDocument {
     /// The set's name.
     pub fn name(&self) -> &str {
         self.config.get_str("_id").unwrap_or_default()
+    }
+
+    /// Grows with each change.
+    pub fn version(&self) -> i64 {
+        number(self.config.get("version")).map_or(0, |version| version as i64)
     }
 
     /// The set's identity.
@@ -164,7 +171,8 @@ impl SetDocument {
     /// How many priorities that members have are above this one's; `None` of one that is never to lead.
     pub fn rank(&self, member: MemberId) -> Option<u32> {
         let own = self.members.iter().find(|listed| listed.member == member)?;
-        if own.priority <= 0.0 || !own.votes || own.is_witness || own.delay_seconds > 0 {
+        let shows_all = !own.is_witness && own.delay_seconds == 0 && own.builds_indexes;
+        if own.priority <= 0.0 || !own.votes || !shows_all {
             return None;
         }
         let mut above: Vec<f64> = self.members.iter().map(|listed| listed.priority).collect();
@@ -183,6 +191,13 @@ impl SetDocument {
     pub fn delay_of(&self, member: MemberId) -> u32 {
         let listed = self.members.iter().find(|listed| listed.member == member);
         listed.map_or(0, |listed| listed.delay_seconds)
+    }
+
+    /// Whether a member has indexes beside those that no order of the documents takes the place of; `None` of one that
+    /// is not in it.
+    pub fn builds_indexes(&self, member: MemberId) -> Option<bool> {
+        let listed = self.members.iter().find(|listed| listed.member == member)?;
+        Some(listed.builds_indexes)
     }
 
     /// What the members are.
@@ -311,6 +326,25 @@ mod tests {
         assert_eq!(kinds.witnesses, [witness].into());
         assert!(kinds.delays.is_empty());
         assert_eq!(kinds.ranks, [(MemberId(10), 0), (of_data, 1)].into());
+    }
+
+    #[test]
+    fn a_member_without_indexes_never_leads() {
+        let mut config = config();
+        let members = config.get_array_mut("members").unwrap();
+        // Also where a document says what no configuration can say.
+        for (at, priority) in [(0, 5.0), (2, 0.0)] {
+            let member = members[at].as_document_mut().unwrap();
+            member.extend(doc! { "buildIndexes": false, "priority": priority });
+        }
+        let document = SetDocument::new(config, &ids()).unwrap();
+        for member in [10, 12].map(MemberId) {
+            assert_eq!(document.builds_indexes(member), Some(false));
+            assert_eq!((document.rank(member), document.campaign_rank(member)), (None, None));
+        }
+        assert_eq!(document.builds_indexes(MemberId(u64::MAX)), Some(true));
+        assert_eq!(document.builds_indexes(MemberId(99)), None);
+        assert_eq!(SetDocument::decode(&document.encode().unwrap()).unwrap(), document);
     }
 
     #[test]

@@ -366,8 +366,11 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         check_payload(content, payload)
     }
 
-    fn has_room(&self) -> bool {
-        self.front.as_ref().map_or_else(|| self.engine.has_room(), |front| front.log.has_room())
+    fn has_room(&self, bytes: u64) -> bool {
+        match &self.front {
+            Some(front) => front.log.has_room(bytes),
+            None => self.engine.has_room(bytes),
+        }
     }
 
     fn set_log_begins(&mut self, index: u64) {

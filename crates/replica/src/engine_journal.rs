@@ -333,8 +333,8 @@ impl<O: Observer> Journal for EngineJournal<O> {
         check_payload(content, payload)
     }
 
-    fn has_room(&self) -> bool {
-        self.engine.has_room_for_entries()
+    fn has_room(&self, bytes: u64) -> bool {
+        self.engine.has_room_for_entries(bytes)
     }
 
     fn set_log_begins(&mut self, index: u64) {

@@ -29,7 +29,7 @@ use places::{Loading, Places};
 use records::{LogRecord, MAX_PART};
 
 /// Room that an append finds: more than a frame of entries takes, but for one longer entry.
-const ROOM: usize = 8 << 20;
+const ROOM: u64 = 8 << 20;
 /// Entries, and bytes, behind which it is written again what is decided: so much is looked at by an opening.
 const MARK_ENTRIES: u64 = 4096;
 const MARK_BYTES: u64 = 16 << 20;
@@ -196,8 +196,10 @@ impl EntryLog {
     }
 
     /// Whether the disk has room for what a frame brings.
-    pub(crate) fn has_room(&self) -> bool {
-        self.0.wal.make_room(ROOM, wal::Priority::Ordinary).is_ok()
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let made = self.0.wal.make_files_for(bytes.saturating_mul(3).max(ROOM));
+        // Of another error whoever appends is told.
+        !matches!(made, Err(wal::Error::NoSpace { .. }))
     }
 
     /// Appends an entry; one that follows an earlier one than the last cuts off what is behind that.

@@ -91,9 +91,8 @@ impl Frame {
         match self {
             Self::Consensus { message, payloads } => {
                 let message = codec::encode(message);
-                let length = |payload: &Payload| {
-                    8 + payload.packed().map_or(payload.len(), <[u8]>::len)
-                };
+                let length =
+                    |payload: &Payload| 8 + payload.packed().map_or(payload.len(), <[u8]>::len);
                 let bytes: usize = payloads.iter().map(length).sum();
                 out.reserve(10 + message.len() + bytes);
                 out.extend_from_slice(&[VERSION, CONSENSUS]);
@@ -413,7 +412,10 @@ mod tests {
         let mut most = 0;
         let read = Frame::decode_held(&bytes, &mut |held| most = most.max(held));
         assert_eq!(read.unwrap(), frame);
-        assert!((70_105..80_000).contains(&most), "the memory is that of what was unpacked: {most}");
+        assert!(
+            (70_105..80_000).contains(&most),
+            "the memory is that of what was unpacked: {most}"
+        );
         for length in 0..bytes.len() {
             assert!(Frame::decode(&bytes[..length]).is_err());
         }
@@ -426,7 +428,8 @@ mod tests {
         let whole = frame.encode();
         let before = &whole[..whole.len() - 11];
         // Magic number, one segment with its length in a byte, the last block: raw.
-        let packed = [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 7, 7 << 3 | 1, 0, 0], &b"seven b"[..]].concat();
+        let packed =
+            [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 7, 7 << 3 | 1, 0, 0], &b"seven b"[..]].concat();
         let read = |length: u32, packed: &[u8]| {
             let words = [packed.len() as u32 | PACKED, length].map(u32::to_le_bytes);
             Frame::decode(&[before, words.as_flattened(), packed].concat())
@@ -451,8 +454,16 @@ mod tests {
             Frame::check_payloads(&message, &payloads).map_err(|error| error.to_string())
         };
         assert!(check(&|_| {}).is_ok());
-        assert!(check(&|p| p[1] = Payload::from(b"twO".to_vec())).unwrap_err().ends_with("their checksum"));
-        assert!(check(&|p| p[0] = Payload::from(b"one1".to_vec())).unwrap_err().ends_with("their length"));
+        assert!(
+            check(&|p| p[1] = Payload::from(b"twO".to_vec()))
+                .unwrap_err()
+                .ends_with("their checksum")
+        );
+        assert!(
+            check(&|p| p[0] = Payload::from(b"one1".to_vec()))
+                .unwrap_err()
+                .ends_with("their length")
+        );
         assert!(check(&|p| drop(p.pop())).is_err());
     }
 

@@ -43,6 +43,12 @@ impl From<FoundEntries> for LoadedLog {
     }
 }
 
+/// Bytes that an entry takes in a log, about: of a small one most are not its records'.
+pub(crate) fn log_bytes(entry: &Entry) -> u64 {
+    const OWN_RECORD: u64 = 256;
+    entry.record_bytes() + OWN_RECORD
+}
+
 /// What a delayed member has and does not show yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldBack {
@@ -117,9 +123,9 @@ pub trait Journal {
         Ok(())
     }
 
-    /// Whether there is memory for entries of another member. Where there is none, they are as good as lost:
-    /// they come again.
-    fn has_room(&self) -> bool {
+    /// Whether there is room for entries of another member that are so many bytes, in memory and on the disk. Where
+    /// there is none, they are as good as lost: they come again. Where there is, appending them does not fail for want of it.
+    fn has_room(&self, _bytes: u64) -> bool {
         true
     }
 

@@ -45,11 +45,7 @@ pub(crate) fn pack(payload: &[u8]) -> Option<Box<[u8]>> {
 }
 
 /// What was packed, which is so long; `None` where it is something else. `held` is told how much memory that takes.
-pub(crate) fn unpack(
-    packed: &[u8],
-    length: usize,
-    held: &mut dyn FnMut(usize),
-) -> Option<Vec<u8>> {
+pub(crate) fn unpack(packed: &[u8], length: usize, held: &mut dyn FnMut(usize)) -> Option<Vec<u8>> {
     UNPACKER.with_borrow_mut(|kept| unpack_by(unpacker(kept)?, packed, length, held))
 }
 

@@ -31,7 +31,7 @@ use quorum::{
 
 use crate::error::{Error, Result};
 use crate::frame::{Frame, MAX_FRAME, MemberReport};
-use crate::journal::{HeldBack, Journal};
+use crate::journal::{HeldBack, Journal, log_bytes};
 use crate::links::Links;
 use crate::payload::Payload;
 use crate::policy::{self, GATHERS_MS, MAX_ENTRY_BYTES, OpenLoad};
@@ -272,7 +272,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         if says != link {
             return Err(Error::WrongLink { from: link, says });
         }
-        let (message, payloads) = match frame {
+        let (mut message, mut payloads) = match frame {
             Frame::Report(report) => {
                 if self.node.configuration().members().contains(&link) {
                     self.reports.insert(link, report);
@@ -307,10 +307,14 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             return Ok(());
         }
         Frame::check_payloads(&message, &payloads)?;
-        if let Body::Append { entries, .. } = &message.body {
-            let is_taken = entries.is_empty() || self.takes_entries && self.journal.has_room();
-            if !is_taken {
+        if let Body::Append { entries, .. } = &mut message.body {
+            if !entries.is_empty() && !self.takes_entries {
                 return Ok(());
+            }
+            if !self.journal.has_room(entries.iter().map(log_bytes).sum()) {
+                // They come again. What is decided of those that are here is taken all the same.
+                entries.clear();
+                payloads.clear();
             }
             for (entry, payload) in entries.iter().zip(&payloads) {
                 let (from, at) = (link, entry.position());

@@ -147,8 +147,8 @@ impl Journal for WitnessJournal {
         check_payload(content, payload)
     }
 
-    fn has_room(&self) -> bool {
-        self.log.has_room()
+    fn has_room(&self, bytes: u64) -> bool {
+        self.log.has_room(bytes)
     }
 
     fn begin_sync(&mut self, number: u64) -> Result<()> {

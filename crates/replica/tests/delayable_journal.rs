@@ -200,7 +200,10 @@ fn a_delay_begins_and_ends_while_entries_come() {
     follower.journal().set_delay(DELAY);
     follower.take(third);
     assert_eq!(follower.journal().engine().entries().last.index, first.0.index);
-    assert_eq!(follower.journal().payload(second.0.position()).unwrap().as_deref(), Some(&second.1[..]));
+    assert_eq!(
+        follower.journal().payload(second.0.position()).unwrap().as_deref(),
+        Some(&second.1[..])
+    );
     follower.decide(&[second, third]);
     follower.pass(0);
     assert_eq!(follower.shows(), "a");

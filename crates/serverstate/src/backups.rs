@@ -2,8 +2,8 @@
 //!
 //! Always true: one is written at a time.
 
-use engine::BackupProgress;
 use crate::rate::Rate;
+use engine::BackupProgress;
 use errors::{Code, Error, Result};
 use os::sync::Mutex;
 

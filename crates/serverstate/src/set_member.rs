@@ -257,9 +257,11 @@ impl ServerState {
         }
     }
 
-    /// Says it where a delayed member has no room for the whole delay, and where it has again.
+    /// Says it where a delayed member has no room for the whole delay, and where it has again. What a full disk did not take
+    /// is tried again.
     pub(crate) fn tell_of_room(&self) {
         let Some(membership) = self.replication.membership() else { return };
+        membership.follow_again();
         if let Some(held_back) = membership.changed_in_room() {
             let HeldBack { bytes, seconds, is_short, .. } = held_back;
             if is_short {

@@ -281,13 +281,32 @@ impl Wal {
         if tail.is_full(len, &self.options) {
             return Need::WriteOut;
         }
-        let kept_back = match priority {
+        let stored = stored_bytes(self.key.is_some(), len);
+        let until = tail.end + (MARK_BYTES + frame_bytes(stored)) as u64 + self.kept_back(priority);
+        if until > self.limit.load(Ordering::Acquire) { Need::Files(until) } else { Need::Nothing }
+    }
+
+    /// What a record may not use of the files that are there.
+    fn kept_back(&self, priority: Priority) -> u64 {
+        match priority {
             Priority::Ordinary => self.options.file_bytes() / KEPT_BACK,
             Priority::GivesSpaceBack => 0,
-        };
-        let stored = stored_bytes(self.key.is_some(), len);
-        let until = tail.end + (MARK_BYTES + frame_bytes(stored)) as u64 + kept_back;
-        if until > self.limit.load(Ordering::Acquire) { Need::Files(until) } else { Need::Nothing }
+        }
+    }
+
+    /// Returns when there are files for so many bytes of ordinary records and of what frames them; it makes those that are
+    /// missing. Where nobody else appends meanwhile, records that take no more than that find room on a full disk.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: the disk has no room for the files.
+    pub fn make_files_for(&self, bytes: u64) -> Result<()> {
+        let priority = Priority::Ordinary;
+        let end = self.tail.lock().end;
+        let until = end.saturating_add(bytes).saturating_add(self.kept_back(priority));
+        if until > self.limit.load(Ordering::Acquire) {
+            self.make_files(until, priority)?;
+        }
+        Ok(())
     }
 
     /// Says on disk, by a mark, that the last records were synced, where no mark says so yet: a

@@ -41,7 +41,7 @@ impl Catalog {
                 current => Ok(current),
             };
         };
-        let past = records::read_collection(&record)?;
+        let (past, _) = self.read_collection(&record)?;
         read_masks(&past, &get)?;
         if let Some(current) = current.filter(|current| current.number == past.number) {
             let is_same = current.primary == past.primary;

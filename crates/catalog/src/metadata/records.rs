@@ -72,6 +72,12 @@ pub(crate) fn building_key(dictionary: DictionaryId) -> [u8; 9] {
     key
 }
 
+/// Of which dictionary such a key says that an index is being built in it.
+pub(crate) fn building_dictionary(key: &[u8]) -> Option<DictionaryId> {
+    let number = key.get(1..)?.try_into().ok()?;
+    Some(DictionaryId(u64::from_be_bytes(number)))
+}
+
 /// A multikey mask; a record of the wrong size counts as "all parts", which is always safe.
 pub(crate) fn read_multikey(value: &[u8]) -> u32 {
     value.try_into().map_or(u32::MAX, u32::from_le_bytes)
@@ -371,9 +377,7 @@ pub(crate) fn unfinished(state: &Snapshot) -> Result<Vec<DictionaryId>> {
         state.cursor(DictionaryId::ROOT, range, Direction::Forward).map_err(from_engine)?;
     let mut dictionaries = Vec::new();
     while let Some((key, _)) = cursor.next().map_err(from_engine)? {
-        if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
-            dictionaries.push(DictionaryId(u64::from_be_bytes(dictionary)));
-        }
+        dictionaries.extend(building_dictionary(key));
     }
     Ok(dictionaries)
 }

@@ -132,17 +132,25 @@ fn who_takes_over_ends_what_others_began() {
 
 /// Everything that a catalog knows, but for what only clients of one server make (statistics, locks).
 fn shown(catalog: &Catalog) -> Vec<String> {
+    shown_of(catalog, |_| true)
+}
+
+/// The same, as if collections had no other indexes than these.
+fn shown_of(catalog: &Catalog, is_shown: fn(&Index) -> bool) -> Vec<String> {
     let namespaces = catalog.namespaces.read();
     let show = |(name, collection): (&String, &Arc<Collection>)| {
-        let indexes: Vec<_> = collection
-            .indexes
+        let of = |collection: &Collection| -> Vec<Arc<Index>> {
+            collection.indexes.iter().filter(|index| is_shown(index)).cloned().collect()
+        };
+        let own = of(collection);
+        let indexes: Vec<_> = own
             .iter()
             .map(|index| (&index.spec.shown, index.dictionary, index.multikey_parts()))
             .collect();
         let stores = collection.stores().iter();
         let stores: Vec<_> = stores
             .map(|store| {
-                let parts = store.indexes.iter().map(|index| index.dictionary.0);
+                let parts = of(store).into_iter().map(|index| index.dictionary.0);
                 (store.number, store.primary, parts.collect::<Vec<_>>(), store.count())
             })
             .collect();
@@ -288,6 +296,177 @@ proptest! {
         }
         pair.check();
     }
+}
+
+/// A member that leads, and one without indexes that follows it by entries.
+struct Bare {
+    leader: Engine,
+    bare: Engine,
+    writer: Arc<Catalog>,
+    reader: Arc<Catalog>,
+    follower: Follower,
+}
+
+impl Bare {
+    fn new() -> Self {
+        let member = || {
+            Engine::temporary_with(|options| {
+                let kept = HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
+                options.history = Some(kept);
+                options.showing = engine::Showing::Committed;
+            })
+        };
+        let (leader, bare) = (member(), member());
+        let (writer, reader) = (following(&leader), following(&bare));
+        reader.leave_out_indexes().unwrap();
+        let follower = Follower::new(&reader);
+        let members = Self { leader, bare, writer, reader, follower };
+        members.decided_meanwhile(|| members.writer.take_over()).unwrap();
+        members
+    }
+
+    /// What is committed while `act` runs is decided at once, as by a majority.
+    fn decided_meanwhile<T>(&self, act: impl FnOnce() -> T) -> T {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    self.decide();
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                self.decide();
+            });
+            let result = act();
+            done.store(true, Ordering::Release);
+            result
+        })
+    }
+
+    fn decide(&self) {
+        loop {
+            let index = self.leader.entries().last.index + 1;
+            let kind = engine::EntryKind::Records;
+            let closed = self.leader.close_entry((1, index), kind, b"", index - 1).unwrap();
+            if closed.is_none() {
+                return;
+            }
+            self.leader.commit_entries_up_to(index).unwrap();
+        }
+    }
+
+    fn catch_up(&mut self) {
+        self.catch_up_telling(|_, _| {});
+    }
+
+    /// Takes over what the leader has, and tells of each entry.
+    fn catch_up_telling(&mut self, mut tell: impl FnMut(&Engine, &engine::EntryHead)) {
+        let from = self.bare.entries().last.index + 1;
+        for index in from..=self.leader.entries().last.index {
+            let (head, configuration, records) = self.leader.read_entry(index).unwrap();
+            self.bare.append_entry(&head, &configuration, &records).unwrap();
+            let mut changes = Changes::default();
+            let Self { bare, follower, .. } = self;
+            let mut follow = |step: engine::CommitStep<'_>| match step {
+                engine::CommitStep::Write { dictionary, key, value } => {
+                    follower.read(&mut changes, dictionary, key, value).unwrap();
+                    Ok(())
+                }
+                engine::CommitStep::Update { .. } => Ok(()),
+                engine::CommitStep::End(commit) => {
+                    let changes = std::mem::take(&mut changes);
+                    follower.before_visible(&changes);
+                    bare.advance_commit_point(commit)?;
+                    follower.after_visible(changes, commit).unwrap();
+                    Ok(())
+                }
+            };
+            bare.each_commit(index, &mut follow).unwrap();
+            bare.commit_entries_up_to(index).unwrap();
+            tell(bare, &head);
+        }
+    }
+
+    fn check(&mut self) {
+        self.catch_up();
+        let is_on_id = |index: &Index| index.spec.is_id();
+        let wanted = shown_of(&self.writer, is_on_id);
+        assert_eq!(shown(&self.reader), wanted);
+        let opened = following(&self.bare);
+        opened.leave_out_indexes().unwrap();
+        assert_eq!(shown(&opened), wanted, "an opening says the same");
+        // Nothing is missing but the indexes, and what is there is the same.
+        let mut left_out = std::collections::BTreeSet::new();
+        for collection in self.writer.namespaces.read().values() {
+            for index in collection.indexes.iter().filter(|index| !is_on_id(index)) {
+                left_out.extend(index.parts.values().copied().chain([index.dictionary]));
+            }
+        }
+        let there = |engine: &Engine| -> Vec<DictionaryId> {
+            engine.dictionaries().into_iter().map(|(id, _)| id).collect()
+        };
+        let mut wanted = there(&self.leader);
+        wanted.retain(|dictionary| !left_out.contains(dictionary));
+        assert_eq!(there(&self.bare), wanted);
+        for dictionary in wanted {
+            assert_eq!(rows(&self.bare, dictionary), rows(&self.leader, dictionary));
+        }
+    }
+}
+
+fn rows(engine: &Engine, dictionary: DictionaryId) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (state, range) = (engine.snapshot(), engine::KeyRange::all());
+    let mut cursor = state.cursor(dictionary, range, engine::Direction::Forward).unwrap();
+    let mut rows = Vec::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn member_without_indexes_has_everything_else(steps in steps(), every in 1_usize..5) {
+        let mut members = Bare::new();
+        for (at, step) in steps.iter().enumerate() {
+            let _may_fail = members.decided_meanwhile(|| run(&members.writer, step));
+            if at % every == 0 {
+                members.check();
+            }
+        }
+        members.check();
+    }
+}
+
+#[test]
+fn member_without_indexes_keeps_nothing_of_one_that_is_being_built() {
+    let mut members = Bare::new();
+    let writer = Arc::clone(&members.writer);
+    let fill =
+        || (0..200).try_for_each(|id| insert(&writer, "db.a", &doc! { "_id": id, "f0": id }));
+    members.decided_meanwhile(fill).unwrap();
+    members.check();
+    let before = members.bare.dictionaries();
+    let spec = doc! { "key": { "f0": 1 }, "name": "i0" };
+    members.decided_meanwhile(|| build(&writer, "db.a", &spec)).unwrap();
+    let (mut steps, mut made) = (0, 0);
+    members.catch_up_telling(|bare, head| {
+        assert_eq!(bare.dictionaries(), before, "entry {}", head.index);
+        steps += 1;
+        let mut count = |step: engine::CommitStep<'_>| {
+            if let engine::CommitStep::Write { dictionary, .. } = step {
+                made += u32::from(!before.iter().any(|(known, _)| *known == dictionary));
+            }
+            Ok(())
+        };
+        bare.each_commit(head.index, &mut count).unwrap();
+    });
+    assert!(steps > 2 && made >= 200, "the build has steps, and the log its rows: {steps} {made}");
+    members.check();
+    let refused = members.reader.take_over().unwrap_err();
+    assert_eq!(refused.code(), Code::NOT_WRITABLE_PRIMARY);
 }
 
 #[test]

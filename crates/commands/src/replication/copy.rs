@@ -131,6 +131,13 @@ fn begin(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "this server is delayed: its data has less than the other member may have acknowledged",
         );
     }
+    if service.catalog.leaves_out_indexes() {
+        let document = membership.document();
+        return refusal(&format!(
+            "{} has no indexes (buildIndexes: false): nobody copies its data",
+            document.host_of(source).unwrap_or("this server")
+        ));
+    }
     if membership.document().id_of(receiver).is_none() {
         let text = "the configuration does not have the member that asks for this one's data";
         return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));

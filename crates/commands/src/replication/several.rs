@@ -180,8 +180,11 @@ fn free_member(
             says(encrypts)
         )));
     }
-    // Who begins the set brings its data along.
-    if told.has_data && told.member != own_id(context.service)? {
+    // Who begins the set brings its data along, and who was removed from the set has data of it: a part of its log.
+    let was_in_it = context.service.replication.membership().is_some()
+        && told.founder == founder
+        && told.founder != MemberId(0);
+    if told.has_data && !was_in_it && told.member != own_id(context.service)? {
         return Err(Error::new(
             Code::CANNOT_INITIALIZE_NODE_WITH_DATA,
             format!(

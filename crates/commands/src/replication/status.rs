@@ -379,6 +379,9 @@ pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_fie
     if own.hidden {
         reply.bool("hidden", true);
     }
+    if !own.build_indexes {
+        reply.bool("buildIndexes", false);
+    }
     if own.delay_seconds > 0 {
         reply.i64("secondaryDelaySecs", own.delay_seconds);
     }

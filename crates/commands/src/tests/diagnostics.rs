@@ -225,7 +225,8 @@ fn parameters_are_read_and_set() {
     let off = doc! { "setParameter": 1, "diagnosticDataCollectionEnabled": false };
     assert_eq!(client.ok("admin", off).get_bool("was").ok(), Some(true));
     assert!(!client.service.keeps_history());
-    for (rate, taken) in [(0, true), (65_536, true), (i64::MAX, true), (65_535, false), (-1, false)] {
+    for (rate, taken) in [(0, true), (65_536, true), (i64::MAX, true), (65_535, false), (-1, false)]
+    {
         let set = client.run("admin", doc! { "setParameter": 1, "initialSyncThrottle": rate });
         assert_eq!(set.get_i32("code").ok(), (!taken).then_some(2), "{rate}: {set}");
     }

@@ -80,7 +80,7 @@ fn a_set_of_several_begins_where_every_host_is_free_and_empty() {
         (Some(0), Some("rs"))
     );
     for (what, why) in [
-        (doc! { "buildIndexes": false, "priority": 0 }, "does not support that yet"),
+        (doc! { "buildIndexes": false }, "priority must be 0 when buildIndexes=false"),
         (doc! { "secondaryDelaySecs": 1 }, "priority must be 0"),
         (doc! { "slaveDelay": 1 }, "priority must be 0"),
         (doc! { "secondaryDelaySecs": 1, "arbiterOnly": true }, "not for arbiters"),

@@ -440,7 +440,11 @@ mod tests {
         held.overwrite(8);
         assert_eq!(held.awaited(), 8);
         let _waiter = held.wait_for(9, held.era());
-        assert_eq!((held.awaited(), told.load(Ordering::SeqCst)), (9, 4), "another commit of that number");
+        assert_eq!(
+            (held.awaited(), told.load(Ordering::SeqCst)),
+            (9, 4),
+            "another commit of that number"
+        );
     }
 
     #[test]

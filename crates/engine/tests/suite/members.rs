@@ -680,6 +680,151 @@ fn chunks_whose_id_came_again_keep_no_log_once_a_later_term_is_decided() {
 }
 
 #[test]
+fn dictionary_that_a_member_leaves_out_does_not_come_back() {
+    let (_leader_sim, _os, leader) = fresh();
+    let sim = SimOs::new(10);
+    let mut follower = open(&sim.os(), member()).unwrap();
+    let mut txn = leader.begin_newest(latest());
+    let [kept, left_out, later] =
+        [0; 3].map(|_| txn.create_dictionary(DictionaryOptions::default()).unwrap());
+    for dictionary in [kept, left_out, later] {
+        txn.put(dictionary, b"k", b"1").unwrap();
+    }
+    txn.submit().unwrap().state();
+    let decide = |leader: &Engine, follower: &Engine| {
+        close(leader, 1, 0);
+        send(leader, follower);
+        follower.commit_entries_up_to(follower.entries().last.index).unwrap();
+    };
+    let has = |engine: &Engine, id| engine.dictionaries().iter().any(|(known, _)| *known == id);
+    decide(&leader, &follower);
+    follower.leave_out([left_out]);
+    assert!(has(&follower, kept) && has(&follower, later) && !has(&follower, left_out));
+    for round in 0..6_u8 {
+        let mut txn = leader.begin_newest(latest());
+        for dictionary in [kept, left_out, later] {
+            txn.put(dictionary, &[round], b"2").unwrap();
+        }
+        if round == 1 {
+            // As of the newest commit, which is void below.
+            follower.leave_out([later]);
+        }
+        if round == 3 {
+            let shape = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
+            txn.reshape_dictionary(left_out, shape).unwrap();
+        }
+        txn.submit().unwrap().state();
+        decide(&leader, &follower);
+        if round == 1 {
+            // Entries that are not decided are void, and take nothing of it back.
+            put(&leader, "a", "1");
+            close(&leader, 1, 0);
+            send(&leader, &follower);
+            follower.cut(follower.entries().last.index).unwrap();
+            send(&leader, &follower);
+        }
+        if round % 2 == 0 {
+            follower.checkpoint().unwrap();
+        }
+        assert!(has(&follower, kept) && !has(&follower, left_out), "{round}");
+        assert_eq!(has(&follower, later), round == 0, "{round}");
+        follower.sync().unwrap();
+        if round >= 2 {
+            (_, follower) = restart(&sim, follower, member());
+            // Its checkpoint may be older than that.
+            follower.leave_out([left_out, later]);
+        }
+    }
+    let read = |engine: &Engine, dictionary| {
+        let range = engine::KeyRange::all();
+        let state = engine.begin_newest(latest()).snapshot();
+        let mut cursor = state.cursor(dictionary, range, engine::Direction::Forward).unwrap();
+        let mut all = Vec::new();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            all.push((key.to_vec(), value.to_vec()));
+        }
+        all
+    };
+    assert_eq!(read(&follower, kept), read(&leader, kept), "nothing else is passed over");
+    assert_eq!(read(&follower, kept).len(), 7);
+    // The same entries, byte for byte, and a dictionary that the leader drops by a commit.
+    let mut txn = leader.begin_newest(latest());
+    txn.drop_dictionary(left_out).unwrap();
+    txn.submit().unwrap().state();
+    decide(&leader, &follower);
+    for index in follower.entries().first_readable..=leader.entries().last.index {
+        assert_eq!(follower.read_entry(index).unwrap(), leader.read_entry(index).unwrap());
+    }
+    follower.verify_all().unwrap();
+}
+
+fn used(os: &Os) -> u64 {
+    let space = os.vfs.space(std::path::Path::new("/data")).unwrap();
+    space.total - space.available
+}
+
+/// So many bytes of the disk are free from now on.
+fn leave_free(sim: &SimOs, bytes: u64) {
+    let capacity_bytes = used(&sim.os()) + bytes;
+    sim.set_faults(os::sim::Faults { capacity_bytes, ..os::sim::Faults::default() });
+}
+
+#[test]
+fn entries_that_a_full_disk_has_no_room_for_are_not_taken_and_come_again() {
+    let (_leader_sim, _os, leader) = fresh();
+    for n in 0..100 {
+        put(&leader, &format!("{n}"), &"x".repeat(200));
+        close(&leader, 1, 0);
+    }
+    let sim = SimOs::new(11);
+    let follower = open(&sim.os(), member()).unwrap();
+    let mut refused = None;
+    for index in 1..=100 {
+        let (head, configuration, records) = leader.read_entry(index).unwrap();
+        if index == 10 {
+            leave_free(&sim, 4 << 10);
+        }
+        if !follower.has_room_for_entries(records.len() as u64 + 256) {
+            refused.get_or_insert(index);
+            leave_free(&sim, 1 << 20);
+        }
+        assert!(follower.has_room_for_entries(records.len() as u64 + 256), "{index}");
+        follower.append_entry(&head, &configuration, &records).unwrap();
+    }
+    assert!(refused.is_some_and(|index| index > 10), "{refused:?}");
+    assert_eq!(newest(&follower), newest(&leader));
+    follower.check_running().unwrap();
+}
+
+#[test]
+fn what_a_leader_took_before_the_disk_was_full_is_closed() {
+    let (sim, _os, leader) = fresh();
+    put(&leader, "a", "1");
+    leave_free(&sim, 0);
+    let mut taken = 1;
+    loop {
+        let mut txn = leader.begin_newest(latest());
+        txn.put(ROOT, b"a", b"2").unwrap();
+        match txn.submit() {
+            Ok(submitted) => taken = submitted.timestamp().0,
+            Err(error) => {
+                assert!(matches!(error, Error::NoSpace(_)), "{error}");
+                break;
+            }
+        }
+    }
+    let mut closed = 0;
+    while leader.open_bytes() > 0 {
+        closed = close(&leader, 1, 0);
+    }
+    assert!(taken > 1 && closed == taken, "{closed} of {taken}");
+    leader.close_entry((2, 100), EntryKind::Fence, b"", 0).unwrap_err();
+    let fence = leader.entries().last.index + 1;
+    leader.close_entry((2, fence), EntryKind::Fence, b"", 0).unwrap().unwrap();
+    leader.sync().unwrap();
+}
+
+#[test]
 fn who_does_not_lead_commits_nothing() {
     let (_sim, _os, engine) = fresh();
     put(&engine, "a", "1");

@@ -6,9 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use quorum::state::MemberState;
 use quorum::{Configuration, Descriptor, Entry, MemberId, Older, Position};
 use replica::memory::{MemoryJournal, MemoryPromises};
-use replica::{
-    Frame, Journal, Links, LoadedLog, MemberReport, Options, Payload, Replica, Result,
-};
+use replica::{Frame, Journal, Links, LoadedLog, MemberReport, Options, Payload, Replica, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ use quorum::{Configuration, Content, Entry, Older, Position, codec};
 use crate::engine_journal::{EngineJournal, changes_configuration, journal_result};
 use crate::entry_log::EntryLog;
 use crate::error::{Error, Result};
-use crate::journal::{HeldBack, Journal as _};
+use crate::journal::{HeldBack, Journal as _, log_bytes};
 use crate::observer::Observer;
 use crate::syncs::Syncs;
 
@@ -97,8 +97,11 @@ impl Front {
         delay: u32,
     ) -> Result<bool> {
         let mut bytes = 0;
-        while bytes < BYTES_A_STEP && journal.has_room() {
+        while bytes < BYTES_A_STEP && journal.has_room(0) {
             let Some((entry, payload)) = self.next_due(wall_ms, delay)? else { break };
+            if !journal.has_room(log_bytes(&entry)) {
+                break;
+            }
             journal.append(&entry, &payload, entry.index)?;
             journal.show(std::slice::from_ref(&entry), None)?;
             self.applied = entry.index;

@@ -93,20 +93,12 @@ impl Config {
         Ok(Self { document, set: set.to_owned(), version, term, members, settings, modes })
     }
 
-    /// Refuses what no member can be yet, and a second arbiter, as MongoDB does.
+    /// Refuses a second arbiter, as MongoDB does.
     pub fn check_supported(&self) -> Result<()> {
         if self.members.iter().filter(|member| member.arbiter_only).count() > 1 {
             return Err(invalid(
                 "Multiple arbiters are not allowed: each of them votes for what no further member has",
             ));
-        }
-        for member in &self.members {
-            if !member.build_indexes {
-                return Err(invalid(format!(
-                    "{} cannot be without indexes (buildIndexes): this server does not support that yet",
-                    member.host
-                )));
-            }
         }
         Ok(())
     }
@@ -301,7 +293,13 @@ mod tests {
         assert!(config.members[2].priority == 0.0, "an arbiter's priority is 0");
         let again = RawDocumentBuf::try_from(&config.document).unwrap();
         assert_eq!(Config::parse("rs", &again).unwrap().document, config.document);
-        assert_eq!(config.check_supported().unwrap_err().code().0, 93);
+        config.check_supported().unwrap();
+        assert!(!config.members[3].build_indexes && config.members[0].build_indexes);
+        given
+            .get_array_mut("members")
+            .unwrap()
+            .push(doc! { "_id": 4, "host": "e:5", "arbiterOnly": true }.into());
+        assert_eq!(parse(&given).unwrap().check_supported().unwrap_err().code().0, 93);
     }
 
     #[test]
@@ -351,6 +349,7 @@ mod tests {
             (set_of(&[doc! { "votes": 0, "priority": 0 }]), "0 voting"),
             (second(doc! { "hidden": true }), "hidden=true"),
             (second(doc! { "buildIndexes": false }), "buildIndexes=false"),
+            (second(doc! { "buildIndexes": "no", "priority": 0 }), "buildIndexes"),
             (second(doc! { "secondaryDelaySecs": 1 }), "secondaryDelaySecs"),
             (second(doc! { "secondaryDelaySecs": -1, "priority": 0 }), "secondaryDelaySecs"),
             (

@@ -64,7 +64,11 @@ impl Replication {
             (Some(_), true) => Role::Primary,
             (Some(_), false) if document.is_witness(view.id) => Role::Arbiter,
             // Of one that has got nothing yet nobody knows whether it needs a copy.
-            (Some(_), false) if view.needs_copy.is_some() || view.applied_index <= BASE.index => {
+            (Some(_), false)
+                if view.needs_copy.is_some()
+                    || view.applied_index <= BASE.index
+                    || !view.is_back =>
+            {
                 Role::Recovering
             }
             (Some(_), false) => Role::Secondary,
@@ -156,7 +160,8 @@ mod tests {
     }
 
     fn view(member: u64, leader: Option<u64>, term: u64) -> View {
-        let mut view = View { id: MemberId(member), applied_index: 2, ..View::default() };
+        let mut view =
+            View { id: MemberId(member), applied_index: 2, is_back: true, ..View::default() };
         view.role_state.term = term;
         view.role_state.leader = leader.map(MemberId);
         view
@@ -173,6 +178,7 @@ mod tests {
         let replication = Replication::new(Some(set), &catalog, &os);
         let set = document(3);
         let view_of_nothing = View { applied_index: 1, ..view(2, None, 1) };
+        let started = View { is_back: false, ..view(2, None, 1) };
         let log_begins = Position { term: 3, index: 9 };
         let needed = NeedsCopy { leader: MemberId(3), log_begins };
         let needs_copy = View { needs_copy: Some(needed), ..view(2, Some(3), 5) };
@@ -180,6 +186,7 @@ mod tests {
         // it lost the writes, and who hello says is primary.
         let steps = [
             (view_of_nothing, false, Role::Recovering, (true, false), None),
+            (started, false, Role::Recovering, (false, false), None),
             (view(2, None, 1), false, Role::Secondary, (true, false), None),
             (view(2, None, 1), false, Role::Secondary, (false, false), None),
             (view(2, Some(1), 1), false, Role::Secondary, (true, false), Some(0)),

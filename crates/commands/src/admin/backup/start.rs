@@ -37,6 +37,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let service = context.service;
+    if service.catalog.leaves_out_indexes() {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "this member has no indexes (buildIndexes: false), and neither would its backup: ask a member that has \
+             them, or dump this one (mongodump)",
+        ));
+    }
     let running = service.backups.begin()?;
     let target = target(context, fields[0].str()?)?;
     let since = since.map(|named| earlier(context, named)).transpose()?;

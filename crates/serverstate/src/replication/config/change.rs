@@ -88,6 +88,8 @@ mod tests {
             given
         };
         let before_with_id = parse(&with_id(1)).unwrap();
+        let without_indexes = [doc! {}, doc! { "priority": 0, "buildIndexes": false }];
+        let without_indexes = parse(&config(3, &without_indexes)).unwrap();
         let next = |extras: &[Document]| config(4, extras);
         for (old, new, force, named) in [
             (&before, next(&two), false, None),
@@ -105,6 +107,33 @@ mod tests {
                 next(&[doc! {}, doc! { "priority": 0, "buildIndexes": false }]),
                 false,
                 Some("buildIndexes"),
+            ),
+            (
+                &before,
+                next(&[doc! {}, doc! { "priority": 0, "buildIndexes": false }]),
+                true,
+                Some("buildIndexes"),
+            ),
+            (
+                &without_indexes,
+                next(&[doc! {}, doc! { "priority": 0 }]),
+                false,
+                Some("remove then re-add"),
+            ),
+            (
+                &without_indexes,
+                next(&[doc! {}, doc! { "priority": 0, "votes": 0, "buildIndexes": false }]),
+                false,
+                None,
+            ),
+            (
+                &before,
+                next(&[
+                    doc! {},
+                    doc! { "_id": 7, "host": "z:9", "priority": 0, "buildIndexes": false },
+                ]),
+                false,
+                None,
             ),
             (
                 &before,
