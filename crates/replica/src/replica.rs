@@ -353,7 +353,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// Whether entries of another member can be taken now. While they cannot, they are better left where they are: what is
     /// received then is lost, and comes again after a while.
     pub fn has_room(&self) -> bool {
-        self.journal.has_room()
+        self.journal.has_room(0)
     }
 
     /// The port of that member is closed: its process is gone.

@@ -121,7 +121,7 @@ impl Follower {
     fn pass(&mut self, seconds: i64) {
         let wall_ms = self.os.clock.wall_ms() + seconds * 1000;
         loop {
-            let has_room = self.journal().engine().has_room_for_entries();
+            let has_room = self.journal().engine().has_room_for_entries(0);
             if !self.journal().show_due(wall_ms).unwrap() && has_room {
                 return;
             }

@@ -136,7 +136,7 @@ fn what_is_not_decided_leaves_room_for_what_decides_it() {
     let takes = || {
         (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            follower.has_room_for_entries()
+            follower.has_room_for_entries(0)
         })
     };
     assert!(takes(), "nothing can be drained, and nothing is taken");
