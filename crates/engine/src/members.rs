@@ -219,7 +219,8 @@ impl Engine {
         self.checkpoint()
     }
 
-    /// Whether somebody waits for a commit that no entry has and that was not gathered.
+    /// Whether somebody waits for a commit that no entry has and that was not gathered. Who has submitted one counts as
+    /// waiting.
     pub fn is_open_awaited(&self) -> bool {
         let awaited = self.environment().snapshots.awaited();
         let order = self.environment().commits.order.lock();

@@ -101,7 +101,7 @@ fn what_was_acknowledged_is_in_each_later_leader() {
 
 #[test]
 fn what_was_acknowledged_is_in_each_later_leaders_engine() {
-    run::<EngineMachine>(24, ENGINE_STEPS, 0, 30);
+    run::<EngineMachine>(24, ENGINE_STEPS, 0, 20);
 }
 
 /// They found something once.
