@@ -52,7 +52,7 @@ struct One {
     next: Option<Value>,
     current: Option<Value>,
     /// What of it is shown, where that is not all.
-    shown: Option<Flat>,
+    shown: Option<Box<Flat>>,
     projected: Option<RawDocumentBuf>,
 }
 
@@ -121,6 +121,7 @@ impl QueryCursor {
         shown: Option<Flat>,
         collection: Option<Arc<Collection>>,
     ) -> Self {
+        let shown = shown.map(Box::new);
         let source = Source::One(One { next: found, shown, ..One::default() });
         Self { source, collection, interrupt: None, returned: None, lent: None, tail: Tail::None }
     }

@@ -176,7 +176,8 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
     }
     FIRST.iter().try_for_each(take)?;
     // What steps install they install once.
-    (tools::python()?, tools::npm()?);
+    tools::python()?;
+    tools::npm()?;
     beside_each_other([WAITING, BUSY])?;
     LAST.iter().try_for_each(take)?;
     println!("\nsteps: {} passed, 0 failed", all().count());

@@ -301,7 +301,7 @@ proptest! {
 /// A member that leads, and one without indexes that follows it by entries.
 struct Bare {
     leader: Engine,
-    bare: Engine,
+    without_indexes: Engine,
     writer: Arc<Catalog>,
     reader: Arc<Catalog>,
     follower: Follower,
@@ -316,11 +316,11 @@ impl Bare {
                 options.showing = engine::Showing::Committed;
             })
         };
-        let (leader, bare) = (member(), member());
-        let (writer, reader) = (following(&leader), following(&bare));
+        let (leader, without_indexes) = (member(), member());
+        let (writer, reader) = (following(&leader), following(&without_indexes));
         reader.leave_out_indexes().unwrap();
         let follower = Follower::new(&reader);
-        let members = Self { leader, bare, writer, reader, follower };
+        let members = Self { leader, without_indexes, writer, reader, follower };
         members.decided_meanwhile(|| members.writer.take_over()).unwrap();
         members
     }
@@ -361,12 +361,12 @@ impl Bare {
 
     /// Takes over what the leader has, and tells of each entry.
     fn catch_up_telling(&mut self, mut tell: impl FnMut(&Engine, &engine::EntryHead)) {
-        let from = self.bare.entries().last.index + 1;
+        let from = self.without_indexes.entries().last.index + 1;
         for index in from..=self.leader.entries().last.index {
             let (head, configuration, records) = self.leader.read_entry(index).unwrap();
-            self.bare.append_entry(&head, &configuration, &records).unwrap();
+            self.without_indexes.append_entry(&head, &configuration, &records).unwrap();
             let mut changes = Changes::default();
-            let Self { bare, follower, .. } = self;
+            let Self { without_indexes: bare, follower, .. } = self;
             let mut follow = |step: engine::CommitStep<'_>| match step {
                 engine::CommitStep::Write { dictionary, key, value } => {
                     follower.read(&mut changes, dictionary, key, value).unwrap();
@@ -392,7 +392,7 @@ impl Bare {
         let is_on_id = |index: &Index| index.spec.is_id();
         let wanted = shown_of(&self.writer, is_on_id);
         assert_eq!(shown(&self.reader), wanted);
-        let opened = following(&self.bare);
+        let opened = following(&self.without_indexes);
         opened.leave_out_indexes().unwrap();
         assert_eq!(shown(&opened), wanted, "an opening says the same");
         // Nothing is missing but the indexes, and what is there is the same.
@@ -407,9 +407,9 @@ impl Bare {
         };
         let mut wanted = there(&self.leader);
         wanted.retain(|dictionary| !left_out.contains(dictionary));
-        assert_eq!(there(&self.bare), wanted);
+        assert_eq!(there(&self.without_indexes), wanted);
         for dictionary in wanted {
-            assert_eq!(rows(&self.bare, dictionary), rows(&self.leader, dictionary));
+            assert_eq!(rows(&self.without_indexes, dictionary), rows(&self.leader, dictionary));
         }
     }
 }
@@ -448,7 +448,7 @@ fn member_without_indexes_keeps_nothing_of_one_that_is_being_built() {
         || (0..200).try_for_each(|id| insert(&writer, "db.a", &doc! { "_id": id, "f0": id }));
     members.decided_meanwhile(fill).unwrap();
     members.check();
-    let before = members.bare.dictionaries();
+    let before = members.without_indexes.dictionaries();
     let spec = doc! { "key": { "f0": 1 }, "name": "i0" };
     members.decided_meanwhile(|| build(&writer, "db.a", &spec)).unwrap();
     let (mut steps, mut made) = (0, 0);

@@ -109,7 +109,7 @@ fn large_transaction_of_a_leader_that_is_void_leaves_nothing() {
     assert_eq!(contents(&follower, made), contents(&leader, made));
 }
 
-/// Found by tests/large_transactions_test.py: the next leader's first entry was not taken, for want of the memory that
+/// Found by `tests/large_transactions_test.py`: the next leader's first entry was not taken, for want of the memory that
 /// only it would have freed, and nobody took writes ever after.
 #[test]
 fn what_is_not_decided_leaves_room_for_what_decides_it() {
