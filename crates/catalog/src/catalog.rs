@@ -53,7 +53,7 @@ pub struct Catalog {
     storage_defaults: RwLock<StorageOptions>,
     /// Commits that changed users or roles.
     account_changes: AtomicU64,
-    /// See `metadata/left_out.rs`.
+    /// See `left_out.rs`.
     pub(crate) leaves_out_indexes: AtomicBool,
 }
 

@@ -13,7 +13,7 @@
 //! 3. A collection that is renamed or changed keeps what lives longer than a version of its metadata:
 //!    locks, counts, statistics, readers that wait.
 //! 4. Changes are read, and refused where they are damaged, before any of them is taken over.
-//! 5. On a member without indexes no index is taken over that it does without (`metadata/left_out.rs`).
+//! 5. On a member without indexes no index is taken over that it does without (`left_out.rs`).
 
 use crate::catalog::Catalog;
 use crate::failure::from_engine;

@@ -14,6 +14,7 @@ mod data;
 mod ddl;
 mod failure;
 mod follow;
+mod left_out;
 mod metadata;
 mod shape;
 

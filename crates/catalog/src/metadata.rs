@@ -9,7 +9,6 @@ pub(crate) mod collection_map;
 pub(crate) mod counts;
 pub(crate) mod ddl_lock;
 pub(crate) mod extension;
-pub(crate) mod left_out;
 pub(crate) mod namespace;
 pub(crate) mod options;
 pub(crate) mod partitions;

@@ -89,6 +89,10 @@ pub(crate) fn of(report: &Report) -> Vec<CurveFigures> {
         let Some(curve) = curves.last_mut() else { continue };
         curve.line(point.operation, point.allowed).points.push(LinePoint::of(phase, point.at));
     }
+    // The largest may have been measured first.
+    for line in curves.iter_mut().flat_map(|curve| &mut curve.operations) {
+        line.points.sort_by_key(|point| point.at);
+    }
     curves
 }
 

@@ -78,7 +78,7 @@ pub(super) struct EntryRows {
 
 enum Place {
     Begin,
-    At(Cursor),
+    Open(Cursor),
     End,
 }
 
@@ -104,9 +104,9 @@ impl EntryRows {
         self.document = None;
         let Entries { collection, values, state, .. } = &self.entries;
         if let Place::Begin = self.place {
-            self.place = Place::At(self.entries.open()?);
+            self.place = Place::Open(self.entries.open()?);
         }
-        let Place::At(cursor) = &mut self.place else { return Ok(false) };
+        let Place::Open(cursor) = &mut self.place else { return Ok(false) };
         let exec = ExecContext::new(state, &*self.interrupt);
         while let Some((key, _)) = cursor.next().map_err(from_engine)? {
             self.counters.works += 1;
@@ -140,7 +140,7 @@ impl Rows for EntryRows {
     fn park(&mut self) {
         (self.document, self.projected) = (None, None);
         self.counters.tell();
-        if let Place::At(cursor) = &mut self.place {
+        if let Place::Open(cursor) = &mut self.place {
             cursor.park();
         }
     }

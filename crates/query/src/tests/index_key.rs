@@ -6,7 +6,7 @@ use catalog::IndexUse;
 
 /// What a find gives and tells.
 #[derive(PartialEq, Debug)]
-struct Told {
+struct Outcome {
     found: Vec<Document>,
     used: Vec<IndexUse>,
     figures: String,
@@ -19,7 +19,11 @@ fn uses(room: &Room) -> Vec<IndexUse> {
 }
 
 /// What a find tells, and whether it was planned. Parked between its documents.
-fn told(room: &Room, (filter, projection): (&Document, &Document), planned: bool) -> (Told, bool) {
+fn told(
+    room: &Room,
+    (filter, projection): (&Document, &Document),
+    planned: bool,
+) -> (Outcome, bool) {
     let (filter, projection, nothing) = (raw(filter), raw(projection), raw(&doc! {}));
     let request = FindRequest {
         filter: Some(&filter),
@@ -43,7 +47,7 @@ fn told(room: &Room, (filter, projection): (&Document, &Document), planned: bool
 }
 
 /// What was told since the uses of indexes were these.
-fn told_since(room: &Room, before: &[IndexUse], found: Vec<Document>) -> Told {
+fn told_since(room: &Room, before: &[IndexUse], found: Vec<Document>) -> Outcome {
     let examined = take_examined();
     let figures = format!("{} {}", examined.keys, examined.documents);
     let used = uses(room).into_iter().zip(before).map(|(after, before)| IndexUse {
@@ -53,11 +57,11 @@ fn told_since(room: &Room, before: &[IndexUse], found: Vec<Document>) -> Told {
         ..IndexUse::default()
     });
     let used = used.collect();
-    Told { found, used, figures, summary: examined.plan_summary() }
+    Outcome { found, used, figures, summary: examined.plan_summary() }
 }
 
 /// A find is planned or not, as the table says, and gives and tells the same in both ways.
-fn check(room: &Room, filter: &Document, projection: &Document, is_planned: bool) -> Told {
+fn check(room: &Room, filter: &Document, projection: &Document, is_planned: bool) -> Outcome {
     let (at_once, without) = told(room, (filter, projection), false);
     let (planned, with) = told(room, (filter, projection), true);
     assert!(with);
@@ -67,7 +71,7 @@ fn check(room: &Room, filter: &Document, projection: &Document, is_planned: bool
 }
 
 /// What a count gives and tells.
-fn counted(room: &Room, filter: &Document, skip: u64, limit: u64) -> (i64, Told) {
+fn counted(room: &Room, filter: &Document, skip: u64, limit: u64) -> (i64, Outcome) {
     let filter = raw(filter);
     let request = CountRequest { filter: Some(&filter), skip, limit, ..CountRequest::default() };
     let before = uses(room);
