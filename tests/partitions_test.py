@@ -498,9 +498,12 @@ def a_drop_gives_its_bytes_back_at_once():
         took = time.monotonic() - begun
         assert took < 2, f"a drop of dictionaries took {took:.1f} s"
         assert coll.count_documents({}) == 1
-        for _ in range(2):
+        # The first checkpoint after the segments were let go of, which a busy machine may do late.
+        def is_free():
             client.admin.command("checkpoint")
-        wait_until(lambda: server.disk_bytes() < held / 4, f"of {held} bytes {server.disk_bytes()} are held", wait=20)
+            return server.disk_bytes() < held / 4
+
+        wait_until(is_free, f"{held} bytes were held, and most still are", wait=60)
         print(f"  {held >> 20} MiB before, {server.disk_bytes() >> 20} MiB after the drop, which took {took * 1000:.0f} ms")
         validate(coll)
 
