@@ -219,8 +219,7 @@ impl Engine {
         self.checkpoint()
     }
 
-    /// Whether somebody waits for a commit that no entry has and that was not gathered. Who has submitted one counts as
-    /// waiting.
+    /// Whether somebody waits for a commit that no entry has and that was not gathered.
     pub fn is_open_awaited(&self) -> bool {
         let awaited = self.environment().snapshots.awaited();
         let order = self.environment().commits.order.lock();
@@ -232,6 +231,21 @@ impl Engine {
     /// it must not wait itself. The first call counts.
     pub fn when_awaited(&self, notify: Arc<dyn Fn() + Send + Sync>) {
         self.environment().snapshots.set_notify(notify);
+    }
+
+    /// How many must wait before `notify` of [`Engine::when_awaited`] is called: none at first.
+    pub fn notify_from(&self, waiting: u64) {
+        self.environment().snapshots.notify_from(waiting);
+    }
+
+    /// How many wait for commits to become visible.
+    pub fn waiting(&self) -> u64 {
+        self.environment().snapshots.waiting()
+    }
+
+    /// How many were told that their commit is visible, since this was asked last.
+    pub fn take_released(&self) -> u64 {
+        self.environment().snapshots.take_released()
     }
 
     /// From now on no transaction commits, and those that are open never will: this member does not lead.

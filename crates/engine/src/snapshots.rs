@@ -151,6 +151,23 @@ impl Snapshots {
         self.held_back.get().map_or(0, |held_back| held_back.awaited())
     }
 
+    /// How many must wait for commits that are held back before it is told that somebody does.
+    pub(crate) fn notify_from(&self, waiting: u64) {
+        if let Some(held_back) = self.held_back.get() {
+            held_back.notify_from(waiting);
+        }
+    }
+
+    /// How many wait for commits that are held back.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.held_back.get().map_or(0, |held_back| held_back.waiting())
+    }
+
+    /// How many were told that their commit is visible, since this was asked last.
+    pub(crate) fn take_released(&self) -> u64 {
+        self.held_back.get().map_or(0, |held_back| held_back.take_released())
+    }
+
     /// Sets the first complete watermark, before anybody reads. Where commits are held back, none above
     /// what was said to be committed becomes visible by it.
     pub(crate) fn start_at(&self, complete: u64) {

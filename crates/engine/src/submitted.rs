@@ -1,10 +1,10 @@
 //! A commit that was written and not waited for.
 //!
 //! Always true: it is in the log and in the trees. Whether readers see it is asked here; where the engine
-//! shows every complete commit they do already.
+//! shows every complete commit they do already. Only who waits counts as waiting, not who holds this.
 
 use crate::handle::EngineHandle;
-use crate::snapshots::{CommitState, CommitWaiter};
+use crate::snapshots::CommitState;
 use crate::{Error, Result, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,9 @@ impl Seen {
 #[must_use = "whether readers see the commit is in here"]
 pub struct Submitted {
     handle: Arc<EngineHandle>,
-    timestamp: Timestamp,
+    seen: Seen,
     time: u64,
     end: u64,
-    /// `None` where it was visible from the first.
-    waiter: Option<Arc<CommitWaiter>>,
 }
 
 impl Submitted {
@@ -46,18 +44,12 @@ impl Submitted {
         time: u64,
         end: u64,
     ) -> Self {
-        Self {
-            waiter: handle.snapshots.until_visible(timestamp, era),
-            handle: Arc::clone(handle),
-            timestamp: Timestamp(timestamp),
-            time,
-            end,
-        }
+        Self { handle: Arc::clone(handle), seen: Seen { timestamp, era }, time, end }
     }
 
     /// Where it stands among all commits, unless it is overwritten.
     pub fn timestamp(&self) -> Timestamp {
-        self.timestamp
+        self.seen.timestamp()
     }
 
     /// The last of its cluster times; 0 where no history is kept, or nothing was written.
@@ -67,7 +59,7 @@ impl Submitted {
 
     /// What became of it so far.
     pub fn state(&self) -> CommitState {
-        self.waiter.as_ref().map_or(CommitState::Visible, |waiter| waiter.state())
+        self.handle.snapshots.state(self.seen.timestamp, self.seen.era)
     }
 
     /// Returns once readers see it.
@@ -85,7 +77,10 @@ impl Submitted {
     /// # Errors
     /// As [`Submitted::wait`].
     pub fn wait_until(&self, deadline: Option<Duration>) -> Result<bool> {
-        let Some(waiter) = &self.waiter else { return Ok(true) };
+        let Seen { timestamp, era } = self.seen;
+        let Some(waiter) = self.handle.snapshots.until_visible(timestamp, era) else {
+            return Ok(true);
+        };
         let clock = &self.handle.os.clock;
         loop {
             let left = deadline.map(|deadline| deadline.saturating_sub(clock.monotonic()));
@@ -111,6 +106,6 @@ impl Submitted {
 
 impl std::fmt::Debug for Submitted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Submitted({} {:?})", self.timestamp.0, self.state())
+        write!(f, "Submitted({} {:?})", self.seen.timestamp, self.state())
     }
 }

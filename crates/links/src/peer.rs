@@ -8,10 +8,14 @@
 //! | connection | it breaks, or takes nothing for a while | the queue is lost, and told so |
 //! | pause | the member opened a link to us | the next try comes at once |
 //!
+//! A small frame that finds nothing before it is written by who sends it, without waking the thread; what the socket does
+//! not take of it is the thread's.
+//!
 //! Always true: a frame goes out whole behind those before it, on the connection of its time, or is lost and
 //! told so. Who sends never waits.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +42,8 @@ use crate::tuning::Tuning;
 
 /// Small frames are sent together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
+/// Payloads of a frame that is written by who sends it: shorter than what is packed.
+const DIRECT: usize = 4 << 10;
 
 /// What the threads of all members share.
 pub(crate) struct LinkContext {
@@ -62,6 +68,12 @@ pub(crate) struct Peer {
 
 struct State {
     queue: Queue,
+    /// The socket of the connection, where it is plain.
+    direct: Option<TcpStream>,
+    /// The thread waits, and nothing is unsent: who sends may write.
+    is_idle: bool,
+    /// What the socket has not taken of a frame that was written so; the room is used again.
+    rest: Vec<u8>,
     ended: bool,
     /// There is news of the member: try at once.
     retry_now: bool,
@@ -80,6 +92,9 @@ impl Peer {
         let charge = context.memory.charge_regardless(Part::Links, 0);
         let state = State {
             queue: Queue::new(context.tuning.queue_bytes, charge),
+            direct: None,
+            is_idle: false,
+            rest: Vec::new(),
             ended: false,
             retry_now: false,
             up: false,
@@ -98,6 +113,15 @@ impl Peer {
     /// Takes a frame in; `false` where it is lost.
     pub(crate) fn push(&self, frame: Frame) -> bool {
         let mut state = self.state.lock();
+        match state.write(&frame) {
+            Written::Whole => return true,
+            Written::Part => {
+                drop(state);
+                self.signal.tell();
+                return true;
+            }
+            Written::Nothing => {}
+        }
         let was_empty = state.queue.is_empty();
         let taken = !state.ended && state.queue.push(frame);
         drop(state);
@@ -206,6 +230,8 @@ impl Peer {
     fn lose(&self) {
         let mut state = self.state.lock();
         state.up = false;
+        (state.direct, state.is_idle) = (None, false);
+        state.rest.clear();
         state.queue.clear();
     }
 
@@ -247,6 +273,7 @@ impl Peer {
         let _packing = context.memory.charge_regardless(Part::Links, PACKING_BYTES);
         let (mut bytes, mut sent) = (Vec::new(), 0);
         let (mut went_on, mut taken) = (clock.monotonic(), stream.taken());
+        self.state.lock().direct = stream.plain();
         loop {
             if sent == bytes.len() && !stream.has_unsent() {
                 self.fill(&mut bytes, &mut charge, context);
@@ -307,6 +334,9 @@ impl Peer {
         }
         loop {
             let mut state = self.state.lock();
+            if bytes.is_empty() {
+                bytes.append(&mut state.rest);
+            }
             let fits = |weight| bytes.is_empty() || bytes.len() + weight <= TOGETHER;
             let Some(frame) = state
                 .queue
@@ -314,8 +344,10 @@ impl Peer {
                 .filter(|weight| fits(*weight))
                 .and_then(|_| state.queue.pop())
             else {
+                state.is_idle = bytes.is_empty();
                 break;
             };
+            state.is_idle = false;
             drop(state);
             if !frames::put(&frame, bytes) {
                 tracing::error!(target: "REPL", member = %self.member,
@@ -347,6 +379,38 @@ impl Peer {
                 clock.sleep(left);
             }
         }
+    }
+}
+
+/// What became of a frame.
+enum Written {
+    Whole,
+    /// The rest of it is to be sent before anything else.
+    Part,
+    Nothing,
+}
+
+impl State {
+    /// Writes a small frame where nothing is before it. Where the socket takes nothing, for whatever reason, the thread
+    /// finds out.
+    fn write(&mut self, frame: &Frame) -> Written {
+        let Self { queue, direct, is_idle, rest, ended, .. } = self;
+        let may = *is_idle && !*ended && queue.is_empty() && frame.payload_bytes() < DIRECT;
+        let Some(mut socket) = direct.as_ref().filter(|_| may) else { return Written::Nothing };
+        debug_assert!(rest.is_empty(), "an idle thread has sent everything");
+        if !frames::put(frame, rest) {
+            rest.clear();
+            return Written::Nothing;
+        }
+        let count = socket.write(rest).unwrap_or(0);
+        let whole = rest.len();
+        if count == 0 {
+            rest.clear();
+            return Written::Nothing;
+        }
+        rest.drain(..count);
+        *is_idle = rest.is_empty();
+        if count == whole { Written::Whole } else { Written::Part }
     }
 }
 

@@ -31,6 +31,12 @@ impl Stream {
         }
     }
 
+    /// The socket once more, where what is written goes out as it is.
+    pub(crate) fn plain(&self) -> Option<TcpStream> {
+        // Who cannot have it does without.
+        if self.tls.is_none() { self.socket.try_clone().ok() } else { None }
+    }
+
     /// Whether bytes are here that the socket has not taken.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_unsent())

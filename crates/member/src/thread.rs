@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// How long the thread waits where nothing calls it: half a tick of consensus.
 const PAUSE: Duration = Duration::from_millis(25);
-/// The same, where records are open that are about to become an entry.
-const GATHERING_PAUSE: Duration = Duration::from_millis(2);
 /// Arrivals between two looks at the time.
 const ARRIVALS_A_ROUND: usize = 64;
 /// How long a member that has started shows nothing where nobody tells it what is decided.
@@ -72,21 +70,16 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
         while !self.shared.stops.load(Ordering::Acquire) {
             let mut worked = self.take_arrivals();
             worked |= self.take_requests();
-            let now_ms = self.now_ms();
+            let now = self.os.clock.monotonic();
             // An error stops the replica, which the view says.
-            worked |= self.replica.step(now_ms, self.os.clock.wall_ms()).unwrap_or(false);
+            worked |= self.replica.step(now, self.os.clock.wall_ms()).unwrap_or(false);
             self.take_events();
-            self.publish(now_ms);
+            self.publish(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
             self.answer();
             if !worked {
-                let gathers = self.replica.is_gathering();
-                self.shared.arrivals.wait(if gathers { GATHERING_PAUSE } else { PAUSE });
+                self.shared.arrivals.wait(self.replica.looks_again().min(PAUSE));
             }
         }
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.os.clock.monotonic().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn take_arrivals(&mut self) -> bool {

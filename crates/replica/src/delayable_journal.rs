@@ -306,6 +306,18 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         self.engine.is_open_awaited()
     }
 
+    fn waiting(&self) -> u64 {
+        self.engine.waiting()
+    }
+
+    fn take_released(&mut self) -> u64 {
+        self.engine.take_released()
+    }
+
+    fn wake_from(&self, waiting: u64) {
+        self.engine.wake_from(waiting);
+    }
+
     fn takes_writes(&self) -> bool {
         self.front.is_none()
     }

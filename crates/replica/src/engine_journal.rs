@@ -253,6 +253,18 @@ impl<O: Observer> Journal for EngineJournal<O> {
         self.engine.is_open_awaited()
     }
 
+    fn waiting(&self) -> u64 {
+        self.engine.waiting()
+    }
+
+    fn take_released(&mut self) -> u64 {
+        self.engine.take_released()
+    }
+
+    fn wake_from(&self, waiting: u64) {
+        self.engine.notify_from(waiting);
+    }
+
     fn lead(&mut self) -> Result<()> {
         self.engine.allow_writes();
         Ok(())

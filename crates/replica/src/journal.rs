@@ -91,6 +91,19 @@ pub trait Journal {
         true
     }
 
+    /// How many wait for open records, as far as that is known.
+    fn waiting(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// How many were told that what they waited for is decided, since this was asked last.
+    fn take_released(&mut self) -> u64 {
+        0
+    }
+
+    /// How many must wait for open records before this member's thread is woken for them.
+    fn wake_from(&self, _waiting: u64) {}
+
     /// This member leads, and what the leaders before it decided is applied: clients' records may come, until
     /// [`Journal::discard_open`] or [`Journal::cut`].
     fn lead(&mut self) -> Result<()>;

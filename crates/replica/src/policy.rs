@@ -1,37 +1,87 @@
 //! What a leader does next with what is open, and what it forgets: pure functions.
 
+use std::time::Duration;
+
 /// Bytes of records in one entry; a larger record is an entry of its own.
 pub const MAX_ENTRY_BYTES: u64 = 4 << 20;
 
 /// Records for which nobody waits are open for so long at least, to be in one entry with what follows.
-pub(crate) const GATHERS_MS: u64 = 2;
+const GATHERS: Duration = Duration::from_millis(2);
+/// Between two entries of which the first is not decided.
+const APART: Duration = Duration::from_millis(2);
+/// Entries that are not decided, at most, unless one is full.
+const MOST_UNDECIDED: u64 = 8;
+/// Those whose writes were decided are waited for with the next entry for so long at most.
+const MOST_REGATHERS: Duration = Duration::from_millis(1);
 
 /// What is open in a leader's journal, and what of its entries is on the way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenLoad {
     /// Bytes of records that no entry has.
     pub(crate) bytes: u64,
-    /// Somebody waits for them, or they have been open for a while.
-    pub(crate) is_due: bool,
+    /// How long they have been open with nobody waiting for them; `None` where somebody does.
+    pub(crate) unawaited: Option<Duration>,
+    /// How many wait for them.
+    pub(crate) waiting: u64,
+    /// How many waited when the last entry was decided: those who were answered by it, and those who came meanwhile.
+    pub(crate) writers: u64,
     /// Entries of this member that are not decided.
     pub(crate) undecided: u64,
-    /// Milliseconds since the last of them was made.
-    pub(crate) since_last_ms: u64,
+    /// Since the last of them was made.
+    pub(crate) since_made: Duration,
+    /// Since it was decided, and how long that had taken; where it is.
+    pub(crate) since_decided: Duration,
+    pub(crate) took: Duration,
 }
 
-/// Between two entries of which the first is not decided.
-const APART_MS: u64 = 2;
-/// Entries that are not decided, at most, unless one is full.
-const MOST_UNDECIDED: u64 = 8;
-
-/// Whether a leader makes an entry of what is open. At once where none is on its way: else what comes meanwhile goes into
-/// the next one, which is made when that one is decided, or a moment later where that takes long. An entry costs each
-/// member the same whatever it holds.
-pub(crate) fn closes(open: &OpenLoad) -> bool {
-    let OpenLoad { bytes, is_due, undecided, since_last_ms } = *open;
-    let has_way = undecided == 0 || since_last_ms >= APART_MS && undecided < MOST_UNDECIDED;
-    bytes >= MAX_ENTRY_BYTES || bytes > 0 && is_due && has_way
+/// What a leader does about what is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closing {
+    /// An entry is made of it.
+    Now,
+    /// So many are waited for, for so long: they are likely to be writing. What is decided is told with their entry.
+    Regather(Duration, u64),
+    /// It is looked at again after a while, or when so many wait for it.
+    Later(Duration, u64),
 }
+
+/// Whether a leader makes an entry of what is open: an entry costs each member the same whatever it holds. Where none is on
+/// its way, it waits for all who were writing when the last one was decided; but not for long: half of what that entry took.
+/// So clients write together, and not half of them while the others wait. Where one is on its way, what comes meanwhile goes
+/// into the next one, which is made when that one is decided, or a moment later where that takes long.
+pub(crate) fn closing(open: &OpenLoad) -> Closing {
+    if open.bytes >= MAX_ENTRY_BYTES {
+        return Closing::Now;
+    }
+    let until_unawaited =
+        open.unawaited.map_or(Duration::ZERO, |open| GATHERS.saturating_sub(open));
+    let when_awaited = || match until_unawaited {
+        Duration::ZERO => Closing::Now,
+        left => Closing::Later(left, 0),
+    };
+    if open.undecided > 0 {
+        let left = APART.saturating_sub(open.since_made);
+        return if !left.is_zero() {
+            // What decides one wakes who makes the next; whoever waits need not.
+            Closing::Later(left, u64::MAX)
+        } else if open.bytes > 0 && open.undecided < MOST_UNDECIDED {
+            when_awaited()
+        } else {
+            Closing::Later(LATER, 0)
+        };
+    }
+    let left = (open.took / 2).min(MOST_REGATHERS).saturating_sub(open.since_decided);
+    if open.waiting < open.writers && !left.is_zero() {
+        Closing::Regather(left, open.writers)
+    } else if open.bytes == 0 {
+        Closing::Later(LATER, 0)
+    } else {
+        when_awaited()
+    }
+}
+
+/// There is nothing to be looked at.
+const LATER: Duration = Duration::from_secs(3600);
 
 /// Entries that stay in memory behind the slowest member, for those that come back after a moment.
 const KEPT: u64 = 4096;
@@ -66,19 +116,57 @@ mod tests {
         assert_eq!(tick_ms(0, 1_000, 0), 1);
     }
 
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
     #[test]
-    fn an_entry_is_made_of_what_is_due_when_none_is_on_its_way_or_it_is_full() {
-        let closes = |bytes, is_due, undecided, since_last_ms| {
-            closes(&OpenLoad { bytes, is_due, undecided, since_last_ms })
+    fn an_entry_is_made_when_none_is_on_its_way_or_it_is_full() {
+        let closing = |bytes, unawaited, undecided, since_made| {
+            closing(&OpenLoad { bytes, unawaited, undecided, since_made, ..OpenLoad::default() })
         };
-        assert!(!closes(0, true, 0, 9));
-        assert!(closes(1, true, 0, 0));
-        assert!(!closes(1, false, 0, 9), "nobody waits for it");
-        assert!(!closes(MAX_ENTRY_BYTES - 1, true, 1, APART_MS - 1));
-        assert!(closes(1, true, 1, APART_MS), "the way is long");
-        assert!(closes(1, true, MOST_UNDECIDED - 1, APART_MS));
-        assert!(!closes(1, true, MOST_UNDECIDED, 1000));
-        assert!(closes(MAX_ENTRY_BYTES, false, MOST_UNDECIDED, 0));
+        assert_eq!(closing(0, None, 0, us(9)), Closing::Later(LATER, 0));
+        assert_eq!(closing(1, None, 0, us(0)), Closing::Now);
+        // Nobody waits for it.
+        assert_eq!(closing(1, Some(us(500)), 0, us(9)), Closing::Later(us(1500), 0));
+        assert_eq!(closing(1, Some(GATHERS), 0, us(9)), Closing::Now);
+        // One is on its way, whoever waits.
+        let on_its_way = Closing::Later(us(1), u64::MAX);
+        assert_eq!(closing(0, None, 1, APART - us(1)), on_its_way);
+        assert_eq!(closing(MAX_ENTRY_BYTES - 1, None, 1, APART - us(1)), on_its_way);
+        // The way is long.
+        assert_eq!(closing(1, None, 1, APART), Closing::Now);
+        assert_eq!(closing(1, Some(us(0)), 1, APART), Closing::Later(GATHERS, 0));
+        assert_eq!(closing(0, None, 1, APART), Closing::Later(LATER, 0));
+        assert_eq!(closing(1, None, MOST_UNDECIDED - 1, APART), Closing::Now);
+        assert_eq!(closing(1, None, MOST_UNDECIDED, us(1_000_000)), Closing::Later(LATER, 0));
+        assert_eq!(closing(MAX_ENTRY_BYTES, Some(us(0)), MOST_UNDECIDED, us(0)), Closing::Now);
+    }
+
+    #[test]
+    fn those_who_wrote_are_waited_for_a_moment() {
+        let closing = |bytes, waiting, writers, since_decided, took| {
+            let (since_decided, took) = (us(since_decided), us(took));
+            closing(&OpenLoad {
+                bytes,
+                waiting,
+                writers,
+                since_decided,
+                took,
+                ..OpenLoad::default()
+            })
+        };
+        assert_eq!(closing(1, 1, 1, 0, 800), Closing::Now, "a client alone waits for nobody");
+        assert_eq!(closing(0, 0, 1, 0, 800), Closing::Regather(us(400), 1));
+        assert_eq!(closing(0, 0, 1, 400, 800), Closing::Later(LATER, 0));
+        assert_eq!(closing(0, 0, 0, 0, 800), Closing::Later(LATER, 0), "nobody waited");
+        assert_eq!(closing(1, 1, 8, 0, 800), Closing::Regather(us(400), 8));
+        assert_eq!(closing(1, 7, 8, 150, 800), Closing::Regather(us(250), 8));
+        assert_eq!(closing(1, 8, 8, 0, 800), Closing::Now);
+        assert_eq!(closing(1, 1, 8, 400, 800), Closing::Now, "the others do not come");
+        assert_eq!(closing(1, 1, 8, 999, 90_000), Closing::Regather(us(1), 8));
+        assert_eq!(closing(1, 1, 8, 1000, 90_000), Closing::Now, "what took long says little");
+        assert_eq!(closing(MAX_ENTRY_BYTES, 1, 8, 0, 800), Closing::Now);
     }
 
     #[test]

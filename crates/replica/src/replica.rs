@@ -23,6 +23,7 @@
 //! witness, consensus never replaces the log by a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use quorum::{
     Body, Change, Configuration, Content, Entry, MemberId, Message, Node, Position, ReadId,
@@ -34,7 +35,7 @@ use crate::frame::{Frame, MAX_FRAME, MemberReport};
 use crate::journal::{HeldBack, Journal, log_bytes};
 use crate::links::Links;
 use crate::payload::Payload;
-use crate::policy::{self, GATHERS_MS, MAX_ENTRY_BYTES, OpenLoad};
+use crate::policy::{self, Closing, MAX_ENTRY_BYTES, OpenLoad};
 use crate::state_file::Promises;
 
 /// How a member behaves.
@@ -134,11 +135,15 @@ pub struct Replica<J, L, P> {
     writable: bool,
     applied: Entry,
     /// The last entry that this member made itself, and when.
-    made: (u64, u64),
+    made: (u64, Duration),
+    /// When it was found to be decided, and how many had waited for it or waited for the next.
+    decided: Option<(Duration, u64)>,
     /// Since when records are open for which nobody waits.
-    gathering_since_ms: Option<u64>,
-    /// Records are open, and no entry is made of them now.
-    gathers: bool,
+    unawaited_since: Option<Duration>,
+    /// The next entry is about to be made, and tells what is decided.
+    regathers: bool,
+    /// After how long what is open is looked at again, and how many must wait for it before that.
+    looks_again: (Duration, u64),
     reports: BTreeMap<MemberId, MemberReport>,
     events: Vec<Event>,
     needs_copy: Option<NeedsCopy>,
@@ -218,9 +223,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             leads: false,
             writable: false,
             applied: Entry { term, index: applied, content: Content::Fence },
-            made: (0, 0),
-            gathering_since_ms: None,
-            gathers: false,
+            made: (0, Duration::ZERO),
+            decided: None,
+            unawaited_since: None,
+            regathers: false,
+            looks_again: (Duration::MAX, 0),
             reports: BTreeMap::new(),
             events: Vec::new(),
             needs_copy: None,
@@ -234,9 +241,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     }
 
     /// All work that is due. Returns whether there was any; where not, it can wait until the next tick,
-    /// the next frame or the next sync. Times are milliseconds of a clock that never goes back, and of
-    /// the day.
-    pub fn step(&mut self, now_ms: u64, wall_ms: i64) -> Result<bool> {
+    /// the next frame or the next sync, or for as long as [`Replica::looks_again`] says. Times are those of a clock that
+    /// never goes back, and milliseconds of the day.
+    pub fn step(&mut self, now: Duration, wall_ms: i64) -> Result<bool> {
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         if self.stopped.is_some() {
             // The others are told.
             self.report(now_ms, wall_ms);
@@ -249,9 +257,11 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             replica.journal.check_running()?;
             let mut done = replica.pass_time(now_ms)?;
             done |= replica.look_at_syncs()?;
-            done |= replica.propose_what_is_open(now_ms)?;
-            // What was proposed just now tells it, too.
-            replica.node.tell_what_is_decided();
+            done |= replica.propose_what_is_open(now)?;
+            // What was proposed just now tells it, too, and so does what is about to be.
+            if !replica.regathers {
+                replica.node.tell_what_is_decided();
+            }
             replica.work()?;
             done |= replica.journal.show_due(wall_ms)?;
             // A member that was delayed may be able to by now.
@@ -568,53 +578,78 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         Ok(true)
     }
 
-    /// Whether records are open of which an entry is made after a moment.
-    pub fn is_gathering(&self) -> bool {
-        self.gathers
+    /// For how long at most there is nothing to be done about open records, unless the journal wakes this member.
+    pub fn looks_again(&self) -> Duration {
+        self.looks_again.0
     }
 
     /// What is open, and since when.
-    fn open_load(&mut self, now_ms: u64) -> OpenLoad {
+    fn open_load(&mut self, now: Duration) -> OpenLoad {
         let bytes = self.journal.open_bytes();
-        let is_awaited = bytes > 0 && self.journal.is_open_awaited();
-        let gathers = bytes > 0 && !is_awaited;
-        let since = if gathers { *self.gathering_since_ms.get_or_insert(now_ms) } else { now_ms };
-        if !gathers {
-            self.gathering_since_ms = None;
-        }
+        let is_unawaited = bytes > 0 && !self.journal.is_open_awaited();
+        let since = is_unawaited.then(|| *self.unawaited_since.get_or_insert(now));
+        self.unawaited_since = since;
+        let undecided = self.made.0.saturating_sub(self.applied.index);
+        let waiting = self.journal.waiting();
+        let (decided, writers) = if undecided > 0 {
+            (now, 0)
+        } else {
+            let journal = &mut self.journal;
+            *self
+                .decided
+                .get_or_insert_with(|| (now, journal.take_released().saturating_add(waiting)))
+        };
         OpenLoad {
             bytes,
-            is_due: is_awaited || now_ms.saturating_sub(since) >= GATHERS_MS,
-            undecided: self.made.0.saturating_sub(self.applied.index),
-            since_last_ms: now_ms.saturating_sub(self.made.1),
+            unawaited: since.map(|since| now.saturating_sub(since)),
+            waiting,
+            writers,
+            undecided,
+            since_made: now.saturating_sub(self.made.1),
+            since_decided: now.saturating_sub(decided),
+            took: decided.saturating_sub(self.made.1),
         }
     }
 
-    fn propose_what_is_open(&mut self, now_ms: u64) -> Result<bool> {
+    fn propose_what_is_open(&mut self, now: Duration) -> Result<bool> {
         let mut done = false;
-        self.gathers = false;
         for _ in 0..ENTRIES_A_STEP {
             if !self.writable {
-                self.gathering_since_ms = None;
+                (self.unawaited_since, self.regathers) = (None, false);
+                self.look_again(Duration::MAX, 0);
                 break;
             }
-            let open = self.open_load(now_ms);
-            if !policy::closes(&open) {
-                self.gathers = open.bytes > 0;
+            let open = self.open_load(now);
+            let closing = policy::closing(&open);
+            self.regathers = matches!(closing, Closing::Regather(..));
+            if let Closing::Later(after, waiting) | Closing::Regather(after, waiting) = closing {
+                // Who came before this may not have woken anybody.
+                let asks_sooner = self.look_again(after, waiting);
+                done |= asks_sooner && self.journal.open_bytes() > 0;
                 break;
             }
-            self.gathering_since_ms = None;
-            self.made.1 = now_ms;
+            self.unawaited_since = None;
             let Some(records) = self.journal.describe_open(MAX_ENTRY_BYTES) else { break };
             if self.node.propose(records).is_err() {
                 // It takes nothing now: too much is under way, or it hands over.
                 self.journal.reset_description();
+                self.look_again(Duration::MAX, 0);
                 break;
             }
+            (self.made.1, self.decided) = (now, None);
             self.work()?;
             done = true;
         }
         Ok(done)
+    }
+
+    /// What is open is looked at again after so long, or when so many wait for it. Says whether fewer must wait than before.
+    fn look_again(&mut self, after: Duration, waiting: u64) -> bool {
+        let (_, before) = std::mem::replace(&mut self.looks_again, (after, waiting));
+        if waiting != before {
+            self.journal.wake_from(waiting);
+        }
+        waiting < before
     }
 
     fn report(&mut self, now_ms: u64, wall_ms: i64) -> bool {
@@ -727,7 +762,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         self.leads = leads;
         if leads {
             self.led = now.term;
-            self.made = (0, 0);
+            (self.made, self.decided) = ((0, Duration::ZERO), None);
         }
         self.events.push(Event::Role(now));
         Ok(())

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use quorum::state::MemberState;
 use quorum::{
     Body, Configuration, Content, Descriptor, Entry, MemberId, Message, Position, Settings,
@@ -100,7 +102,7 @@ impl Set {
         for member in 1..=3 {
             let now_ms = self.now_ms;
             let replica = self.at(member);
-            let _stopped = replica.step(now_ms, 0);
+            let _stopped = replica.step(Duration::from_millis(now_ms), 0);
             let sent = std::mem::take(&mut replica.links().0);
             frames.extend(sent.into_iter().map(|(to, frame)| (member, to.0, frame)));
         }
@@ -153,7 +155,7 @@ fn what_comes_while_an_entry_is_on_its_way_goes_into_the_next() {
         set.at(1).journal().commit(vec![byte]);
         set.pass(0);
         assert_eq!(last(&mut set), before + 1, "one is on its way");
-        assert!(set.at(1).is_gathering());
+        assert!(set.at(1).looks_again() <= Duration::from_millis(2));
     }
     set.pass(2);
     assert_eq!(last(&mut set), before + 2, "and takes long");
@@ -162,7 +164,8 @@ fn what_comes_while_an_entry_is_on_its_way_goes_into_the_next() {
     (0..100).for_each(|_| set.pass(50));
     set.at(1).journal().commit(b"more".to_vec());
     set.pass(0);
-    assert_eq!((last(&mut set), set.at(1).is_gathering()), (before + 3, false));
+    assert_eq!(last(&mut set), before + 3);
+    assert!(set.at(1).looks_again() > Duration::from_secs(1), "there is nothing to look at");
     assert_eq!(set.shown(2).len(), 5);
 }
 
@@ -229,7 +232,7 @@ fn a_failed_sync_stops_a_member_and_the_others_go_on() {
     set.at(1).journal().commit(b"lost with its disk".to_vec());
     set.pass(1);
     assert!(set.at(1).stopped().is_some() && !set.at(1).is_writable());
-    assert!(matches!(set.at(1).step(99, 0), Err(Error::Stopped(_))));
+    assert!(matches!(set.at(1).step(Duration::from_millis(99), 0), Err(Error::Stopped(_))));
     let beat = Message {
         from: id(2),
         to: id(1),
@@ -291,7 +294,7 @@ fn who_makes_a_copy_promises_nothing() {
     let answers = |one: &mut Tested, frame| {
         // The first thing that it writes is its term.
         for now_ms in [1, 2] {
-            one.step(now_ms, 0).unwrap();
+            one.step(Duration::from_millis(now_ms), 0).unwrap();
         }
         one.links().0.clear();
         one.receive(id(2), frame).unwrap();

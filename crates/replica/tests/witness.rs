@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use quorum::state::MemberState;
 use quorum::{Change, Configuration, MemberId, Position, Settings, Standing};
@@ -75,7 +76,7 @@ impl Set {
         self.now_ms += 10;
         let mut frames = Vec::new();
         for (id, member) in &mut self.running {
-            member.step(self.now_ms, self.now_ms as i64).unwrap();
+            member.step(Duration::from_millis(self.now_ms), self.now_ms as i64).unwrap();
             let wrote = member.take_events().contains(&Event::Writable);
             *self.took_writes.entry(*id).or_default() |= wrote;
             frames.extend(member.links().0.drain(..).map(|(to, frame)| (*id, to, frame)));

@@ -20,7 +20,7 @@ use crate::{Lsn, WalOptions};
 /// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
 const FILL_BYTES: usize = 4 << 20;
 /// The unit in which filesystems hand out space.
-const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// A segment on a full disk is at least so long: room for some drops of collections.
 const SHORTEST_BYTES: u64 = BLOCK_BYTES;
 

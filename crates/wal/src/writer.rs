@@ -19,7 +19,7 @@ use crate::directory::{LogScan, Segment, scan, scan_files};
 use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
-use crate::maker::{Begin, Ready, SegmentMaker};
+use crate::maker::{BLOCK_BYTES, Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
 use crate::rotate::begin_epoch;
@@ -477,11 +477,18 @@ impl Wal {
             let inside = header.first_lsn <= lsn && lsn < header.end_lsn();
             assert!(inside, "what is written lies inside the segment in use");
             let room = (header.end_lsn() - lsn) as usize;
-            let piece = &writer.pending[*done..];
-            let piece = &piece[..room.min(piece.len())];
+            let length = room.min(writer.pending.len() - *done);
             let offset = HEADER_BYTES as u64 + (lsn - header.first_lsn);
+            let zeros = rest_of_block(offset + length as u64).min((room - length) as u64) as usize;
+            let pending = writer.pending.len();
+            // Where more follows, or there is no room for them here, they are not worth a copy.
+            let fits = *done + length == pending && pending + zeros <= writer.pending.capacity();
+            let zeros = if fits { zeros } else { 0 };
+            writer.pending.resize(pending + zeros, 0);
+            let piece = &writer.pending[*done..*done + length + zeros];
             let started = self.os.clock.monotonic();
             let result = writer.file.write_all_at(piece, offset);
+            writer.pending.truncate(pending);
             self.metrics
                 .write_time
                 .record_micros(self.os.clock.monotonic().saturating_sub(started));
@@ -490,9 +497,9 @@ impl Wal {
                 return Err(self.stop_unless_full(error));
             }
             self.metrics.writes.inc();
-            self.metrics.write_bytes.add(piece.len() as u64);
-            *done += piece.len();
-            self.written.store(lsn + piece.len() as u64, Ordering::Release);
+            self.metrics.write_bytes.add(length as u64);
+            *done += length;
+            self.written.store(lsn + length as u64, Ordering::Release);
             let synced = self.synced_lsn();
             debug_assert!(synced <= self.written_lsn(), "only what was written is synced");
         }
@@ -514,6 +521,13 @@ impl Wal {
     pub(crate) fn stop_unless_full(&self, error: Error) -> Error {
         if matches!(error, Error::NoSpace { .. }) { error } else { self.stop(error) }
     }
+}
+
+/// Bytes up to the end of the block in which this offset lies. They are written as zeros behind the last frame, which is
+/// what a new file has there: of a block that is not written whole, the kernel reads the rest from disk first, and each
+/// sync would wait for that.
+fn rest_of_block(offset: u64) -> u64 {
+    offset.next_multiple_of(BLOCK_BYTES) - offset
 }
 
 impl std::fmt::Debug for Wal {

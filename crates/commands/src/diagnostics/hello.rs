@@ -71,18 +71,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if context.wait.is_some() {
         return Ok(());
     }
-    write(context, &hello)?;
+    let shown = write(context, &hello)?;
     let streams = context.request.exhaust_allowed && hello.max_await.is_some();
     if streams && !context.service.is_stopping() {
-        // The next wait is for what comes after the answer just given.
-        context.exhaust = Some(next_question(context)?);
+        context.exhaust = Some(next_question(context, shown)?);
     }
     Ok(())
 }
 
-/// The same question, about the topology as it is now.
-fn next_question(context: &Context<'_>) -> Result<RawDocumentBuf> {
-    let counter = topology_counter(&context.service.replication);
+/// The same question, about the topology that the answer has shown: what has changed since is answered at once.
+fn next_question(context: &Context<'_>, counter: i64) -> Result<RawDocumentBuf> {
     let mut question = Document::try_from(context.body)?;
     if let Ok(topology) = question.get_document_mut("topologyVersion") {
         topology.insert("processId", context.service.process_id);
@@ -326,7 +324,8 @@ fn wait_for_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<Option<Du
     Ok(waits.then_some(until))
 }
 
-fn write(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
+/// Writes the answer; says which topology it shows.
+fn write(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<i64> {
     let service = context.service;
     let legacy = context.command.name == "isMaster";
     let reply = &mut context.reply;
@@ -376,5 +375,5 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
     {
         context.reply.bson("speculativeAuthenticate", &bson::Bson::Document(begun));
     }
-    Ok(())
+    Ok(counter)
 }

@@ -55,6 +55,30 @@ fn awaitable_hello_waits_its_time_out_and_streams() {
     assert!(client.reply("admin", &endless, true).exhaust.is_none());
 }
 
+/// A driver waited ten seconds for the new primary where the role changed between its answer and the next wait.
+#[test]
+fn a_stream_of_hellos_misses_no_change_of_the_topology() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let client = Client::new();
+    let topology = topology_of(&client.ok("admin", doc! { "hello": 1 }));
+    let hello = doc! { "hello": 1, "topologyVersion": topology, "maxAwaitTimeMS": 1 };
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                client.service.replication.topology.fetch_add(1, Relaxed);
+            }
+        });
+        let wrong = (0..1000).find(|_| {
+            let reply = client.reply("admin", &hello, true);
+            let of = |bytes| topology_of(&bson::Document::try_from(bytes).unwrap());
+            of(&reply.document) != of(&reply.exhaust.unwrap())
+        });
+        ends.store(true, Relaxed);
+        assert_eq!(wrong, None, "the next wait is for what comes after the answer");
+    });
+}
+
 /// Finding 2 of the network's stage 0.
 #[test]
 fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {

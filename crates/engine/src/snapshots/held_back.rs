@@ -38,10 +38,6 @@ impl CommitWaiter {
         Arc::new(Self { state: Mutex::new(CommitState::Pending), told: Condvar::new() })
     }
 
-    pub(crate) fn state(&self) -> CommitState {
-        *self.state.lock()
-    }
-
     /// Returns what is known when it is decided, or after `time`.
     pub(crate) fn wait(&self, time: Duration) -> CommitState {
         let mut state = self.state.lock();
@@ -78,6 +74,10 @@ impl Waiters {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    fn waiting(&self) -> u64 {
+        (self.list.len() + self.watches.len()) as u64
     }
 
     fn cut(&mut self, era: u64, timestamp: u64) {
@@ -123,6 +123,10 @@ pub(super) struct HeldBack {
     awaited: AtomicU64,
     /// Called when somebody waits for a commit.
     notify: OnceLock<Notify>,
+    /// How many must wait for that.
+    notify_from: AtomicU64,
+    /// Those who were told that their commit is visible, since it was asked last.
+    released: AtomicU64,
 }
 
 /// What calls somebody.
@@ -136,14 +140,30 @@ impl HeldBack {
         let _the_first_one_stays = self.notify.set(notify);
     }
 
-    /// Somebody waits for a commit: who makes it visible is told, once for each that is newer than those before. Called
-    /// with no lock held.
-    fn is_awaited(&self, timestamp: u64) {
-        if self.awaited.fetch_max(timestamp, Ordering::SeqCst) < timestamp
-            && let Some(notify) = self.notify.get()
-        {
+    /// Somebody waits for a commit, as one of so many: who makes it visible is told, once for each that is newer than those
+    /// before, where so many wait as he asked for. Called with no lock held.
+    fn is_awaited(&self, timestamp: u64, waiting: u64) {
+        let is_newest = self.awaited.fetch_max(timestamp, Ordering::SeqCst) < timestamp;
+        let notify_from = self.notify_from.load(Ordering::SeqCst);
+        let is_enough = waiting == notify_from || waiting > notify_from && is_newest;
+        if is_enough && let Some(notify) = self.notify.get() {
             notify();
         }
+    }
+
+    /// How many must wait before it is told that somebody does.
+    pub(super) fn notify_from(&self, waiting: u64) {
+        self.notify_from.store(waiting, Ordering::SeqCst);
+    }
+
+    /// How many wait now.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiters.lock().waiting()
+    }
+
+    /// How many were told that their commit is visible, since this was asked last.
+    pub(super) fn take_released(&self) -> u64 {
+        self.released.swap(0, Ordering::Relaxed)
     }
 
     /// The newest commit that somebody waits for, or has waited for.
@@ -171,6 +191,7 @@ impl HeldBack {
             return false;
         }
         let mut waiters = self.waiters.lock();
+        let waiting = waiters.waiting();
         while let Some(first) = waiters.list.first_entry()
             && first.key().0 <= now
         {
@@ -178,6 +199,7 @@ impl HeldBack {
         }
         let calls = Waiters::take_up_to(&mut waiters.calls, now);
         let watches = Waiters::take_up_to(&mut waiters.watches, now);
+        self.released.fetch_add(waiting - waiters.waiting(), Ordering::Relaxed);
         drop(waiters);
         for call in calls.into_values() {
             call();
@@ -214,8 +236,9 @@ impl HeldBack {
         }
         let key = (timestamp, waiters.number());
         waiters.watches.insert(key, call);
+        let waiting = waiters.waiting();
         drop(waiters);
-        self.is_awaited(timestamp);
+        self.is_awaited(timestamp, waiting);
         Some(key)
     }
 
@@ -263,8 +286,9 @@ impl HeldBack {
         }
         let number = waiters.number();
         waiters.list.insert((timestamp, number), Arc::clone(&waiter));
+        let waiting = waiters.waiting();
         drop(waiters);
-        self.is_awaited(timestamp);
+        self.is_awaited(timestamp, waiting);
         Some(waiter)
     }
 
@@ -322,7 +346,7 @@ mod tests {
         let (late, early, twin, middle) = (wait(9), wait(2), wait(2), wait(5));
         held.commit(4);
         assert!(held.settle(Complete::at(100)));
-        let states = || [&early, &twin, &middle, &late].map(|waiter| waiter.state());
+        let states = || [&early, &twin, &middle, &late].map(|waiter| *waiter.state.lock());
         assert_eq!(states(), [SHOWN, SHOWN, Pending, Pending]);
         assert!(held.wait_for(4, 0).is_none());
         held.overwrite(5);
@@ -341,8 +365,9 @@ mod tests {
         let held = HeldBack::default();
         held.commit(100);
         held.settle(Complete::at(5));
-        let state =
-            |timestamp, era| held.wait_for(timestamp, era).map_or(SHOWN, |waiter| waiter.state());
+        let state = |timestamp, era| {
+            held.wait_for(timestamp, era).map_or(SHOWN, |waiter| *waiter.state.lock())
+        };
         for cut in [9, 5, 7] {
             held.overwrite(cut);
         }
@@ -416,6 +441,30 @@ mod tests {
         held.settle(Complete::at(9));
         assert_eq!(made.lock()[3..], [(3, SHOWN), (7, SHOWN)]);
         assert!(held.waiters.lock().watches.is_empty());
+    }
+
+    #[test]
+    fn it_is_told_when_as_many_wait_as_was_asked_for() {
+        let held = HeldBack::default();
+        let told = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&told);
+        held.set_notify(Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        held.notify_from(3);
+        // The third is told of though it waits for an older one; behind it newer ones are.
+        for (timestamp, waiting, times) in [(1, 1, 0), (9, 2, 0), (5, 3, 1), (6, 4, 1), (10, 5, 2)]
+        {
+            let _waiter = held.wait_for(timestamp, 0);
+            assert_eq!((held.waiting(), told.load(Ordering::SeqCst)), (waiting, times));
+        }
+        held.notify_from(u64::MAX);
+        assert!(held.watch(12, 0, Arc::new(|| {})).is_some());
+        assert_eq!((held.waiting(), told.load(Ordering::SeqCst)), (6, 2));
+        assert_eq!(held.take_released(), 0);
+        held.commit(9);
+        held.settle(Complete::at(20));
+        assert_eq!((held.waiting(), held.take_released(), held.take_released()), (2, 4, 0));
     }
 
     #[test]

@@ -98,17 +98,23 @@ fn it_is_known_whether_somebody_waits_for_what_is_open() {
     txn.put(ROOT, b"a", b"1").unwrap();
     assert!(!engine.is_open_awaited());
     let submitted = txn.submit().unwrap();
-    assert!(engine.is_open_awaited(), "who has submitted it may wait");
+    assert!(!engine.is_open_awaited(), "who has submitted it goes on");
+    assert_eq!((submitted.state(), engine.waiting()), (CommitState::Pending, 0));
+    assert!(!submitted.wait_until(Some(Duration::ZERO)).unwrap());
+    assert!(engine.is_open_awaited() && engine.waiting() == 1);
     let first = submitted.timestamp();
     let gathered = engine.gather().unwrap();
     assert_eq!(gathered.last_timestamp, first.0);
     assert!(!engine.is_open_awaited(), "it will be in the next entry");
-    put(&engine, "b", "2");
+    let mut txn = engine.begin_newest(latest());
+    txn.put(ROOT, b"b", b"2").unwrap();
+    assert!(!txn.submit().unwrap().wait_until(Some(Duration::ZERO)).unwrap());
     assert!(engine.is_open_awaited(), "that will not");
     assert_eq!(close(&engine, 1, 0), first.0);
     assert!(engine.is_open_awaited());
     engine.advance_commit_point(first).unwrap();
     submitted.wait().unwrap();
+    assert_eq!((engine.take_released(), engine.waiting()), (1, 1));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //!    entry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use quorum::{Change, Configuration, MemberId, Role, Settings, Standing};
 use replica::{Error, Event, Frame, Journal as _, Kinds, Links, Options, Replica};
@@ -198,7 +199,7 @@ impl<M: Machine> World<M> {
                 let journal = replica.journal();
                 done = member.machine.background(journal, random);
                 done = done.and_then(|()| member.machine.finish_syncs(journal, syncs));
-                let stepped = replica.step(now_ms, wall_ms);
+                let stepped = replica.step(Duration::from_millis(now_ms), wall_ms);
                 done = done.and(stepped.map(drop).map_err(|error| error.to_string()));
             }
             if self.lost_power(at) {
