@@ -10,6 +10,7 @@ use engine::{
 use os::Os;
 use os::sim::{SimOs, Survival};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use testkit::Gen;
 
 const ROOT: DictionaryId = DictionaryId::ROOT;
