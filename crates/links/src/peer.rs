@@ -420,3 +420,80 @@ enum Pause {
     Hurry,
     Ended,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::FrameReader;
+    use replica::MemberReport;
+    use std::net::{Shutdown, TcpListener};
+
+    /// Of a connection whose thread waits.
+    fn idle(socket: TcpStream) -> State {
+        State {
+            queue: Queue::new(1 << 20, Charge::uncharged(Part::Links)),
+            direct: Some(socket),
+            is_idle: true,
+            rest: Vec::new(),
+            ended: false,
+            retry_now: false,
+            up: true,
+            connections: 1,
+        }
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_of_a_frame_comes_before_anything_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut out = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (input, _) = listener.accept().unwrap();
+        out.set_nonblocking(true).unwrap();
+        let mut state = idle(out.try_clone().unwrap());
+        let report = |term| Frame::Report(MemberReport { term, ..MemberReport::default() });
+        let mut sent = 0;
+        loop {
+            match state.write(&report(sent)) {
+                Written::Whole => {}
+                Written::Part => {
+                    sent += 1;
+                    break;
+                }
+                Written::Nothing => break,
+            }
+            sent += 1;
+        }
+        assert!(sent > 100, "{sent}");
+        assert!(matches!(state.write(&report(sent)), Written::Nothing), "the socket is full");
+        let reader = std::thread::spawn(move || {
+            let (mut reader, mut terms) = (FrameReader::new(input), Vec::new());
+            let mut memory = Charge::uncharged(Part::Links);
+            while let Ok((Frame::Report(report), _)) = reader.next(&mut memory, &mut |_| {}) {
+                terms.push(report.term);
+            }
+            terms
+        });
+        out.set_nonblocking(false).unwrap();
+        out.write_all(&state.rest).unwrap();
+        out.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(reader.join().unwrap(), (0..sent).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_small_frames_are_written_directly_and_only_where_nothing_is_before_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let out = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut state = idle(out);
+        let report = || Frame::Report(MemberReport::default());
+        assert!(matches!(state.write(&report()), Written::Whole));
+        state.is_idle = false;
+        assert!(matches!(state.write(&report()), Written::Nothing), "the thread is sending");
+        state.is_idle = true;
+        state.queue.push(report());
+        assert!(matches!(state.write(&report()), Written::Nothing), "another one waits");
+        state.queue.clear();
+        state.direct = None;
+        assert!(matches!(state.write(&report()), Written::Nothing), "by TLS, or not connected");
+        state.ended = true;
+        assert!(matches!(state.write(&report()), Written::Nothing));
+    }
+}
