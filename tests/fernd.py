@@ -456,8 +456,10 @@ def run_tests(suite, tests):
     tests = [t for t in tests if not only or t.__name__ in only]
     for test in tests:
         print(test.__name__.replace("_", " "), flush=True)
+        began = time.monotonic()
         try:
             test()
+            print(f"  {time.monotonic() - began:.1f} s", flush=True)
         except Exception as e:
             failed += 1
             lines = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in traceback.extract_tb(e.__traceback__)]

@@ -14,6 +14,13 @@ const KEY_AND_NUMBER_BYTES: usize = 2 + 8;
 /// Room that a finished document may keep.
 const MOST_SPARE_BYTES: usize = 64 << 10;
 
+/// Behind a value of this size and more there is room for the end of a reply at once: else the few bytes of that
+/// would double the room of all that is written.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes that a reply has behind its last document, and some.
+const END_BYTES: usize = 1024;
+
 /// A document being written.
 pub struct Writer {
     bytes: Vec<u8>,
@@ -175,13 +182,13 @@ impl Writer {
     /// A whole document.
     pub fn document(&mut self, key: &str, value: &RawDocument) {
         self.key(0x03, key);
-        self.bytes.extend_from_slice(value.as_bytes());
+        self.copy(value.as_bytes());
     }
 
     /// A whole array.
     pub fn array(&mut self, key: &str, value: &bson::RawArray) {
         self.key(0x04, key);
-        self.bytes.extend_from_slice(value.as_bytes());
+        self.copy(value.as_bytes());
     }
 
     /// The next element of a batch, under its number.
@@ -189,7 +196,14 @@ impl Writer {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.key(0x03, key);
-        self.bytes.extend_from_slice(value.as_bytes());
+        self.copy(value.as_bytes());
+    }
+
+    fn copy(&mut self, value: &[u8]) {
+        if value.len() >= LARGE_BYTES {
+            self.bytes.reserve(value.len() + END_BYTES);
+        }
+        self.bytes.extend_from_slice(value);
     }
 
     /// A string as an array's element.
@@ -370,6 +384,27 @@ mod tests {
         usual.ok();
         any.f64("ok", 1.0);
         assert_eq!(usual.finish(), any.finish());
+    }
+
+    #[test]
+    fn what_follows_a_large_document_does_not_double_its_room() {
+        let large = bson::rawdoc! { "filler": "x".repeat(1_000_000) };
+        for replies in 1..4 {
+            let mut writer = Writer::new();
+            let (cursor, batch) = writer.begin_first_batch();
+            for at in 0..replies {
+                writer.element_document(at, &large);
+            }
+            let room = writer.capacity();
+            writer.end(batch);
+            writer.i64("id", 0);
+            writer.str("ns", &"n".repeat(255));
+            writer.end(cursor);
+            writer.document("$clusterTime", &bson::rawdoc! { "signature": "s".repeat(200) });
+            writer.ok();
+            assert_eq!(writer.capacity(), room, "{replies} documents");
+            assert!(replies > 1 || room < large.as_bytes().len() + 2 * END_BYTES, "{room}");
+        }
     }
 
     #[test]

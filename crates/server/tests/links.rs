@@ -1,46 +1,23 @@
 //! Links on the clients' port: two servers' commands and sockets, and the links between them.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "support/sockets.rs"]
+mod sockets;
+
 use bson::oid::ObjectId;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use catalog::{Catalog, CatalogOptions};
-use dispatch::{ConnectionInfo, Reply, Request};
 use engine::Engine;
 use limits::Account;
 use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Tuning};
-use net::{Endpoint, Listener, NetOptions, NetStats, Server};
+use net::{NetOptions, Server};
 use os::Os;
 use quorum::MemberId;
 use replica::{Frame, Links as _, MemberReport};
 use serverstate::{Parts, ServerInfo, SessionRecords, SilentHost};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use sockets::{Client, Commands};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Message, MsgFlags};
-
-/// The commands, as the program puts them behind the sockets.
-struct Commands(Arc<commands::Service>);
-
-impl net::Service for Commands {
-    type Connection = serverstate::Connection;
-
-    fn open_connection(&self, peer: ConnectionInfo) -> Arc<serverstate::Connection> {
-        self.0.open_connection(peer)
-    }
-
-    fn number(&self, connection: &serverstate::Connection) -> u64 {
-        connection.id()
-    }
-
-    fn run(&self, connection: &serverstate::Connection, request: &Request<'_>) -> Reply {
-        self.0.run(connection, request)
-    }
-
-    fn close_connection(&self, connection: &serverstate::Connection) {
-        self.0.close_connection(connection);
-    }
-}
 
 /// Lets in who is in the same set.
 struct Set(Identity);
@@ -87,14 +64,8 @@ fn member(id: u64) -> Member {
     let set = Set(Identity { set: "rs".to_owned(), set_id, member: id, lineage: 0 });
     let links =
         Links::new(Dialer::new(os.clone(), None, false), memory, Arc::new(set), Tuning::default());
-    let any = Endpoint::resolve("127.0.0.1", 0, false).unwrap().remove(0);
-    let listener = Listener::bind(&any, &*os.vfs).unwrap();
-    let Endpoint::Tcp(address) = *listener.endpoint() else { panic!("not TCP") };
-    let behind = Arc::new(Commands(Arc::clone(&service)));
-    let options = NetOptions::default();
-    let server = Server::start(&os, vec![listener], behind, options, Arc::new(NetStats::default()));
-    let server = server.unwrap();
-    Member { id, port: address.port(), service, links, server, _directory: directory }
+    let (server, port) = sockets::serve(&os, &service, NetOptions::default(), &Arc::default());
+    Member { id, port, service, links, server, _directory: directory }
 }
 
 impl Member {
@@ -127,16 +98,7 @@ impl Member {
 }
 
 fn call(port: u16, body: &RawDocument) -> RawDocumentBuf {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut frame = Vec::new();
-    wire::encode_msg(&mut frame, 1, 0, MsgFlags::NONE, body);
-    stream.write_all(&frame).unwrap();
-    let mut reply = vec![0; 4];
-    stream.read_exact(&mut reply).unwrap();
-    reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
-    stream.read_exact(&mut reply[4..]).unwrap();
-    let Ok((_, Message::Msg(msg))) = wire::decode(&reply) else { panic!("not OP_MSG") };
-    msg.body.to_owned()
+    Client::connect(port, Duration::from_mins(1)).ask(body)
 }
 
 #[test]

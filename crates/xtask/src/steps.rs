@@ -6,7 +6,7 @@ use crate::{bench, curves, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
 use std::fs::File;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -20,7 +20,11 @@ const FIRST: &[Step] = &[
     ("unit", unit),
     ("sim", || sim(&words("--seeds 200 --known"))),
     ("interleavings", interleavings),
-    // Under callgrind, so whatever else the machine does.
+];
+
+/// Steps of one thread that say the same whatever else the machine does: they go on beside [`BUSY`].
+const COUNTING: &[Step] = &[
+    // Under callgrind.
     ("instructions", instructions::test),
 ];
 
@@ -55,7 +59,8 @@ const WAITING: &[Step] = &[
     ("tls", || with_certificates("tls_test.py")),
 ];
 
-/// Steps of one server and its clients.
+/// Steps of one server and its clients. Those that share a folder or a port stand behind each other at the beginning:
+/// the lanes that help take from the end.
 const BUSY: &[Step] = &[
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     // Its helpers for replica sets.
@@ -65,18 +70,6 @@ const BUSY: &[Step] = &[
     ("operator", || with_npm("operator_test.py", drivers::MONGOSH, &[])),
     ("node", || with_npm("node_test.py", drivers::MODULES, &[])),
     ("node-secured", || with_npm("node_test.py", drivers::MODULES, SECURED)),
-    ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
-    ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
-    ("pymongo-replica-set", || {
-        let arguments = words("--replica-set --percent 95");
-        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
-    }),
-    ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
-    // By name: logins, TLS, client-side timeouts, sessions, monitoring.
-    ("pymongo-secured", || {
-        let arguments = words("--files security --auth --tls --at-most-failed 0 --at-least 140");
-        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
-    }),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
     ("legacy-java-secured", || {
         drivers::script(Build::WithTests, "legacy_java_test.py", &words("--auth --tls"))
@@ -88,6 +81,24 @@ const BUSY: &[Step] = &[
     ("ycsb-secured", || {
         drivers::script(Build::WithTests, "ycsb.py", &words("--short --workloads ac --auth --tls"))
     }),
+    ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
+    ("mongo-tools-secured", || {
+        let arguments = words("--auth --tls --only a_dump_with_users_restores");
+        drivers::script(Build::WithTests, "mongo_tools_test.py", &arguments)
+    }),
+    ("pymongo-replica-set", || {
+        let arguments = words("--replica-set --percent 95");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
+    ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
+    // By name: logins, TLS, client-side timeouts, sessions, monitoring.
+    ("pymongo-secured", || {
+        let arguments = words("--files security --auth --tls --at-most-failed 0 --at-least 140");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
+    ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
+    ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
+    ("others-unmoved", || drivers::script(Build::WithTests, "others_unmoved_test.py", &[])),
     ("secrets", || with_certificates("secrets_test.py")),
     ("client-encryption", || with_certificates("client_encryption_test.py")),
     ("backup", || drivers::script(Build::WithTests, "backup_test.py", &[])),
@@ -102,11 +113,6 @@ const BUSY: &[Step] = &[
     ("encryption", || drivers::script(Build::WithTests, "encryption_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
-    ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
-    ("mongo-tools-secured", || {
-        let arguments = words("--auth --tls --only a_dump_with_users_restores");
-        drivers::script(Build::WithTests, "mongo_tools_test.py", &arguments)
-    }),
     ("manual", || manual::examples(Build::WithTests)),
 ];
 
@@ -156,7 +162,7 @@ fn with_certificates(name: &str) -> Result<()> {
 
 /// Runs all steps, or the one named.
 pub(crate) fn test(only: Option<&str>) -> Result<()> {
-    let all = || [FIRST, WAITING, BUSY, LAST].into_iter().flatten();
+    let all = || [FIRST, COUNTING, WAITING, BUSY, LAST].into_iter().flatten();
     let named = only.map(|only| (only, all().find(|(name, _)| *name == only)));
     if let Some((name, None)) = named {
         let names: Vec<_> = all().map(|(step, _)| *step).collect();
@@ -178,7 +184,7 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
     // What steps install they install once.
     tools::python()?;
     tools::npm()?;
-    beside_each_other([WAITING, BUSY])?;
+    beside_each_other([WAITING, BUSY, COUNTING])?;
     LAST.iter().try_for_each(take)?;
     println!("\nsteps: {} passed, 0 failed", all().count());
     Ok(())
@@ -192,15 +198,18 @@ fn take((name, step): &Step) -> Result<()> {
     Ok(())
 }
 
-/// The steps of each list in order, the lists at a time. Each step is a process of its own, whose output is told
-/// when it ends. After one that fails no other begins.
+/// The steps of each list in order, the lists at a time; whose list is done helps with the others. Each step is a
+/// process of its own, whose output is told when it ends. After one that fails no other begins.
 fn beside_each_other<const LISTS: usize>(lists: [&'static [Step]; LISTS]) -> Result<()> {
-    let failed = OnceLock::new();
-    let walk = |list: &[Step]| {
-        for (name, _) in list {
-            if failed.get().is_some() {
-                return;
-            }
+    let (failed, left, started) = (OnceLock::new(), Mutex::new(lists), now());
+    let next = |lane| {
+        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        next_of(&mut *left, lane)
+    };
+    let walk = &|lane| {
+        while failed.get().is_none()
+            && let Some((name, _)) = next(lane)
+        {
             match take_apart(name) {
                 Ok(output) => eprint!("{output}"),
                 Err(error) => drop(failed.set(error)),
@@ -208,11 +217,24 @@ fn beside_each_other<const LISTS: usize>(lists: [&'static [Step]; LISTS]) -> Res
         }
     };
     std::thread::scope(|scope| {
-        for list in lists {
-            scope.spawn(|| walk(list));
+        for lane in 0..LISTS {
+            scope.spawn(move || walk(lane));
         }
     });
+    eprintln!("\n=== beside each other these took {} s", started.elapsed().as_secs());
     failed.into_inner().map_or(Ok(()), Err)
+}
+
+/// The next of a lane: the first of its own list, else the last of the list that has most left.
+fn next_of<T>(left: &mut [&'static [T]], lane: usize) -> Option<&'static T> {
+    if let Some((first, rest)) = left[lane].split_first() {
+        left[lane] = rest;
+        return Some(first);
+    }
+    let longest = left.iter_mut().max_by_key(|list| list.len())?;
+    let (last, rest) = longest.split_last()?;
+    *longest = rest;
+    Some(last)
 }
 
 /// What a step that succeeds has told.
@@ -279,4 +301,17 @@ fn interleavings() -> Result<()> {
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_of;
+
+    #[test]
+    fn a_lane_takes_its_own_steps_in_order_and_then_the_last_of_others() {
+        let mut left: [&'static [u32]; 3] = [&[1, 2], &[10, 11, 12, 13], &[]];
+        let taken: Vec<_> =
+            [0, 2, 1, 0, 0, 2, 0].map(|lane| next_of(&mut left, lane).copied()).into();
+        assert_eq!(taken, [Some(1), Some(13), Some(10), Some(2), Some(12), Some(11), None]);
+    }
 }
