@@ -59,6 +59,18 @@ impl<'a> Element<'a> {
         ElementType::from(self.kind).expect("a type was looked at when it was cut")
     }
 
+    /// Whether it holds a document or an array.
+    #[inline]
+    pub fn is_nested(&self) -> bool {
+        self.kind == DOCUMENT || self.kind == ARRAY
+    }
+
+    /// Whether its value can be read whatever its bytes are: it is of a type whose values are all of one size.
+    #[inline]
+    pub fn is_surely_readable(&self) -> bool {
+        matches!(self.value, Reader::Plain) && SIZES[usize::from(self.kind)] != VARYING
+    }
+
     /// The field's value.
     #[inline]
     pub fn value(&self) -> Result<RawBsonRef<'a>> {
@@ -129,6 +141,40 @@ impl<'a> Iterator for Elements<'a> {
             Ok(()) => Some(Ok(element)),
             Err(stopped) => Some(Err(stopped)),
         }
+    }
+}
+
+impl<'a> Elements<'a> {
+    /// The next field whose name is `wanted`, which is asked about each name once. The fields before it are cut, and
+    /// no more; those that are not plain are checked as ever.
+    #[inline]
+    pub fn next_wanted(
+        &mut self,
+        mut wanted: impl FnMut(&'a [u8]) -> bool,
+    ) -> Option<Result<Element<'a>>> {
+        loop {
+            let Some((cut, rest)) = plain_cut(self.cuts.rest) else {
+                match self.next()? {
+                    Ok(element) if !wanted(element.name) => continue,
+                    found => return Some(found),
+                }
+            };
+            if wanted(cut.name) {
+                // An array is made by the crate.
+                return self.next();
+            }
+            if let Err(stopped) = limits::poll_work(1 + cut.bytes.len() / limits::BYTES_PER_UNIT) {
+                return Some(Err(stopped));
+            }
+            self.cuts.rest = rest;
+            self.cuts.behind += 1;
+        }
+    }
+
+    /// The bytes that are left: those of the fields that were not cut yet, and the NUL behind them.
+    #[inline]
+    pub fn left(&self) -> usize {
+        self.cuts.rest.len()
     }
 }
 
@@ -247,6 +293,7 @@ fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
 }
 
 const ARRAY: u8 = ElementType::Array as u8;
+const DOCUMENT: u8 = ElementType::EmbeddedDocument as u8;
 
 /// Where the first NUL is, and whether all before it is ASCII. Looks at eight bytes at once.
 #[inline]
@@ -625,6 +672,14 @@ pub fn first_name(document: &RawDocument) -> Option<&str> {
     first(document)?.ok().map(|element| element.name())
 }
 
+/// A document's only field, where it has one and no more, and that is plain: no array, and nothing odd or damaged.
+#[inline]
+pub fn only_plain(document: &RawDocument) -> Option<Element<'_>> {
+    let mut cuts = Cuts::new(document.as_bytes(), Source::Document(document));
+    let first = cuts.next_plain()?;
+    cuts.is_at_end().then_some(first)
+}
+
 /// A document's first field.
 pub fn first(document: &RawDocument) -> Option<Result<Element<'_>>> {
     elements(document).cuts.next()
@@ -719,6 +774,7 @@ mod tests {
             .map(|element| match element {
                 Ok(one) => {
                     let value = one.value().map_err(|_| ());
+                    assert!(value.is_ok() || !one.is_surely_readable());
                     format!("{} {:?} {:?} {value:?}", one.name(), one.element_type(), one.body())
                 }
                 Err(_) => "refused".to_owned(),
@@ -744,6 +800,45 @@ mod tests {
             .collect()
     }
 
+    /// Looking for names finds what going over all fields does, and errors where a field is looked at or has to be
+    /// checked.
+    fn shows_what_is_wanted(document: &RawDocument) {
+        let end = document.as_bytes().len();
+        let mut all = Vec::new();
+        let mut walk = elements(document);
+        while let Some(one) = walk.next() {
+            all.push((
+                one.map(|one| (one.name().to_owned(), one.bytes().to_vec())).ok(),
+                walk.left(),
+            ));
+        }
+        for only in [None, Some("0"), Some("3"), Some("13"), Some("absent")] {
+            let is_wanted = |name: &[u8]| only.is_none_or(|only| only.as_bytes() == name);
+            let (mut walk, mut asked) = (elements(document), 0);
+            let mut expected = all.iter().filter(|(one, _)| match one {
+                Some((name, _)) => is_wanted(name.as_bytes()),
+                None => true,
+            });
+            while let Some(found) = walk.next_wanted(|name| {
+                asked += 1;
+                is_wanted(name)
+            }) {
+                let (one, left) = expected.next().unwrap();
+                let found = found.map(|one| (one.name().to_owned(), one.bytes().to_vec())).ok();
+                assert_eq!((&found, walk.left()), (one, *left));
+                if let Some((_, bytes)) = &found {
+                    let at = end - walk.left();
+                    assert_eq!(&document.as_bytes()[at - bytes.len()..at], bytes);
+                }
+                if found.is_none() {
+                    break;
+                }
+            }
+            let is_whole = all.iter().all(|(one, _)| one.is_some());
+            assert!(!is_whole || (expected.next().is_none() && asked == all.len()));
+        }
+    }
+
     #[test]
     fn elements_are_what_the_bson_crate_finds_also_of_damaged_bytes() {
         let whole = of_all_types().into_bytes();
@@ -756,6 +851,8 @@ mod tests {
                 let (ours, theirs) = (shown(document), shown_by_crate(document));
                 assert_eq!(ours, theirs, "{at} {bit}");
                 refused += usize::from(ours.iter().any(|one| one == "refused"));
+                shows_what_is_wanted(document);
+                assert!(only_plain(document).is_none());
                 let ours: Vec<_> = names(document).map(Result::ok).collect();
                 let their = |one: RawElement<'_>| one.key().as_str().as_bytes().to_owned();
                 let theirs = document.iter_elements().map(|one| one.ok().map(their));
@@ -770,6 +867,25 @@ mod tests {
         let document = RawDocument::from_bytes(&whole).unwrap();
         assert_eq!(shown(document), shown_by_crate(document));
         assert!(elements(document).all(|one| one.unwrap().key().as_str().len() < 3));
+        let nested = |one: &Element<'_>| {
+            matches!(one.element_type(), ElementType::EmbeddedDocument | ElementType::Array)
+        };
+        assert!(elements(document).map(Result::unwrap).all(|one| one.is_nested() == nested(&one)));
+        let sure = elements(document).filter(|one| one.as_ref().unwrap().is_surely_readable());
+        assert_eq!(sure.count(), 11);
+    }
+
+    #[test]
+    fn an_only_field_is_found_where_it_is_plain() {
+        let of = |document| RawDocumentBuf::try_from(&document).unwrap();
+        let one = of(doc! { "a": "x" });
+        let only = only_plain(&one).unwrap();
+        assert_eq!((only.name(), only.value().unwrap()), ("a", RawBsonRef::String("x")));
+        for other in [doc! {}, doc! { "a": 1, "b": 2 }, doc! { "a": [1] }] {
+            assert!(only_plain(&of(other)).is_none());
+        }
+        let damaged = RawDocument::from_bytes(b"\x0b\0\0\0\x10a\0\x01\0\0\0").unwrap();
+        assert!(only_plain(damaged).is_none(), "its end is the value's");
     }
 
     #[test]

@@ -138,10 +138,9 @@ pub(crate) struct Registry {
 const PLACES_A_NAME: usize = 8;
 
 /// Where a name is looked for first.
-fn place_of(name: &str) -> usize {
+fn place_of(bytes: &[u8]) -> usize {
     let fold =
         |sum: usize, byte| (sum.rotate_left(5) ^ usize::from(byte)).wrapping_mul(0x9E37_79B1);
-    let bytes = name.as_bytes();
     // Two names of one length hardly agree in all of these.
     let some = [bytes.first(), bytes.get(bytes.len() / 2), bytes.get(3), bytes.last()];
     let sum = some.into_iter().flatten().copied().fold(bytes.len(), fold);
@@ -158,7 +157,7 @@ impl Registry {
         let places = (names.len() * PLACES_A_NAME).next_power_of_two();
         let mut by_name = vec![None; places];
         for (name, at) in names {
-            let mut place = place_of(name) % places;
+            let mut place = place_of(name.as_bytes()) % places;
             while by_name[place].is_some() {
                 place = (place + 1) % places;
             }
@@ -174,11 +173,16 @@ impl Registry {
 
     /// The command of a name, and its position among all.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &'static Command)> {
+        self.find_by_bytes(name.as_bytes())
+    }
+
+    /// The same of a name that nobody has looked at as text.
+    pub(crate) fn find_by_bytes(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut place = place_of(name);
         loop {
             place &= self.by_name.len() - 1;
             let (known, position) = self.by_name[place]?;
-            if known == name {
+            if known.as_bytes() == name {
                 return Some((position, self.commands[position]));
             }
             place += 1;

@@ -460,25 +460,26 @@ fn find_command(
     connection: &Connection,
     body: &RawDocument,
 ) -> Result<(usize, &'static Command)> {
-    let name = match raw::first(body) {
-        Some(element) => element?.name(),
-        None => "",
-    };
+    let first = raw::first(body).transpose()?;
     registry
-        .find(name)
+        .find_by_bytes(first.as_ref().map_or(b"", |first| first.name_bytes()))
         .filter(|(_, command)| {
             !command.is_legacy_protocol_only || connection.last_write.get().is_some()
         })
-        .ok_or_else(|| match body.get("apiStrict") {
-            Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
-            _ => match dropped(name) {
-                Some(instead) => Error::new(
-                    Code::COMMAND_NOT_FOUND,
-                    format!("no such command: '{name}'. MongoDB has dropped it: {instead}"),
-                ),
-                None => Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")),
-            },
-        })
+        .ok_or_else(|| unknown_command(body, first.as_ref().map_or("", |first| first.name())))
+}
+
+fn unknown_command(body: &RawDocument, name: &str) -> Error {
+    match body.get("apiStrict") {
+        Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
+        _ => match dropped(name) {
+            Some(instead) => Error::new(
+                Code::COMMAND_NOT_FOUND,
+                format!("no such command: '{name}'. MongoDB has dropped it: {instead}"),
+            ),
+            None => Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")),
+        },
+    }
 }
 
 /// Settles what depends on this node's role: times, concerns, whether it may be asked at all.

@@ -105,7 +105,10 @@ impl<'a> Arguments<'a> {
         for element in raw::elements(body) {
             let element = element?;
             let value = element.value()?;
-            let field = Field { place: command.name, name: element.name(), value };
+            // The first is the command's name, which nobody needs to look at as text again.
+            let is_named = own.is_empty() && element.name_bytes() == command.name.as_bytes();
+            let name = if is_named { command.name } else { element.name() };
+            let field = Field { place: command.name, name, value };
             if own.is_empty() {
                 own.push(field);
             } else if repeats_create(command, own, &field) {

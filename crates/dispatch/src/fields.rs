@@ -5,6 +5,7 @@
 use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
 use bsonval::raw;
 use errors::{Code, Error, Result};
+use smallvec::SmallVec;
 
 /// A field and the place it stands in (`find`, `insert.documents.0`), for error texts.
 #[derive(Clone, Copy)]
@@ -16,6 +17,9 @@ pub struct Field<'a> {
     /// Its value.
     pub value: RawBsonRef<'a>,
 }
+
+/// The documents of an array of which there is mostly one.
+pub type Documents<'a> = SmallVec<[&'a RawDocument; 1]>;
 
 /// What MongoDB calls a value's type.
 pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
@@ -188,7 +192,12 @@ impl<'a> Field<'a> {
 
     /// The elements of an array of documents.
     pub fn documents(&self) -> Result<Vec<&'a RawDocument>> {
-        let mut list = Vec::with_capacity(1);
+        self.few_documents().map(SmallVec::into_vec)
+    }
+
+    /// The same, of which there is mostly one.
+    pub fn few_documents(&self) -> Result<Documents<'a>> {
+        let mut list = Documents::new();
         for (at, element) in raw::values(self.array()?).enumerate() {
             match element? {
                 RawBsonRef::Document(document) => list.push(document),
@@ -243,6 +252,20 @@ pub fn inner<'a>(
     raw::elements(document).map(move |element| {
         let element = element?;
         Ok(Field { place, name: element.name(), value: element.value()? })
+    })
+}
+
+/// The same; of fields with `usual` names nobody needs to look at these as text.
+pub fn inner_of<'a>(
+    document: &'a RawDocument,
+    place: &'a str,
+    usual: &'static [&'static str],
+) -> impl Iterator<Item = Result<Field<'a>>> {
+    raw::elements(document).map(move |element| {
+        let element = element?;
+        let named = |name: &&&str| name.as_bytes() == element.name_bytes();
+        let name = usual.iter().find(named).map_or_else(|| element.name(), |name| *name);
+        Ok(Field { place, name, value: element.value()? })
     })
 }
 

@@ -272,7 +272,8 @@ impl Committer {
         let Logged { timestamp, end, .. } = logged;
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
-        drop((tail, copy));
+        records::keep_room(tail);
+        drop(copy);
         if let Some(test) = self.sizes.before_publishing {
             test();
         }
@@ -565,9 +566,9 @@ impl Committer {
                 self.schedule.add_layer(&dictionary);
                 grew = true;
             }
-            for (key, message) in txn.writes.in_memory(id) {
+            txn.writes.each_in_memory(id, |key, message| {
                 grew |= dictionary.tree.insert(key, timestamp, message);
-            }
+            });
             if grew {
                 grown.push(dictionary);
             }

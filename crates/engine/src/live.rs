@@ -3,6 +3,7 @@
 use locktree::Interrupt;
 use os::{Padded, STRIPES};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,6 +58,37 @@ struct Stripe {
     aborted: u64,
     /// Ids it may still give.
     ids: Range<u64>,
+    /// Of transactions that have ended, to be used again once nobody else knows them.
+    ended: SmallVec<[Arc<LiveTxn>; MOST_ENDED]>,
+}
+
+/// So many a stripe keeps: a thread has mostly one open.
+const MOST_ENDED: usize = 2;
+
+impl Stripe {
+    /// What is shared of a transaction that begins. One that has ended is used again where nobody knows it any more.
+    fn new_live(&mut self, id: u64, started: Duration, snapshot: u64) -> Arc<LiveTxn> {
+        let used_again = self.ended.pop().and_then(|mut ended| {
+            let live = Arc::get_mut(&mut ended)?;
+            live.interrupt.renew(id);
+            live.id = id;
+            live.started = started;
+            *live.snapshot.get_mut() = snapshot;
+            *live.written_bytes.get_mut() = 0;
+            *live.writes_unlocked.get_mut() = false;
+            Some(ended)
+        });
+        used_again.unwrap_or_else(|| {
+            Arc::new(LiveTxn {
+                id,
+                started,
+                snapshot: AtomicU64::new(snapshot),
+                written_bytes: AtomicU64::new(0),
+                writes_unlocked: AtomicBool::new(false),
+                interrupt: Interrupt::new(id),
+            })
+        })
+    }
 }
 
 impl LiveTxns {
@@ -79,14 +111,7 @@ impl LiveTxns {
         assert!(id > 0, "transaction 0 is none");
         let last = stripe.open.back().map_or(0, |last| last.id);
         debug_assert!(last < id, "the numbers of a stripe's transactions ascend");
-        let live = Arc::new(LiveTxn {
-            id,
-            started,
-            snapshot: AtomicU64::new(snapshot),
-            written_bytes: AtomicU64::new(0),
-            writes_unlocked: AtomicBool::new(false),
-            interrupt: Interrupt::new(id),
-        });
+        let live = stripe.new_live(id, started, snapshot);
         stripe.open.push_back(Arc::clone(&live));
         stripe.begun += 1;
         live
@@ -102,8 +127,11 @@ impl LiveTxns {
         stripe.aborted += u64::from(!is_committed);
         let place = stripe.open.binary_search_by_key(&id, |live| live.id);
         debug_assert!(place.is_ok(), "a transaction ends once, in the stripe it began in");
-        if let Ok(at) = place {
-            stripe.open.remove(at);
+        if let Ok(at) = place
+            && let Some(ended) = stripe.open.remove(at)
+            && stripe.ended.len() < MOST_ENDED
+        {
+            stripe.ended.push(ended);
         }
     }
 
@@ -201,6 +229,36 @@ mod tests {
         live.end(stripe, first, true);
         assert!(live.find(first).is_none());
         assert_eq!(live.count(), 3);
+    }
+
+    #[test]
+    fn what_is_used_again_is_as_new_and_who_kept_it_kills_nobody_else() {
+        let live = LiveTxns::new(os::Os::real().clock);
+        let first = live.begin(0, 7);
+        let (kept, killed) = (first.interrupt.clone(), Arc::as_ptr(&first));
+        first.written_bytes.store(5, Ordering::Relaxed);
+        first.writes_unlocked.store(true, Ordering::Relaxed);
+        live.end(0, first.id, true);
+        let known = live.begin(0, 8);
+        assert_ne!(Arc::as_ptr(&known), killed, "its transaction still has it");
+        live.end(0, known.id, true);
+        drop((first, known));
+        let second = live.begin(0, 9);
+        assert!(second.id > kept.txn() && second.interrupt.txn() == second.id);
+        assert_eq!(second.snapshot.load(Ordering::Relaxed), 9);
+        assert_eq!(second.written_bytes.load(Ordering::Relaxed), 0);
+        assert!(!second.writes_unlocked.load(Ordering::Relaxed));
+        let locks = locktree::LockTable::new(os::Os::real().clock, locktree::Options::default());
+        locks.interrupt(&kept);
+        assert!(kept.is_set() && !second.interrupt.is_set());
+        locks.interrupt(&second.interrupt);
+        let killed = Arc::as_ptr(&second);
+        live.end(0, second.id, false);
+        drop(second);
+        let third = live.begin(0, 9);
+        assert_eq!(Arc::as_ptr(&third), killed, "nobody knows it any more");
+        assert!(!third.interrupt.is_set());
+        assert_eq!(live.count(), 1);
     }
 
     #[test]

@@ -39,6 +39,7 @@
 //! from position `from` on (ADR 38). On disk: `docs/formats/log-records.md`.
 
 use crate::{Compression, DictionaryOptions};
+use std::cell::Cell;
 
 /// Of an engine without a history.
 pub(crate) const VERSION: u8 = 2;
@@ -466,12 +467,29 @@ pub(crate) struct Encoder {
     dictionary: Option<u64>,
 }
 
+/// Room up to here is used again by the next commit of the thread.
+const MOST_ROOM: usize = 16 << 10;
+
+thread_local! {
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Keeps the room of a record that is in the log for the next one of this thread.
+pub(crate) fn keep_room(mut record: Vec<u8>) {
+    if record.capacity() <= MOST_ROOM {
+        record.clear();
+        ROOM.set(record);
+    }
+}
+
 impl Encoder {
     /// With room for about `bytes`, and at most for one record and a usual value.
     pub(crate) fn with_room(bytes: u64, record_bytes: usize) -> Self {
         let most = record_bytes.saturating_add(4 << 10);
         let room = usize::try_from(bytes).map_or(most, |bytes| bytes.min(most));
-        Self { bytes: Vec::with_capacity(room), dictionary: None }
+        let mut bytes = ROOM.take();
+        bytes.reserve(room);
+        Self { bytes, dictionary: None }
     }
 
     pub(crate) fn write(&mut self, operation: Operation<'_>) {

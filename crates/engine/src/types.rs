@@ -1,8 +1,8 @@
 //! Small types that every call uses.
 
 use crate::Result;
+use os::SharedBytes;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// A commit timestamp: commits are ordered by it, snapshots are named by it. 0 is before all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -49,13 +49,13 @@ impl Committed {
 pub struct Value(Bytes);
 
 enum Bytes {
-    Shared(Arc<[u8]>),
+    Shared(SharedBytes),
     Tree(ftree::Value),
 }
 
 impl Value {
-    pub(crate) fn shared(bytes: &Arc<[u8]>) -> Self {
-        Self(Bytes::Shared(Arc::clone(bytes)))
+    pub(crate) fn shared(bytes: &SharedBytes) -> Self {
+        Self(Bytes::Shared(bytes.clone()))
     }
 
     /// The same bytes, in memory that is theirs alone: they keep no page and no memtable.

@@ -3,19 +3,19 @@
 //! Always true: keys ascend and each is there once, in either form.
 
 use ftree::Message;
+use os::SharedBytes;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
-pub(crate) type Key = Arc<[u8]>;
+pub(crate) type Key = SharedBytes;
 /// What was written to a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Write {
-    Put(Arc<[u8]>),
+    Put(SharedBytes),
     Delete,
     /// The argument of an update.
-    Update(Arc<[u8]>),
+    Update(SharedBytes),
 }
 
 impl Write {
@@ -109,6 +109,17 @@ impl Writes {
         }
     }
 
+    /// Has all of them seen, ascending, up to the first error.
+    pub(crate) fn try_each<E>(
+        &self,
+        mut see: impl FnMut(&Key, &Write) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Few(few) => few.iter().try_for_each(|(key, write)| see(key, write)),
+            Self::Many(many) => many.iter().try_for_each(|(key, write)| see(key, write)),
+        }
+    }
+
     /// All of them, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Write)> {
         let (few, many) = match self {
@@ -176,13 +187,20 @@ mod tests {
                 let key: Key = [key].into();
                 let value = value.map_or(Write::Delete, |byte| Write::Put([byte].into()));
                 let both = if inserts {
-                    (writes.insert(Arc::clone(&key), value.clone()), model.insert(key.clone(), value))
+                    (writes.insert(key.clone(), value.clone()), model.insert(key.clone(), value))
                 } else {
                     (writes.remove(&key), model.remove(&key))
                 };
                 prop_assert_eq!(both.0, both.1);
                 prop_assert!(writes.iter().eq(model.iter()));
-                prop_assert_eq!(writes.get(&key), model.get(&key));
+                let mut seen = Vec::new();
+                let all = writes.try_each(|key, write| {
+                    seen.push((key.clone(), write.clone()));
+                    if seen.len() < 10 { Ok(()) } else { Err(()) }
+                });
+                prop_assert_eq!(all.is_err(), model.len() >= 10);
+                prop_assert!(seen.iter().map(|(key, write)| (key, write)).eq(model.iter().take(10)));
+                prop_assert_eq!(writes.get(&key), model.get(&*key));
                 prop_assert_eq!((writes.is_empty(), writes.len()), (model.is_empty(), model.len()));
                 for (low_kind, low, high_kind, high) in &ends {
                     let (low, high) = ([*low], [*high]);

@@ -11,6 +11,7 @@ use crate::writes::{Key, Write, Writes};
 use crate::{Direction, KeyRange, Result, Value};
 use ftree::{Message, SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
+use std::convert::Infallible;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -218,16 +219,20 @@ impl WriteSet {
             }
             return Ok(());
         }
-        for (key, write) in self.dictionaries.get(dictionary).iter().flat_map(|map| map.iter()) {
-            see(key, write.message())?;
+        match self.dictionaries.get(dictionary) {
+            Some(writes) => writes.try_each(|key, write| see(key, write.message())),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The writes in memory to one dictionary, in order; none of a spilled set.
-    pub(crate) fn in_memory(&self, dictionary: u64) -> impl Iterator<Item = (&[u8], Message<'_>)> {
-        let writes = self.dictionaries.get(dictionary).into_iter().flat_map(|map| map.iter());
-        writes.map(|(key, write)| (&**key, write.message()))
+    pub(crate) fn each_in_memory(&self, dictionary: u64, mut see: impl FnMut(&[u8], Message<'_>)) {
+        if let Some(writes) = self.dictionaries.get(dictionary) {
+            let _all = writes.try_each(|key, write| {
+                see(key, write.message());
+                Ok::<(), Infallible>(())
+            });
+        }
     }
 
     /// The set on disk, if it was too large for memory.
@@ -245,7 +250,7 @@ impl WriteSet {
             let Some(writes) = maps.get_mut(*dictionary) else { continue };
             let writes = Arc::make_mut(writes);
             let written = match before {
-                Some(before) => writes.insert(Arc::clone(key), before.clone()),
+                Some(before) => writes.insert(key.clone(), before.clone()),
                 None => writes.remove(key),
             };
             noted.push((*dictionary, key, written.unwrap_or(Write::Delete)));
@@ -290,7 +295,7 @@ impl WriteSet {
         self.bytes += WRITE_BYTES + key.len() as u64 + write.len();
         let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
         let key: Key = key.into();
-        let undo_key = self.undoable.load(Ordering::Relaxed).then(|| Arc::clone(&key));
+        let undo_key = self.undoable.load(Ordering::Relaxed).then(|| key.clone());
         let before = writes.insert(key, write);
         if let Some(key) = undo_key {
             // What it replaced stays in memory for the way back.

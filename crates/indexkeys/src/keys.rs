@@ -546,6 +546,14 @@ fn take_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 /// Whether one path may lead into the other. `a.0` leads into `a.c`: a number may stand for the
 /// element that the other path passes through, so numbers are left out of the comparison.
 fn overlap(part: &[String], touched: &Path) -> bool {
+    // Most paths differ at once, and begin with no number.
+    if let (Some(name), Some(other)) = (part.first(), touched.components().first())
+        && name != other.name()
+        && other.index().is_none()
+        && array_index(name).is_none()
+    {
+        return false;
+    }
     let fields = part.iter().map(String::as_str).filter(|name| array_index(name).is_none());
     let touched = touched.components().iter().filter(|c| c.index().is_none()).map(Component::name);
     fields.zip(touched).all(|(a, b)| a == b)

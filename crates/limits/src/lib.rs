@@ -74,6 +74,8 @@ thread_local! {
     static OPERATION: RefCell<Option<Operation>> = const { RefCell::new(None) };
     /// Why code that cannot fail has ended early.
     static STOPPED: RefCell<Option<errors::Error>> = const { RefCell::new(None) };
+    /// Whether something has been put into `STOPPED` since it was emptied: most operations look at this alone.
+    static HAS_STOPPED: Cell<bool> = const { Cell::new(false) };
     /// Units of work left before the interrupt is asked again.
     static COUNTDOWN: Cell<u32> = const { Cell::new(POLL_PERIOD) };
 }
@@ -90,7 +92,7 @@ pub struct Scope {
 /// Enters an operation on this thread.
 pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
     let entered = Some(Operation { interrupt, account, large: None });
-    STOPPED.set(None);
+    forget_stop();
     let outer = OPERATION.with(|operation| operation.replace(entered));
     Scope { outer, not_send: PhantomData }
 }
@@ -99,6 +101,12 @@ impl Drop for Scope {
     fn drop(&mut self) {
         OPERATION.with(|operation| operation.replace(self.outer.take()));
         // What ended this operation is no other's.
+        forget_stop();
+    }
+}
+
+fn forget_stop() {
+    if HAS_STOPPED.replace(false) {
         STOPPED.set(None);
     }
 }
@@ -134,6 +142,7 @@ pub fn poll_or_stop(units: usize) -> bool {
         Ok(()) => false,
         Err(error) => {
             STOPPED.set(Some(error));
+            HAS_STOPPED.set(true);
             // Until somebody takes the error, each poll asks.
             COUNTDOWN.set(0);
             true
@@ -144,6 +153,9 @@ pub fn poll_or_stop(units: usize) -> bool {
 /// Fails where code that cannot fail was ended by [`poll_or_stop`] since it was last asked. So does the
 /// next [`poll`].
 pub fn take_stop_error() -> Result<()> {
+    if !HAS_STOPPED.replace(false) {
+        return Ok(());
+    }
     STOPPED.take().map_or(Ok(()), Err)
 }
 

@@ -22,6 +22,15 @@ impl Interrupt {
         Self { txn, flag: Arc::new(AtomicBool::new(false)) }
     }
 
+    /// For another transaction, in the place of one that is over. Whoever still kills that one does not kill this.
+    pub fn renew(&mut self, txn: u64) {
+        match Arc::get_mut(&mut self.flag) {
+            Some(flag) => *flag = AtomicBool::new(false),
+            None => self.flag = Arc::new(AtomicBool::new(false)),
+        }
+        self.txn = txn;
+    }
+
     /// Whether the transaction has been killed.
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::SeqCst)

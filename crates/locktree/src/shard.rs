@@ -6,20 +6,20 @@ use crate::ordered::Dictionaries;
 use crate::{Granted, Mode, Range};
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
+use os::SharedBytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Dictionary (8 bytes, little-endian) and key, hashed once; one allocation shared by table and
+/// Dictionary (8 bytes, little-endian) and key, hashed once; those of long keys are shared by table and
 /// owner. Derefs to the bytes.
 #[derive(Clone)]
 pub(crate) struct LockId {
     hash: u64,
-    bytes: Arc<[u8]>,
+    bytes: SharedBytes,
 }
 
 /// A lock id that nobody keeps yet.

@@ -378,14 +378,14 @@ impl LockTable {
             return;
         }
         let mut waited_for: Vec<LockId> = Vec::new();
-        let mut ranged: BTreeSet<u64> = BTreeSet::new();
+        let mut ranged: Vec<u64> = Vec::new();
         for KeyLock { id, .. } in owner.held.drain(..) {
             let mut shard = self.shard(id.borrow()).lock();
             let released = shard.release(&id, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.
             let dictionary = shard::split(&id).0;
-            if self.has_ranges(dictionary) {
-                ranged.insert(dictionary);
+            if self.has_ranges(dictionary) && !ranged.contains(&dictionary) {
+                ranged.push(dictionary);
             }
             // A remembered commit keeps the entry, and its bytes, until it is forgotten.
             if !released.remembered {
@@ -403,7 +403,7 @@ impl LockTable {
             && waited_for.is_empty()
             && ranged.is_empty())
         {
-            self.release_ranges(owner, commit, waited_for, ranged);
+            self.release_ranges(owner, commit, waited_for, ranged.into_iter().collect());
         }
     }
 

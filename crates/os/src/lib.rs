@@ -15,6 +15,7 @@ mod entropy;
 mod machine;
 mod process;
 pub mod real;
+mod shared_bytes;
 pub mod sim;
 mod spawn;
 mod stripe;
@@ -35,6 +36,7 @@ pub use process::{
     Daemon, Signal, daemonize, keep_memory_private, keep_new_files_private, on_signals, output_of,
     re_exec, was_re_executed,
 };
+pub use shared_bytes::SharedBytes;
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
 pub use terminal::read_password;

@@ -29,6 +29,7 @@ use errors::{Code, Error, Result};
 use expr::agg::{self, Variables};
 use keystring::Collation;
 use matcher::{Filter, Node, ParseContext};
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -134,8 +135,64 @@ pub(crate) fn parse_context(
     collation: Option<Collation>,
     ctx: &OpContext<'_>,
 ) -> Result<ParseContext> {
+    parse_context_at(now(ctx), variable_documents, collation, ctx)
+}
+
+/// What `$$NOW` is from now on.
+fn now(ctx: &OpContext<'_>) -> DateTime {
+    DateTime::from_millis(ctx.catalog.os().clock.wall_ms())
+}
+
+/// In what a statement's filter and update are parsed, made once something is: what most writes by an `_id` are
+/// made of needs no variables.
+pub(crate) struct StatementContext {
+    now: DateTime,
+    collation: Option<Collation>,
+    made: OnceCell<ParseContext>,
+}
+
+impl StatementContext {
+    /// Variables that are wrong are refused here, whether or not anything uses them.
+    pub(crate) fn new(
+        variable_documents: &[Option<&RawDocument>],
+        collation: Option<Collation>,
+        ctx: &OpContext<'_>,
+    ) -> Result<Self> {
+        let now = now(ctx);
+        let made = OnceCell::new();
+        if variable_documents.iter().any(Option::is_some) {
+            let context = parse_context_at(now, variable_documents, collation.clone(), ctx)?;
+            made.get_or_init(|| context);
+        }
+        Ok(Self { now, collation, made })
+    }
+
+    /// What `$$NOW` is.
+    pub(crate) fn now(&self) -> DateTime {
+        self.now
+    }
+
+    /// The collation that holds.
+    pub(crate) fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
+    }
+
+    pub(crate) fn get(&self, ctx: &OpContext<'_>) -> Result<&ParseContext> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = parse_context_at(self.now, &[], self.collation.clone(), ctx)?;
+        Ok(self.made.get_or_init(|| made))
+    }
+}
+
+fn parse_context_at(
+    now: DateTime,
+    variable_documents: &[Option<&RawDocument>],
+    collation: Option<Collation>,
+    ctx: &OpContext<'_>,
+) -> Result<ParseContext> {
     let os = ctx.catalog.os();
-    let now = DateTime::from_millis(os.clock.wall_ms());
     let mut variables = Variables::new(now, seed(os)).with_collation(collation);
     if let Some(time) = ctx.cluster_time {
         variables = variables.with_cluster_time(time);

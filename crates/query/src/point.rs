@@ -17,13 +17,10 @@ pub(crate) type KeyValues<'a> = SmallVec<[RawBsonRef<'a>; 4]>;
 
 /// The `_id` that a filter names, where it names nothing else and compares it by its value alone.
 pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
-    let mut fields = raw::elements(filter);
-    let (Some(first), None) = (fields.next(), fields.next()) else { return Ok(None) };
-    let first = first?;
-    if first.name_bytes() != b"_id" {
+    let Some(only) = raw::only_plain(filter).filter(|only| only.name_bytes() == b"_id") else {
         return Ok(None);
-    }
-    let id = first.value()?;
+    };
+    let id = only.value()?;
     Ok(is_plain(id).then_some(id))
 }
 

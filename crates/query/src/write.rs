@@ -32,7 +32,7 @@ use crate::repeat::DdlRetries;
 use crate::request::WriteError;
 use ::update::PipelineUpdate;
 use bson::raw::RawArray;
-use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
+use catalog::{Collection, DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
 use engine::thread_commits;
 use errors::{Code, Error, Result};
 use matcher::ParseContext;
@@ -173,21 +173,42 @@ fn back_off(ctx: &OpContext<'_>, attempts: &mut u32) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the server's own collections, and views.
-pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
+/// Refuses the server's own collections, and views. Gives what stands under the name.
+pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
     ns.check_writable()?;
     ctx.catalog.check_not_oplog(ns)?;
     if ns.collection() == "system.profile" {
         return Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to '{ns}'")));
     }
     let collection = ctx.collection_for(ns, Opening::Write)?;
-    if collection.is_some_and(|collection| collection.is_view()) {
+    if collection.as_ref().is_some_and(|collection| collection.is_view()) {
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("Namespace {ns} is a view, not a collection"),
         ));
     }
-    Ok(())
+    Ok(collection)
+}
+
+/// The collection of a statement as [`check_target`] found it, once; then it is looked up again: statements before it,
+/// and others, may have changed what stands under the name.
+pub(crate) struct FoundOnce(Option<Option<Arc<Collection>>>);
+
+impl FoundOnce {
+    pub(crate) fn new(found: Option<Arc<Collection>>) -> Self {
+        Self(Some(found))
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        ctx: &OpContext<'_>,
+        ns: &Namespace,
+    ) -> Result<Option<Arc<Collection>>> {
+        match self.0.take() {
+            Some(found) => Ok(found),
+            None => ctx.collection_for(ns, Opening::Write),
+        }
+    }
 }
 
 /// Whether an error ends the command instead of standing in its `writeErrors`.

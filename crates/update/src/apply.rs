@@ -4,7 +4,6 @@
 
 use super::by_name::{Children, FieldKey};
 use super::effect::Effect;
-use super::operation::Operation;
 use super::tree::{ByName, Fields, Node, merge};
 use super::{Operators, UpdateContext, UpdateOutcome};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
@@ -66,7 +65,7 @@ pub(super) fn apply(
     ctx: &UpdateContext,
     is_insert: bool,
 ) -> Result<UpdateOutcome> {
-    for (source, destination) in &operators.renames {
+    for (source, destination) in &operators.shape.renames {
         check_rename(document, source, destination)?;
     }
     let mut walk = Walk {
@@ -81,7 +80,7 @@ pub(super) fn apply(
         out: Writer::with_capacity(document.as_bytes().len() + 64),
     };
     let open = walk.out.begin();
-    let modified = walk.fields_of(&operators.tree.root, document)?;
+    let modified = walk.fields_of(&operators.shape.tree.root, document)?;
     walk.out.end(open);
     Ok(UpdateOutcome { document: walk.out.finish()?, modified })
 }
@@ -129,13 +128,32 @@ impl Walk<'_> {
         let resolved = self.resolve(fields)?;
         let mut children = Children::of(resolved.as_ref().unwrap_or(&fields.by_name));
         let mut changed = false;
-        for element in raw::elements(document) {
-            let element = element?;
-            match children.take(element.name_bytes()) {
-                Some(node) => changed |= self.child(node, element.name(), Some(&element), false)?,
-                None => self.out.element(&element),
-            }
+        // What no operation names is copied in pieces as long as they come: up to here it was.
+        let bytes = document.as_bytes();
+        let mut copied = 4;
+        let mut elements = raw::elements(document);
+        while !children.are_taken() {
+            let mut node = None;
+            let found = elements.next_wanted(|name| {
+                node = children.take(name);
+                node.is_some()
+            });
+            let (Some(element), Some(node)) = (found.transpose()?, node) else {
+                if elements.left() != 1 {
+                    return Err(damaged());
+                }
+                break;
+            };
+            let end = bytes.len() - elements.left();
+            self.out.bytes(&bytes[copied..end - element.bytes().len()]);
+            changed |= self.child(node, element.name(), Some(&element), false)?;
+            copied = end;
         }
+        let Some(rest) = bytes.get(copied..bytes.len() - 1) else {
+            return Err(damaged());
+        };
+        limits::poll_work(1 + rest.len() / limits::BYTES_PER_UNIT)?;
+        self.out.bytes(rest);
         for (name, node) in children.left() {
             changed |= self.child(node, name, None, false)?;
         }
@@ -170,7 +188,7 @@ impl Walk<'_> {
     ) -> Result<bool> {
         let before = self.target.enter(name);
         let changed = match node {
-            Node::Operation(operation) => self.operation(operation, name, existing, in_array),
+            Node::Operation(place) => self.operation(*place, name, existing, in_array),
             Node::Fields(fields) => self.below(fields, name, existing),
             Node::Elements(elements) => self.elements(elements, name, existing),
         }?;
@@ -180,14 +198,14 @@ impl Walk<'_> {
 
     fn operation(
         &mut self,
-        operation: &Operation,
+        place: usize,
         name: &str,
         existing: Option<&Element<'_>>,
         in_array: bool,
     ) -> Result<bool> {
         let value = existing.map(Element::value).transpose()?;
         let start = self.out.len();
-        match operation.effect(value, &self.target, self.ctx)? {
+        match self.operators.operations[place].effect(value, &self.target, self.ctx)? {
             Effect::Keep => {
                 if let Some(element) = existing {
                     self.out.element(element);
@@ -255,7 +273,7 @@ impl Walk<'_> {
     /// Whether an operation at or below a node would make a missing field.
     fn creates(&self, node: &Node) -> bool {
         match node {
-            Node::Operation(operation) => operation.creates(&self.target),
+            Node::Operation(place) => self.operators.operations[*place].creates(&self.target),
             Node::Fields(fields) => {
                 let positional = fields.positional.as_deref();
                 positional.into_iter().chain(fields.by_name.nodes()).any(|n| self.creates(n))
@@ -365,6 +383,10 @@ impl Walk<'_> {
         self.out.end(open);
         Ok(changed)
     }
+}
+
+fn damaged() -> Error {
+    Error::new(Code::INVALID_BSON, "a field reaches beyond its document")
 }
 
 fn not_viable(field: &str, parent: &str, value: RawBsonRef<'_>) -> Error {

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 /// Filters by identifier.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
-    filters: BTreeMap<Box<str>, Filter>,
+    /// `None` where none were given, as mostly.
+    filters: Option<BTreeMap<Box<str>, Filter>>,
 }
 
 impl ArrayFilters {
     pub(super) fn parse(filters: Option<&RawArray>, ctx: &ParseContext) -> Result<Self> {
-        let mut parsed = BTreeMap::new();
         let Some(array) = filters else { return Ok(Self::default()) };
+        let mut parsed = BTreeMap::new();
         for filter in raw::values(array) {
             let RawBsonRef::Document(document) = filter? else {
                 return Err(Error::type_mismatch(
@@ -33,15 +34,15 @@ impl ArrayFilters {
             }
             parsed.insert(identifier, filter);
         }
-        Ok(Self { filters: parsed })
+        Ok(Self { filters: Some(parsed) })
     }
 
     pub(super) fn contains(&self, identifier: &str) -> bool {
-        self.filters.contains_key(identifier)
+        self.filters.as_ref().is_some_and(|filters| filters.contains_key(identifier))
     }
 
     pub(super) fn identifiers(&self) -> impl Iterator<Item = &str> {
-        self.filters.keys().map(|key| &**key)
+        self.filters.iter().flat_map(|filters| filters.keys()).map(|key| &**key)
     }
 
     /// Whether an element is meant. The empty identifier means every element.
@@ -49,7 +50,7 @@ impl ArrayFilters {
         if identifier.is_empty() {
             return Ok(true);
         }
-        match self.filters.get(identifier) {
+        match self.filters.as_ref().and_then(|filters| filters.get(identifier)) {
             Some(filter) => filter.matches(&raw::document_of(identifier, element)),
             None => Ok(false),
         }

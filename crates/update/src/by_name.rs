@@ -166,6 +166,15 @@ impl<'n, N> Children<'n, N> {
         }
     }
 
+    /// Whether all of them were taken.
+    #[inline]
+    pub(super) fn are_taken(&self) -> bool {
+        match self {
+            Self::Few(few, taken) => taken.count_ones() as usize == few.len(),
+            Self::Many(many, taken) => taken.len() == many.len(),
+        }
+    }
+
     /// Those that were not taken, in their order.
     pub(super) fn left(self) -> impl Iterator<Item = (&'n str, &'n N)> {
         let (few, many) = match self {
@@ -211,6 +220,7 @@ mod tests {
                 assert!(children.take(name.as_bytes()).is_none(), "taken once");
             }
             assert!(children.take(b"absent").is_none());
+            assert_eq!(children.are_taken(), count < 2);
             let left = names.iter().skip(1).step_by(2);
             let left: BTreeSet<&str> = left.map(|name| &**name).collect();
             let told: Vec<&str> = children.left().map(|(name, _)| name).collect();

@@ -70,16 +70,19 @@ pub(super) fn dollar_prefixed(field: &str, path: &str) -> Error {
     )
 }
 
-pub(super) fn no_top_level_dollar(document: &RawDocument) -> Result<()> {
-    limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
-    for name in raw::names(document) {
-        let name = name?;
-        if name.first() == Some(&b'$') {
-            let name = String::from_utf8_lossy(name);
-            return Err(dollar_prefixed(&name, &name));
+/// Refuses a replacement with a `$` name at its top, and one that nests too deep.
+pub(super) fn replacement(document: &RawDocument) -> Result<()> {
+    let mut deepest = 1;
+    for element in raw::elements(document) {
+        let element = element?;
+        if element.name_bytes().first() == Some(&b'$') {
+            return Err(dollar_prefixed(element.name(), element.name()));
+        }
+        if element.is_nested() {
+            deepest = deepest.max(depth_of(element.value()?, 1)?);
         }
     }
-    Ok(())
+    if deepest > MAX_STORED_DEPTH { Err(too_deep()) } else { Ok(()) }
 }
 
 pub(super) fn immutable_id(path: &str) -> Error {

@@ -23,6 +23,7 @@ mod number;
 mod operation;
 mod parse;
 pub mod projection;
+mod shape;
 mod tree;
 mod upsert;
 
@@ -39,8 +40,8 @@ use bsonval::raw::{self, Writer};
 use errors::Result;
 use keystring::Collation;
 use matcher::{Filter, MatchDetails, ParseContext};
-use smallvec::SmallVec;
-use tree::Tree;
+use shape::{Operations, Shape};
+use std::sync::Arc;
 
 /// A parsed update.
 #[derive(Debug)]
@@ -60,11 +61,10 @@ enum Kind {
 /// What update operators come to.
 #[derive(Debug)]
 pub(crate) struct Operators {
-    tree: Tree,
+    shape: Arc<Shape>,
+    /// At the places that the shape's tree names.
+    operations: Operations,
     filters: ArrayFilters,
-    touched: SmallVec<[Path; 1]>,
-    /// Source and destination of each `$rename`.
-    renames: Vec<(Path, Path)>,
     /// No path plus operand reaches deeper than this.
     depth: usize,
     /// The collation, for operators that compare.
@@ -113,6 +113,14 @@ impl Update {
         parse::update(update, array_filters, ctx, pipeline).map(|kind| Self { kind })
     }
 
+    /// Parses the `u` of an update statement without array filters where an update before it on this thread had the
+    /// same names, and nothing else about it has to be known. `None` where that is not so, and it is to be parsed.
+    pub fn bind(update: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Option<Self>> {
+        let RawBsonRef::Document(update) = update else { return Ok(None) };
+        let bound = shape::bind(update, collation)?;
+        Ok(bound.map(|operators| Self { kind: Kind::Operators(operators) }))
+    }
+
     /// The update of an oplog entry that tells the difference: `{$v: 2, diff: ...}`.
     pub fn from_delta(diff: &RawDocument) -> Result<Self> {
         delta::check(diff)?;
@@ -127,7 +135,7 @@ impl Update {
     /// Whether the positional operator `$` occurs, so that match details are needed.
     pub fn is_positional(&self) -> bool {
         match &self.kind {
-            Kind::Operators(operators) => operators.tree.is_positional(),
+            Kind::Operators(operators) => operators.shape.is_positional,
             Kind::Replacement(_) | Kind::Pipeline(_) | Kind::Delta(_) => false,
         }
     }
@@ -136,7 +144,7 @@ impl Update {
     /// Positional components end a path. Index keys over other paths stay as they are.
     pub fn touched(&self) -> Option<&[Path]> {
         match &self.kind {
-            Kind::Operators(operators) => Some(&operators.touched),
+            Kind::Operators(operators) => Some(&operators.shape.touched),
             Kind::Replacement(_) | Kind::Pipeline(_) | Kind::Delta(_) => None,
         }
     }
@@ -268,18 +276,18 @@ fn under_old_id(
 impl Operators {
     /// What must hold of a document the operators changed.
     fn check(&self, before: &RawDocument, after: &RawDocument) -> Result<()> {
-        if self.touched.iter().any(|path| path.first() == "_id") {
+        if self.shape.touches_id {
             let same = match (before.get("_id")?, after.get("_id")?) {
                 (None, _) => true,
                 (Some(old), Some(new)) => old == new,
                 (Some(_), None) => false,
             };
             if !same {
-                let path = self.touched.iter().find(|path| path.first() == "_id");
+                let path = self.shape.touched.iter().find(|path| path.first() == "_id");
                 return Err(check::immutable_id(path.map_or("_id", Path::as_str)));
             }
         }
-        if self.depth > MAX_STORED_DEPTH || !self.renames.is_empty() {
+        if self.depth > MAX_STORED_DEPTH || !self.shape.renames.is_empty() {
             check::depth(after)?;
         }
         Ok(())

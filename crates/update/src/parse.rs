@@ -5,7 +5,8 @@ use super::array_filter::ArrayFilters;
 use super::check;
 use super::number::BitOperator;
 use super::operation::{CurrentDateType, Operation};
-use super::tree::{Step, Tree, is_one_name};
+use super::shape::{self, Operations, Shape};
+use super::tree::{Step, is_one_name};
 use super::{Kind, Operators, PipelineParser};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use bsonval::path::{Path, is_reserved_name};
@@ -14,8 +15,8 @@ use bsonval::sort::ElementSort;
 use bsonval::{show, types};
 use errors::{Code, Error, Result};
 use matcher::{Filter, InSet, ParseContext, Pattern, is_operator_document};
-use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub(super) fn update(
     update: RawBsonRef<'_>,
@@ -42,8 +43,7 @@ pub(super) fn update(
                 if let Some(identifier) = filters.identifiers().next() {
                     return Err(unused_filter(identifier, document));
                 }
-                check::no_top_level_dollar(document)?;
-                check::depth(document)?;
+                check::replacement(document)?;
                 if let Some(id) = raw::field(document, "_id")? {
                     check::check_stored_id(id)?;
                 }
@@ -72,12 +72,18 @@ pub(super) struct Parser<'p> {
 }
 
 /// How an operator reads its operand for one field.
-pub(super) type Reader = for<'p, 'e> fn(&Parser<'p>, &Element<'e>) -> Result<Operation>;
+#[derive(Clone, Copy)]
+pub(super) enum Reader {
+    /// By the field alone, as one operation.
+    Alone(fn(&Element<'_>) -> Result<Operation>),
+    /// By what else is known of the update.
+    Within(for<'p, 'e> fn(&Parser<'p>, &Element<'e>) -> Result<Operation>),
+}
 
 impl Parser<'_> {
     fn operators(mut self, document: &RawDocument) -> Result<Operators> {
-        let mut tree = Tree::default();
-        let (mut touched, mut renames, mut depth) = (SmallVec::new(), Vec::new(), 0);
+        let mut shape = Shape::default();
+        let (mut operations, mut depth) = (Operations::new(), 0);
         for element in raw::elements(document) {
             let element = element?;
             let name = element.name();
@@ -96,32 +102,34 @@ impl Parser<'_> {
                 self.check_path(path)?;
                 if name == "$rename" {
                     let (source, destination) = self.rename(&field)?;
-                    touched.extend([source.clone(), destination.clone()]);
-                    tree.insert(source.as_str(), Operation::RenameFrom)?;
-                    tree.insert(destination.as_str(), Operation::RenameTo(source.clone()))?;
-                    renames.push((source, destination));
+                    shape.touched.extend([source.clone(), destination.clone()]);
+                    shape.tree.insert(source.as_str(), operations.len())?;
+                    operations.push(Operation::RenameFrom);
+                    shape.tree.insert(destination.as_str(), operations.len())?;
+                    operations.push(Operation::RenameTo(source.clone()));
+                    shape.renames.push((source, destination));
                     continue;
                 }
-                let operation = reader(&self, &field)?;
-                let dots = path.bytes().filter(|byte| *byte == b'.').count();
-                let below = check::depth_of(field.value()?, 0)?;
-                depth = depth.max(dots + 1 + below + 1);
-                tree.insert(path, operation)?;
-                touched.push(fixed_part(path));
+                let operation = match reader {
+                    Reader::Alone(read) => read(&field)?,
+                    Reader::Within(read) => read(&self, &field)?,
+                };
+                depth = depth.max(depth_at(dots(path), &field)?);
+                shape.tree.insert(path, operations.len())?;
+                operations.push(operation);
+                shape.touched.push(fixed_part(path));
             }
         }
         let unused = self.filters.identifiers().find(|id| !self.used.contains(*id));
         if let Some(identifier) = unused {
             return Err(unused_filter(identifier, document));
         }
-        Ok(Operators {
-            tree,
-            filters: self.filters,
-            touched,
-            renames,
-            depth,
-            collation: self.ctx.variables.collation().cloned(),
-        })
+        let shape = Arc::new(shape.settled());
+        if self.filters.identifiers().next().is_none() {
+            shape::remember(document, &shape);
+        }
+        let collation = self.ctx.variables.collation().cloned();
+        Ok(Operators { shape, operations, filters: self.filters, depth, collation })
     }
 
     /// The rules for the path of an update, and which array filters it uses.
@@ -245,6 +253,17 @@ impl Parser<'_> {
     }
 }
 
+/// How many dots a path has.
+pub(super) fn dots(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'.').count()
+}
+
+/// How deep a document is below which an operand stands at a path of so many dots.
+pub(super) fn depth_at(dots: usize, operand: &Element<'_>) -> Result<usize> {
+    let below = if operand.is_nested() { check::depth_of(operand.value()?, 0)? } else { 0 };
+    Ok(dots + 1 + below + 1)
+}
+
 fn empty_name(message: &str) -> Error {
     Error::new(Code::EMPTY_FIELD_NAME, message)
 }
@@ -263,22 +282,22 @@ fn fixed_part(path: &str) -> Path {
 }
 
 pub(super) const OPERATORS: &[(&str, Reader)] = &[
-    ("$addToSet", |_, field| add_to_set(field)),
-    ("$bit", |_, field| bit(field)),
-    ("$currentDate", |_, field| current_date(field)),
-    ("$inc", |_, field| number(field, "increment").map(Operation::Inc)),
-    ("$max", |_, field| Ok(Operation::Max(field.value()?.into()))),
-    ("$min", |_, field| Ok(Operation::Min(field.value()?.into()))),
-    ("$mul", |_, field| number(field, "multiply").map(Operation::Mul)),
-    ("$pop", |_, field| pop(field)),
-    ("$pull", |parser, field| parser.pull(field)),
-    ("$pullAll", |parser, field| pull_all(field, parser.ctx)),
-    ("$push", |_, field| push(field)),
+    ("$addToSet", Reader::Alone(add_to_set)),
+    ("$bit", Reader::Alone(bit)),
+    ("$currentDate", Reader::Alone(current_date)),
+    ("$inc", Reader::Alone(|field| number(field, "increment").map(Operation::Inc))),
+    ("$max", Reader::Alone(|field| Ok(Operation::Max(field.value()?.into())))),
+    ("$min", Reader::Alone(|field| Ok(Operation::Min(field.value()?.into())))),
+    ("$mul", Reader::Alone(|field| number(field, "multiply").map(Operation::Mul))),
+    ("$pop", Reader::Alone(pop)),
+    ("$pull", Reader::Within(|parser, field| parser.pull(field))),
+    ("$pullAll", Reader::Within(|parser, field| pull_all(field, parser.ctx))),
+    ("$push", Reader::Alone(push)),
     // Read by `Parser::rename`.
-    ("$rename", |_, _| Ok(Operation::RenameFrom)),
-    ("$set", |_, field| Ok(Operation::Set(field.value()?.into()))),
-    ("$setOnInsert", |_, field| Ok(Operation::SetOnInsert(field.value()?.into()))),
-    ("$unset", |_, _| Ok(Operation::Unset)),
+    ("$rename", Reader::Within(|_, _| Ok(Operation::RenameFrom))),
+    ("$set", Reader::Alone(|field| Ok(Operation::Set(field.value()?.into())))),
+    ("$setOnInsert", Reader::Alone(|field| Ok(Operation::SetOnInsert(field.value()?.into())))),
+    ("$unset", Reader::Alone(|_| Ok(Operation::Unset))),
 ];
 
 fn reader(name: &str) -> Result<Reader> {

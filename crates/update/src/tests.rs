@@ -133,6 +133,31 @@ fn set_changes_in_place_and_appends_in_order() {
 }
 
 #[test]
+fn fields_that_no_operator_names_stay_as_they_are_and_what_is_damaged_is_refused() {
+    let many: Document = (0..20).map(|n| (format!("f{n}"), bson!([n, { "x": n }]))).collect();
+    for n in 0..20 {
+        let name = format!("f{n}");
+        let mut expected = many.clone();
+        expected.insert(&name, 1);
+        check(many.clone(), doc! {"$set": {&name: 1}}, expected.clone());
+        expected.remove(&name);
+        check(many.clone(), doc! {"$unset": {name: 1}}, expected);
+    }
+    // A repeated name is a field of its own.
+    let twice = b"\x13\0\0\0\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0";
+    let twice = RawDocument::from_bytes(twice).unwrap();
+    let update = parse_with(bson!({"$inc": {"a": 5}}), &[]).unwrap();
+    let outcome = update.apply(twice, &ctx()).unwrap();
+    let expected = b"\x13\0\0\0\x10a\0\x06\0\0\0\x10a\0\x02\0\0\0\0";
+    assert_eq!(outcome.document.as_bytes(), expected);
+    // The last byte of the value is where the document ends.
+    let damaged = RawDocument::from_bytes(b"\x0b\0\0\0\x10a\0\x01\0\0\0").unwrap();
+    assert!(update.apply(damaged, &ctx()).is_err());
+    let elsewhere = parse_with(bson!({"$inc": {"b": 5}}), &[]).unwrap();
+    assert!(elsewhere.apply(damaged, &ctx()).is_err());
+}
+
+#[test]
 fn unset_removes_fields_and_nulls_elements() {
     check(doc! {"a": 1, "b": 2}, doc! {"$unset": {"a": ""}}, doc! {"b": 2});
     check(doc! {"a": {"b": 1, "c": 2}}, doc! {"$unset": {"a.b": 1}}, doc! {"a": {"c": 2}});

@@ -5,7 +5,6 @@
 //! document says which position it is.
 
 use super::by_name::{self, FieldKey};
-use super::operation::Operation;
 use errors::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -15,7 +14,8 @@ pub(super) type ByName = by_name::ByName<Node>;
 
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    Operation(Operation),
+    /// The one at this place of the update's operations.
+    Operation(usize),
     Fields(Fields),
     /// By identifier; the empty one is `$[]`.
     Elements(BTreeMap<Box<str>, Box<Node>>),
@@ -55,7 +55,7 @@ pub(super) fn is_one_name(path: &str) -> bool {
     !path.bytes().any(|byte| matches!(byte, b'.' | b'$'))
 }
 
-/// The whole of an update's operations.
+/// Where an update's operations stand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
     pub(super) root: Fields,
@@ -63,7 +63,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Adds an operation at a path; refuses what meets another operation.
-    pub(super) fn insert(&mut self, path: &str, operation: Operation) -> Result<()> {
+    pub(super) fn insert(&mut self, path: &str, operation: usize) -> Result<()> {
         if is_one_name(path) {
             let slot = Slot::Name(&mut self.root.by_name, FieldKey(path.into()));
             return slot.fill(Node::Operation(operation)).map_err(|()| conflict_at(path, path));

@@ -7,11 +7,16 @@ use crate::metadata::collection::Collection;
 use crate::metadata::namespace::Namespace;
 use engine::DictionaryId;
 use parking_lot::{ArcMutexGuard, RawMutex};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// What a transaction has made of the names.
+/// What a transaction has made of the names. Most change none, and take no room for it.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct Names(Option<Box<Made>>);
+
+/// What was made of the names.
+#[derive(Clone, Debug)]
+pub struct Made {
     /// What stands under each name that it changed; `None` where nothing is left.
     pub(crate) changed: Vec<(Namespace, Option<Arc<Collection>>)>,
     /// Numbers of the collections that it made.
@@ -22,6 +27,35 @@ pub struct Names {
     pub(crate) built: Vec<DictionaryId>,
     /// …and those it dropped.
     pub(crate) unindexed: Vec<DictionaryId>,
+}
+
+/// Of who has changed none.
+static NOTHING: Made = Made::new();
+
+impl Made {
+    const fn new() -> Self {
+        Self {
+            changed: Vec::new(),
+            made: Vec::new(),
+            ended: Vec::new(),
+            built: Vec::new(),
+            unindexed: Vec::new(),
+        }
+    }
+}
+
+impl Deref for Names {
+    type Target = Made;
+
+    fn deref(&self) -> &Made {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Names {
+    fn deref_mut(&mut self) -> &mut Made {
+        self.0.get_or_insert_with(|| Box::new(Made::new()))
+    }
 }
 
 impl Names {
@@ -37,7 +71,7 @@ impl Names {
 
     /// Whether there is nothing to undo: also a statement that failed half-way has done nothing.
     pub(crate) fn is_untouched(&self) -> bool {
-        let Self { changed, made, ended, built, unindexed } = self;
+        let Made { changed, made, ended, built, unindexed } = &**self;
         changed.is_empty()
             && made.is_empty()
             && ended.is_empty()

@@ -9,11 +9,12 @@ use crate::needs::Needs;
 use auth::Action;
 use bson::RawDocument;
 use catalog::Namespace;
-use dispatch::fields::{Field, inner, missing};
+use dispatch::fields::{Field, inner_of, missing};
 use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{DeleteRequest, DeleteStatement};
 use serverstate::RetryableWrite;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const DELETE: Command =
@@ -27,7 +28,8 @@ const PLACE: &str = "delete.deletes";
 
 struct Delete<'a> {
     namespace: Namespace,
-    statements: Vec<DeleteStatement<'a>>,
+    /// Mostly one.
+    statements: SmallVec<[DeleteStatement<'a>; 1]>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
@@ -95,7 +97,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
         }
     }
     let batch = batch(context, deletes, "deletes")?;
-    let mut statements = Vec::with_capacity(batch.len());
+    let mut statements = SmallVec::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }
@@ -106,7 +108,7 @@ fn parse_statement(document: &RawDocument) -> Result<DeleteStatement<'_>> {
     let mut statement =
         DeleteStatement { filter: document, only_one: false, hint: None, collation: None };
     let (mut filter, mut limit) = (None, None);
-    for field in inner(document, PLACE) {
+    for field in inner_of(document, PLACE, &["q", "limit"]) {
         let field = field?;
         match field.name {
             "q" | "limit" | "collation" if field.is_null() => {}

@@ -8,13 +8,14 @@ use crate::needs::Needs;
 use crate::security::asks;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
-use dispatch::fields::{Field, inner, missing};
+use dispatch::fields::{Field, inner_of, missing};
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
 use serverstate::RetryableWrite;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 pub(crate) const UPDATE: Command =
@@ -28,7 +29,8 @@ const PLACE: &str = "update.updates";
 
 struct Update<'a> {
     namespace: Namespace,
-    statements: Vec<UpdateStatement<'a>>,
+    /// Mostly one.
+    statements: SmallVec<[UpdateStatement<'a>; 1]>,
     ordered: bool,
     let_variables: Option<&'a RawDocument>,
 }
@@ -120,7 +122,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let mut statements = Vec::with_capacity(batch.len());
+    let mut statements = SmallVec::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }
@@ -143,7 +145,7 @@ fn check_stage_names(context: &Context<'_>, update: RawBsonRef<'_>) -> Result<()
 fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
     let mut statement = blank(document);
     let (mut filter, mut update) = (None, None);
-    for field in inner(document, PLACE) {
+    for field in inner_of(document, PLACE, &["q", "u", "multi", "upsert"]) {
         let field = field?;
         match field.name {
             "q" | "c" | "sort" | "multi" | "upsert" | "arrayFilters" | "collation"

@@ -4,13 +4,29 @@ use super::super::diagnostics::hello::MAX_WRITE_BATCH;
 use crate::context::Context;
 use bson::RawDocument;
 use catalog::Namespace;
-use dispatch::fields::Field;
+use dispatch::fields::{Documents, Field};
 use errors::{Code, Error, Result};
 use query::WriteError;
-use std::borrow::Cow;
+use std::ops::Deref;
 
 /// What a write command brings.
-pub(crate) type Batch<'a> = Cow<'a, [&'a RawDocument]>;
+pub(crate) enum Batch<'a> {
+    /// In a section of its own.
+    Section(&'a [&'a RawDocument]),
+    /// In the body.
+    Body(Documents<'a>),
+}
+
+impl<'a> Deref for Batch<'a> {
+    type Target = [&'a RawDocument];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Section(documents) => documents,
+            Self::Body(documents) => documents,
+        }
+    }
+}
 
 /// The batch of a write command: a kind 1 section or an array in the body, one or the other.
 pub(crate) fn batch<'a>(
@@ -18,15 +34,15 @@ pub(crate) fn batch<'a>(
     field: Option<&Field<'a>>,
     name: &str,
 ) -> Result<Batch<'a>> {
-    let batch: Batch<'a> = match (context.sequence(name), field) {
+    let batch = match (context.sequence(name), field) {
         (Some(_), Some(_)) => {
             return Err(Error::location(
                 40413,
                 format!("BSON field '{}.{name}' is a duplicate field", context.command.name),
             ));
         }
-        (Some(section), None) => Cow::Borrowed(section),
-        (None, Some(field)) => Cow::Owned(field.documents()?),
+        (Some(section), None) => Batch::Section(section),
+        (None, Some(field)) => Batch::Body(field.few_documents()?),
         (None, None) => return Err(dispatch::fields::missing(context.command.name, name)),
     };
     if batch.is_empty() || batch.len() > MAX_WRITE_BATCH as usize {

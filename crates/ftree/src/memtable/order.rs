@@ -339,10 +339,17 @@ impl Node {
         Some(low)
     }
 
+    #[inline]
     fn slot_is_before(&self, slot: usize, target: &Target<'_>, strict: bool) -> Option<bool> {
+        // Most heads differ: then the record need not be there, as whoever reads without the lock looks at the
+        // version afterwards.
+        let head = self.heads[slot].load(Ordering::Relaxed);
+        if target.place.is_some() && head != target.head {
+            return Some(head < target.head);
+        }
         // SAFETY: null or a record of the arena.
         let record = unsafe { self.records[slot].load(Ordering::Acquire).as_ref() }?;
-        let order = target.compare(self.heads[slot].load(Ordering::Relaxed), record);
+        let order = target.compare(head, record);
         Some(order == Order::Greater || (order == Order::Equal && !strict))
     }
 

@@ -1,14 +1,14 @@
 //! A parsed update with what it needs to be applied.
 
 use super::new_object_id;
+use crate::canonical::StatementContext;
 use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use bsonval::Path;
-use catalog::{Catalog, Changed};
+use catalog::Changed;
 use errors::{Error, Result};
-use matcher::{Filter, MatchDetails, ParseContext};
-use std::sync::Arc;
+use matcher::{Filter, MatchDetails};
 use std::sync::atomic::{AtomicU32, Ordering};
 use update::{Update, UpdateContext, UpdateOutcome};
 
@@ -16,7 +16,6 @@ use update::{Update, UpdateContext, UpdateOutcome};
 pub(crate) struct Change {
     update: Update,
     context: UpdateContext,
-    catalog: Arc<Catalog>,
 }
 
 impl Change {
@@ -24,23 +23,33 @@ impl Change {
         ctx: &OpContext<'_>,
         update: RawBsonRef<'_>,
         array_filters: Option<&RawArray>,
-        parse: &ParseContext,
+        statement: &StatementContext,
     ) -> Result<Self> {
-        let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-        let update = Update::parse(update, array_filters, parse, &pipeline)?;
-        Ok(Self::of(ctx, update, parse.variables.now()))
+        let bound = match array_filters {
+            None => Update::bind(update, statement.collation())?,
+            Some(_) => None,
+        };
+        let update = match bound {
+            Some(bound) => bound,
+            None => {
+                let parse = statement.get(ctx)?;
+                let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
+                Update::parse(update, array_filters, parse, &pipeline)?
+            }
+        };
+        Ok(Self::of(ctx, update, statement.now()))
     }
 
     /// What the difference of an oplog entry does.
     pub(crate) fn of_delta(
         ctx: &OpContext<'_>,
         diff: RawBsonRef<'_>,
-        parse: &ParseContext,
+        statement: &StatementContext,
     ) -> Result<Self> {
         let RawBsonRef::Document(diff) = diff else {
             return Err(Error::failed_to_parse("the diff of an oplog entry is a document"));
         };
-        Ok(Self::of(ctx, Update::from_delta(diff)?, parse.variables.now()))
+        Ok(Self::of(ctx, Update::from_delta(diff)?, statement.now()))
     }
 
     fn of(ctx: &OpContext<'_>, update: Update, now: DateTime) -> Self {
@@ -50,7 +59,7 @@ impl Change {
             timestamp: next_timestamp(now.timestamp_millis()),
             keep_empty_timestamps: ctx.keep_empty_timestamps,
         };
-        Self { update, context, catalog: Arc::clone(ctx.catalog) }
+        Self { update, context }
     }
 
     /// When it runs.
@@ -94,9 +103,9 @@ impl Change {
     }
 
     /// The document to insert where nothing matched.
-    pub(crate) fn upsert(&self, filter: &Filter) -> Result<RawDocumentBuf> {
-        let document =
-            self.update.upsert(filter, &self.context, new_object_id(self.catalog.os()))?;
+    pub(crate) fn upsert(&self, ctx: &OpContext<'_>, filter: &Filter) -> Result<RawDocumentBuf> {
+        let new_id = new_object_id(ctx.catalog.os());
+        let document = self.update.upsert(filter, &self.context, new_id)?;
         catalog::check_document(&document)?;
         Ok(document)
     }

@@ -3,7 +3,8 @@
 use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
 use super::{
-    UntilFull, as_a_whole, check_target, deletes_range, note, remembered, statement as in_statement,
+    FoundOnce, UntilFull, as_a_whole, check_target, deletes_range, note, remembered,
+    statement as in_statement,
 };
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{Atomicity, OpContext, StatementOutcome};
@@ -20,7 +21,7 @@ pub fn delete(
     ns: &Namespace,
     request: &DeleteRequest<'_>,
 ) -> Result<DeleteResult> {
-    check_target(ctx, ns)?;
+    let mut found = FoundOnce::new(check_target(ctx, ns)?);
     let mut result = DeleteResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.deletes.iter().enumerate() {
@@ -30,8 +31,9 @@ pub fn delete(
         }
         let mut n = 0;
         let variables = request.let_variables;
-        let outcome = space
-            .run(|| in_statement(ctx, |ctx| run(ctx, ns, index, statement, variables, &mut n)));
+        let outcome = space.run(|| {
+            in_statement(ctx, |ctx| run(ctx, (ns, &mut found), index, statement, variables, &mut n))
+        });
         let undone = outcome.is_err() && ctx.txn.is_some();
         result.n += if undone { 0 } else { n };
         if let Err(error) = outcome
@@ -52,13 +54,13 @@ enum Search<'a> {
 /// Runs one statement; `n` counts what was deleted, also where it fails later.
 fn run(
     ctx: &mut OpContext<'_>,
-    ns: &Namespace,
+    (ns, found): (&Namespace, &mut FoundOnce),
     index: usize,
     statement: &DeleteStatement<'_>,
     let_variables: Option<&RawDocument>,
     n: &mut u64,
 ) -> Result<()> {
-    let collection = ctx.collection_for(ns, Opening::Write)?;
+    let collection = found.take(ctx, ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let plain = (statement.hint, statement.collation, let_variables) == (None, None, None);
     let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };

@@ -12,16 +12,18 @@ use errors::Result;
 use std::sync::atomic::Ordering;
 
 /// Writes the change of the document that the filter names by its whole primary key as one message, where that is
-/// allowed and possible. False where it has done nothing: then the statement goes the ordinary way. Whether there is
+/// allowed and possible; `id` is the `_id` by which it names it, where that is found. False where it has done nothing: then the statement goes the ordinary way. Whether there is
 /// such a document is not asked.
 pub(super) fn update(
     ctx: &mut OpContext<'_>,
-    (ns, found): (&Namespace, Option<&Collection>),
+    (ns, found, id): (&Namespace, Option<&Collection>, Option<RawBsonRef<'_>>),
     index: usize,
     statement: &UpdateStatement<'_>,
     change: &Change,
 ) -> Result<bool> {
-    let Some(fast) = ctx.fast_updates else { return Ok(false) };
+    let Some(fast) = ctx.fast_updates.filter(|_| ctx.catalog.may_update_fast()) else {
+        return Ok(false);
+    };
     let (RawBsonRef::Document(update), Some(touched)) = (statement.update, change.touched()) else {
         return Ok(false);
     };
@@ -31,8 +33,9 @@ pub(super) fn update(
         && !change.is_positional()
         && !touched.is_empty();
     // The one that others see: a transaction may have found another.
-    let current = if ctx.reads_newest() { None } else { ctx.catalog.collection(ns) };
-    let found = if ctx.reads_newest() { found } else { current.as_deref() };
+    let reads_newest = ctx.reads_newest();
+    let current = if reads_newest { None } else { ctx.catalog.collection(ns) };
+    let found = if reads_newest { found } else { current.as_deref() };
     let takes_it = |collection: &Collection| {
         collection.takes_fast_updates(touched)
             && (!statement.upsert || collection.indexes().is_empty())
@@ -40,7 +43,12 @@ pub(super) fn update(
     let Some(collection) = found.filter(|collection| is_plain && takes_it(collection)) else {
         return Ok(false);
     };
-    if !ctx.catalog.may_update_fast() || key_of(collection, statement.filter)?.is_none() {
+    // Where the primary key is the `_id` it was looked for.
+    let has_key = match collection.options().primary_key {
+        None if reads_newest => id.is_some(),
+        _ => key_of(collection, statement.filter)?.is_some(),
+    };
+    if !has_key {
         return Ok(false);
     }
     fast.eligible.fetch_add(1, Ordering::Relaxed);

@@ -6,10 +6,9 @@ use super::targets::{Targets, lock};
 use super::time_series::check_find_and_modify;
 use super::update::insert_upserted;
 use super::{check_target, remembered};
-use crate::canonical::{Canonical, Purpose, collation_of, parse_context};
+use crate::canonical::{Canonical, Purpose, StatementContext, collation_of};
 use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
-use crate::permit::Opening;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
@@ -40,7 +39,7 @@ fn run(
     ns: &Namespace,
     request: &FindAndModifyRequest<'_>,
 ) -> Result<FindAndModifyResult> {
-    check_target(ctx, ns)?;
+    let collection = check_target(ctx, ns)?;
     let find = FindRequest {
         filter: request.filter,
         sort: request.sort,
@@ -49,14 +48,16 @@ fn run(
         let_variables: request.let_variables,
         ..FindRequest::default()
     };
-    let collection = ctx.collection_for(ns, Opening::Write)?;
     check_find_and_modify(collection.as_deref(), request.remove)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
-    let parse = parse_context(&[request.let_variables], collation, ctx)?;
-    let shape = Shape::parse(request.projection, &parse)?;
+    let context = StatementContext::new(&[request.let_variables], collation, ctx)?;
+    let shape = match request.projection {
+        Some(_) => Shape::parse(request.projection, context.get(ctx)?)?,
+        None => None,
+    };
     let change = match (request.remove, request.update) {
         (true, None) => None,
-        (false, Some(update)) => Some(Change::parse(ctx, update, request.array_filters, &parse)?),
+        (false, Some(update)) => Some(Change::parse(ctx, update, request.array_filters, &context)?),
         (false, None) => {
             return Err(Error::failed_to_parse(
                 "Either an update or remove=true must be specified",
@@ -98,7 +99,7 @@ fn run(
             Some(change) if request.upsert => {
                 let filter = match (filter, request.filter) {
                     (Some(filter), _) => filter,
-                    (None, Some(given)) => Filter::parse_query(given, &parse)?,
+                    (None, Some(given)) => Filter::parse_query(given, context.get(ctx)?)?,
                     (None, None) => Filter::all(),
                 };
                 match task.upsert(ctx, ns, change, &filter) {
@@ -123,9 +124,6 @@ fn run(
     }
 }
 
-/// A document before, and after unless it was removed.
-type BeforeAfter = (RawDocumentBuf, Option<RawDocumentBuf>);
-
 /// What is to be done, and how it is shown.
 struct Task<'a> {
     request: &'a FindAndModifyRequest<'a>,
@@ -143,8 +141,8 @@ impl Task<'_> {
         id: RawBsonRef<'_>,
     ) -> Result<Option<FindAndModifyResult>> {
         let step = |txn: &mut Txn, found: Found<'_>| {
-            let taken = self.change_one(txn, found, None)?;
-            self.found(taken, None, None)
+            let shown = self.change_one(txn, found, None)?;
+            self.found(shown, None, None)
         };
         point::write(ctx, ns, id, step, outcome)
     }
@@ -166,7 +164,7 @@ impl Task<'_> {
             let step = |txn: &mut Txn| {
                 let taken = self.take_row(txn, ns, &targets, row)?;
                 let score = text_score::of(row.document()?);
-                taken.map(|taken| self.found(taken, Some(filter), score)).transpose()
+                taken.map(|shown| self.found(shown, Some(filter), score)).transpose()
             };
             let describe =
                 |taken: &Option<FindAndModifyResult>| taken.iter().flat_map(outcome).collect();
@@ -185,7 +183,7 @@ impl Task<'_> {
         ns: &Namespace,
         targets: &Targets,
         row: &Row,
-    ) -> Result<Option<BeforeAfter>> {
+    ) -> Result<Option<RawDocumentBuf>> {
         let Some(collection) = targets.open(txn, ns)? else { return Ok(None) };
         let Some(locked) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
         let (key, document) = (&locked.record_key[..], locked.document()?);
@@ -193,24 +191,24 @@ impl Task<'_> {
         self.change_one(txn, found, Some(targets.filter())).map(Some)
     }
 
-    /// Changes or removes a locked document.
+    /// Changes or removes a locked document; gives the one that is asked for.
     fn change_one(
         &self,
         txn: &mut Txn,
         found: Found<'_>,
         filter: Option<&Filter>,
-    ) -> Result<BeforeAfter> {
+    ) -> Result<RawDocumentBuf> {
         let Found { collection, key, document: old } = found;
         let Some(change) = &self.change else {
             txn.delete_document(collection, key, old)?;
-            return Ok((old.to_owned(), None));
+            return Ok(old.to_owned());
         };
         let outcome = change.apply(old, filter)?;
         if outcome.modified {
             let pair = (old, &*outcome.document);
             txn.change_document(collection, key, pair, change.touched(), change.changed())?;
         }
-        Ok((old.to_owned(), Some(outcome.document)))
+        Ok(if self.request.return_new { outcome.document } else { old.to_owned() })
     }
 
     fn upsert(
@@ -220,7 +218,7 @@ impl Task<'_> {
         change: &Change,
         filter: &Filter,
     ) -> Result<FindAndModifyResult> {
-        let document = change.upsert(filter)?;
+        let document = change.upsert(ctx, filter)?;
         let result = self.inserted(document.clone(), filter)?;
         insert_upserted(ctx, ns, &document, || outcome(&result))?;
         Ok(result)
@@ -230,11 +228,10 @@ impl Task<'_> {
     /// where its strings changed.
     fn found(
         &self,
-        (old, new): BeforeAfter,
+        shown: RawDocumentBuf,
         filter: Option<&Filter>,
         score: Option<f64>,
     ) -> Result<FindAndModifyResult> {
-        let shown = if self.request.return_new { new.unwrap_or(old) } else { old };
         let shown = match score {
             Some(score) => text_score::with(&shown, score),
             None => shown,

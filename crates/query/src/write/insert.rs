@@ -19,6 +19,7 @@ use catalog::{Collection, Namespace, Txn, check_value};
 use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
 use os::Os;
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,13 +31,13 @@ pub fn insert(
     ns: &Namespace,
     request: &InsertRequest<'_>,
 ) -> Result<InsertResult> {
-    check_target(ctx, ns)?;
+    let exists = check_target(ctx, ns)?.is_some();
     if ctx.atomicity != Atomicity::Insert {
-        return insert_parts(ctx, ns, request);
+        return insert_parts(ctx, (ns, exists), request);
     }
     let mut failed = None;
     let inserted = as_a_whole(ctx, |ctx| {
-        let result = insert_parts(ctx, ns, request)?;
+        let result = insert_parts(ctx, (ns, exists), request)?;
         match result.errors.into_iter().next() {
             Some(error) => Err(failed.insert(error).error.clone()),
             None => Ok(result.n),
@@ -51,9 +52,10 @@ pub fn insert(
     }
 }
 
+/// `exists`: there was a collection of that name a moment ago.
 fn insert_parts(
     ctx: &mut OpContext<'_>,
-    ns: &Namespace,
+    (ns, mut exists): (&Namespace, bool),
     request: &InsertRequest<'_>,
 ) -> Result<InsertResult> {
     let mut result = InsertResult::default();
@@ -77,7 +79,12 @@ fn insert_parts(
                 .map(|(first, count)| (next + first, StatementOutcome::Inserted(count)))
                 .collect()
         };
-        let insert = || ensure(ctx, ns).and_then(|()| remembered(ctx, step, outcomes));
+        let insert = || {
+            if !std::mem::take(&mut exists) {
+                ensure(ctx, ns)?;
+            }
+            remembered(ctx, step, outcomes)
+        };
         let part = match space.run(insert) {
             Err(error) if is_full(&error) => none_of(end - next, skip, &error, request.ordered),
             part => part?,
@@ -158,7 +165,7 @@ const EMPTY_TIMESTAMP: RawBsonRef<'_> = RawBsonRef::Timestamp(Timestamp { time: 
 /// A document fit for storing, or why it is not. Made once, however often the chunk repeats.
 type Prepared<'a> = Result<Cow<'a, RawDocument>>;
 
-fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> Vec<Prepared<'a>> {
+fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> SmallVec<[Prepared<'a>; 1]> {
     let (os, keep) = (ctx.catalog.os(), ctx.keep_empty_timestamps);
     documents.iter().map(|document| fit(os, document, keep)).collect()
 }

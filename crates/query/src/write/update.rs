@@ -4,8 +4,10 @@ use super::apply::Change;
 use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
 use super::time_series::check_update;
-use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
-use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
+use super::{
+    FoundOnce, UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement,
+};
+use crate::canonical::{Canonical, Purpose, StatementContext, collation_of, sort_of};
 use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
 use crate::permit::Opening;
@@ -25,7 +27,7 @@ pub fn update(
     ns: &Namespace,
     request: &UpdateRequest<'_>,
 ) -> Result<UpdateResult> {
-    check_target(ctx, ns)?;
+    let mut found = FoundOnce::new(check_target(ctx, ns)?);
     let mut result = UpdateResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.updates.iter().enumerate() {
@@ -36,7 +38,7 @@ pub fn update(
             continue;
         }
         let variables = request.let_variables;
-        let run = |ctx: &mut OpContext<'_>| run(ctx, ns, index, statement, variables);
+        let run = |ctx: &mut OpContext<'_>| run(ctx, (ns, &mut found), index, statement, variables);
         match space.run(|| in_statement(ctx, run)) {
             Ok(done) => {
                 result.n += done.matched + u64::from(done.upserted.is_some());
@@ -63,22 +65,23 @@ struct Done {
 
 fn run(
     ctx: &mut OpContext<'_>,
-    ns: &Namespace,
+    (ns, found): (&Namespace, &mut FoundOnce),
     index: usize,
     statement: &UpdateStatement<'_>,
     let_variables: Option<&RawDocument>,
 ) -> Result<Done> {
-    let collection = ctx.collection_for(ns, Opening::Write)?;
+    let collection = found.take(ctx, ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
-    let parse = parse_context(&[let_variables, statement.constants], collation, ctx)?;
-    let parse_filter = || Filter::parse_query(statement.filter, &parse);
+    let context = StatementContext::new(&[let_variables, statement.constants], collation, ctx)?;
+    let parse_filter =
+        |ctx: &OpContext<'_>| Filter::parse_query(statement.filter, context.get(ctx)?);
     let plain = (statement.hint, statement.collation, statement.sort) == (None, None, None);
     let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
-    let mut filter = if id.is_some() { None } else { Some(parse_filter()?) };
+    let mut filter = if id.is_some() { None } else { Some(parse_filter(ctx)?) };
     let change = if statement.is_delta {
-        Change::of_delta(ctx, statement.update, &parse)?
+        Change::of_delta(ctx, statement.update, &context)?
     } else {
-        Change::parse(ctx, statement.update, statement.array_filters, &parse)?
+        Change::parse(ctx, statement.update, statement.array_filters, &context)?
     };
     if statement.multi && change.is_replacement() {
         return Err(Error::failed_to_parse(
@@ -86,9 +89,9 @@ fn run(
         ));
     }
     if change.is_positional() && filter.is_none() {
-        filter = Some(parse_filter()?);
+        filter = Some(parse_filter(ctx)?);
     }
-    let found = (ns, collection.as_deref());
+    let found = (ns, collection.as_deref(), id);
     if plain
         && let_variables.is_none()
         && super::fast::update(ctx, found, index, statement, &change)?
@@ -136,7 +139,7 @@ fn run(
         if !raced {
             let filter = match &filter {
                 Some(filter) => filter,
-                None => &parse_filter()?,
+                None => &parse_filter(ctx)?,
             };
             match insert_new(ctx, ns, index, &change, filter) {
                 Ok(id) => {
@@ -232,7 +235,7 @@ fn insert_new(
     change: &Change,
     filter: &Filter,
 ) -> Result<RawBson> {
-    let document = change.upsert(filter)?;
+    let document = change.upsert(ctx, filter)?;
     let bytes = document.as_bytes().len();
     let _made = (bytes > LARGE_BYTES).then(|| limits::charge_regardless(Part::Values, bytes));
     let id: RawBson = document
