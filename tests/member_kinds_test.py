@@ -166,6 +166,47 @@ def an_arbiter_is_added_where_the_log_has_no_beginning_and_comes_back_emptied():
         votes_count(cluster, 2)
 
 
+def a_removed_arbiter_starts_again_and_is_added_again():
+    with WithArbiter() as cluster:
+        primary, secondary = cluster.with_data()
+        arbiter = cluster.arbiter()
+        with cluster.client() as client:
+            client.test.a.insert_one({"_id": "before"})
+        for round in range(3):
+            reconfigure(cluster, lambda c: c["members"].pop())
+            votes_count(cluster, 2)
+            wait_until(lambda: "setName" not in arbiter.hello() or not arbiter.hello().get("arbiterOnly"),
+                       "it does not learn that it is removed", cluster.tails)
+            with cluster.client() as client:
+                client.test.a.insert_one({"_id": f"without it {round}"})
+            # Killed or ended, it starts with what it has, and is no member.
+            arbiter.kill() if round else arbiter.stop()
+            arbiter.start()
+            assert not arbiter.hello()["isWritablePrimary"] and not arbiter.hello()["secondary"], arbiter.hello()
+            reconfigure(cluster, lambda c: c["members"].append(
+                {"_id": 3 + round, "host": host(arbiter), "arbiterOnly": True}))
+            wait_until(lambda: arbiter.hello().get("arbiterOnly"), "it is no arbiter again", cluster.tails)
+            votes_count(cluster, 3)
+            # Its vote and its log count.
+            other = next(m for m in (primary, secondary) if m is not cluster.wait_for_primary())
+            other.kill()
+            with cluster.client() as client:
+                client.test.a.insert_one({"_id": f"with it {round}"})
+            other.start()
+            cluster.wait_for_all()
+        assert len(same(cluster, [primary, secondary])["a"]) == 7
+        # As a member with data it is refused: it has none.
+        reconfigure(cluster, lambda c: c["members"].pop())
+        votes_count(cluster, 2)
+        arbiter.kill()
+        arbiter.start()
+        configuration = raw(cluster.wait_for_primary(), "admin", {"replSetGetConfig": 1})["config"]
+        configuration["members"].append({"_id": 9, "host": host(arbiter)})
+        configuration["version"] += 1
+        reply = raw(cluster.wait_for_primary(), "admin", {"replSetReconfig": configuration})
+        assert reply["ok"] == 0 and "another kind of member" in reply["errmsg"], reply
+
+
 def an_arbiter_says_when_its_log_is_as_long_as_it_may_be():
     with WithArbiter(*SHORT_LOG) as cluster:
         primary, secondary = cluster.with_data()
@@ -713,6 +754,7 @@ TESTS = [
     an_arbiter_votes_and_shows_nothing,
     what_was_acknowledged_with_the_arbiter_outlives_the_primary,
     an_arbiter_is_added_where_the_log_has_no_beginning_and_comes_back_emptied,
+    a_removed_arbiter_starts_again_and_is_added_again,
     an_arbiter_says_when_its_log_is_as_long_as_it_may_be,
     what_no_arbiter_can_be_is_refused,
     a_delayed_member_shows_what_is_old_enough,

@@ -19,6 +19,7 @@ CLIENTS = 500
 MORE_THREADS = 16
 INTERRUPTED, INTERRUPTED_AT_SHUTDOWN, STATE_CHANGE = 11601, 11600, 11602
 TIME_IS_OVER, CONCERN_TIME_IS_OVER = 50, 64
+UNSATISFIABLE, NO_SUCH_MODE, MALFORMED = 278, 79, 9
 MAJORITY = {"w": "majority", "wtimeout": 120_000}
 OP_MSG, OP_QUERY, MORE_TO_COME = 2013, 2004, 2
 
@@ -288,6 +289,39 @@ def all_three_are_waited_for_where_that_is_asked():
             print(f"  all were answered {time.monotonic() - began:.2f} s after the third went on")
 
 
+def an_index_is_committed_once_its_quorum_has_it():
+    def create(name, **more):
+        return {"createIndexes": "a", "indexes": [{"key": {name: 1}, "name": name}], **more}
+
+    def names():
+        return {index["name"] for index in raw(primary, "test", {"listIndexes": "a"})["cursor"]["firstBatch"]}
+
+    with Patient() as cluster:
+        primary, (_, two) = prepared(cluster)
+        check_answers([raw(primary, "test", insert("one", w=3))])
+        for quorum, code in ((4, UNSATISFIABLE), ("no mode", NO_SUCH_MODE), (-1, MALFORMED), (51, MALFORMED), ("", MALFORMED),
+                             (True, MALFORMED)):
+            answer = raw(primary, "test", create("refused", commitQuorum=quorum))
+            assert (answer["ok"], answer["code"]) == (0, code), (quorum, answer)
+        with Client(primary, 1) as client:
+            with held([two]):
+                for name, more in (("default", {}), ("majority", {"commitQuorum": "majority"}), ("two", {"commitQuorum": 2}),
+                                   ("zero", {"commitQuorum": 0})):
+                    answer = raw(primary, "test", create(name, **more))
+                    assert answer["ok"] == 1, (name, answer)
+                answer = raw(primary, "test", create("late", commitQuorum="votingMembers", maxTimeMS=700))
+                assert (answer["ok"], answer["code"]) == (0, TIME_IS_OVER), answer
+                client.send("test", create("all", commitQuorum=3))
+                began = time.monotonic()
+                while time.monotonic() - began < 1.5:
+                    # Writers are not kept out while members are waited for.
+                    check_answers([raw(primary, "test", insert(f"beside {time.monotonic()}"), timeout=5)])
+                assert not client.is_answered(), "committed without the third"
+                assert names() == {"_id_", "default", "majority", "two", "zero"}, names()
+            answer = client.receive()
+            assert answer["ok"] == 1 and "all" in names() and "late" not in names(), (answer, names())
+
+
 TESTS = [
     many_clients_wait_without_a_thread_each,
     all_are_acknowledged_once_the_followers_go_on,
@@ -296,6 +330,7 @@ TESTS = [
     wait_ends_with_the_primarys_role,
     wait_ends_with_the_server,
     all_three_are_waited_for_where_that_is_asked,
+    an_index_is_committed_once_its_quorum_has_it,
 ]
 
 

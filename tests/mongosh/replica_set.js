@@ -35,8 +35,37 @@ holds('config is conf', EJSON.stringify(rs.config()) === EJSON.stringify(rs.conf
 holds('hello', hosts.includes(rs.hello().primary) && rs.isMaster().ismaster);
 db.getSiblingDB('shop').orders.insertOne({ _id: 1 });
 holds('printReplicationInfo', JSON.stringify(rs.printReplicationInfo()).includes('oplog first event time'));
-// Not here: `rs.printSecondaryReplicationInfo()` counts the documents of `local.system.replset`, which a set of several has none in.
 holds('getReplicationInfo', db.getReplicationInfo().timeDiff >= 0);
+const told = JSON.stringify(rs.printSecondaryReplicationInfo());
+const followers = hosts.slice(0, 3).filter((host) => host !== primary());
+holds('printSecondaryReplicationInfo', followers.every((host) => told.includes(host)) && !told.includes(primary()));
+
+// `local.system.replset` is the configuration: one document on every member, which nobody writes to.
+for (const host of hosts.slice(0, 3)) {
+  const local = direct(host).getSiblingDB('local');
+  local.getMongo().setReadPref('secondaryPreferred');
+  const stored = local.system.replset;
+  holds('it is rs.conf()', EJSON.stringify(stored.findOne()) === EJSON.stringify(rs.conf()));
+  holds('there is one', stored.countDocuments({}) === 1 && stored.estimatedDocumentCount() === 1);
+  holds('it is counted with a filter', stored.countDocuments({ _id: 'no such set' }) === 0);
+  holds('it is listed', local.getCollectionNames().includes('system.replset'));
+  holds('its size', stored.stats().count === 1 && stored.stats().size > 0);
+  for (const write of [() => stored.insertOne({}), () => stored.deleteMany({}), () => stored.drop()]) {
+    let refused = false;
+    try {
+      write();
+    } catch (error) {
+      refused = true;
+    }
+    holds('nobody writes to it', refused && stored.countDocuments({}) === 1);
+  }
+  // What this server does not keep there is not there.
+  for (const absent of ['startup_log', 'replset.minvalid', 'replset.initialSyncId', 'replset.election']) {
+    holds(`${absent} is absent`, local[absent].countDocuments({}) === 0 && !local.getCollectionNames().includes(absent));
+  }
+  const log = local.oplog.rs.stats();
+  holds('the size of the oplog', log.capped && log.count > 0 && log.size > 0 && log.maxSize >= log.size / 1024);
+}
 
 // Members come and go.
 holds('add', rs.add(learner).ok === 1);

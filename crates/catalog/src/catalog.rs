@@ -1,7 +1,8 @@
 //! The catalog: which collections exist, by name.
 //!
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
-//! engine first and then swapped in, under the [`DdlLock`], so that changes happen one by one.
+//! engine first and then swapped in, under the [`DdlLock`], so that changes happen one by one. Where commits are held
+//! back it is swapped in once it is visible; who changes or writes finds it before ([`Catalog::newest`]).
 //!
 //! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → the DDL lock
 //! → the map → the engine.
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The rooms a catalog needs beside the engine.
 #[derive(Clone)]
@@ -47,12 +48,10 @@ impl CatalogOptions {
 pub struct Catalog {
     engine: Engine,
     options: CatalogOptions,
-    pub(crate) namespaces: CollectionMap,
+    pub(crate) namespaces: Arc<CollectionMap>,
     pub(crate) ddl_lock: DdlLock,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
-    /// Commits that changed users or roles.
-    account_changes: AtomicU64,
     /// See `left_out.rs`.
     pub(crate) leaves_out_indexes: AtomicBool,
 }
@@ -115,12 +114,11 @@ impl Catalog {
         }
         engine.ask_while_waiting(|| limits::check_wait().is_ok());
         Ok(Arc::new(Self {
+            namespaces: Arc::new(CollectionMap::new(namespaces, engine.clone())),
             engine,
             options,
-            namespaces: CollectionMap::new(namespaces),
             ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
-            account_changes: AtomicU64::new(0),
             leaves_out_indexes: AtomicBool::new(false),
         }))
     }
@@ -262,18 +260,11 @@ impl Catalog {
     /// Counts the commits that changed documents of users or roles, this server's and other members'; counted when
     /// they are visible, before they are acknowledged.
     pub fn account_changes(&self) -> u64 {
-        self.account_changes.load(Ordering::Acquire)
-    }
-
-    /// These names stand for something else now, or for nothing.
-    pub(crate) fn names_changed<'a>(&self, names: impl IntoIterator<Item = &'a Namespace>) {
-        if names.into_iter().any(Namespace::holds_accounts) {
-            self.accounts_changed();
-        }
+        self.namespaces.account_changes()
     }
 
     pub(crate) fn accounts_changed(&self) {
-        self.account_changes.fetch_add(1, Ordering::AcqRel);
+        self.namespaces.accounts_changed();
     }
 
     /// Fails where nothing can be written any more: the storage engine stopped.

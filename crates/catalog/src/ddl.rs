@@ -2,6 +2,7 @@
 //!
 //! Always true: a change is committed to the engine first and published after, one at a time.
 
+pub(crate) mod ahead;
 pub(crate) mod build;
 pub(crate) mod capped;
 pub(crate) mod collections;

@@ -49,6 +49,9 @@ pub fn from_engine(error: engine::Error) -> Error {
                 "operation was interrupted: it is not known whether a majority has its writes",
             )
         }),
+        E::NotInTime => {
+            Error::new(Code::WRITE_CONCERN_TIMEOUT, "waiting for replication timed out")
+        }
         E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
         E::Stopped(text) => {
             Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))

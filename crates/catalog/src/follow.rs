@@ -75,6 +75,8 @@ impl Follower {
         let namespaces = catalog.namespaces.read();
         namespaces.values().for_each(|collection| follower.know(collection));
         drop(namespaces);
+        // What it committed as a leader, and a majority has, gets its name when it is visible.
+        catalog.namespaces.to_come().iter().for_each(|collection| follower.know(collection));
         follower
     }
 

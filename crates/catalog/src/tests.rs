@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod ahead;
 mod fast;
 mod follow;
 mod loads;

@@ -4,6 +4,7 @@
 pub(crate) mod acknowledgement;
 pub(crate) mod cluster_parameters;
 pub(crate) mod cluster_time;
+pub(crate) mod commit_quorum;
 pub(crate) mod copy;
 pub(crate) mod default_concern;
 pub(crate) mod eligibility;

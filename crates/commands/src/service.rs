@@ -145,6 +145,7 @@ impl Service {
         );
         catalog::forget_statements();
         catalog::set_lock_timeout(bound::own_lock_timeout(connection));
+        catalog::limit_waits(None);
         if self.audits {
             catalog::keep_made_names();
         }
@@ -668,6 +669,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     // A refusal carries the labels of what was asked for.
     context.arguments = arguments;
     settled?;
+    catalog::limit_waits(write_concern::limit_of_waits(context));
     // Writes count per document, which only they know.
     let is_counted = context.request.waited_until.is_some()
         || matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete);

@@ -1,6 +1,6 @@
 //! Error labels: what a driver may do about an error, by its code.
 
-use errors::Code;
+use errors::{Code, Error};
 
 /// The command may be sent again.
 pub const RETRYABLE_WRITE: &str = "RetryableWriteError";
@@ -8,6 +8,25 @@ pub const RETRYABLE_WRITE: &str = "RetryableWriteError";
 pub const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
 /// Beside the one above: this attempt changed nothing, so an earlier attempt's error tells more.
 pub const NO_WRITES: &str = "NoWritesPerformed";
+
+/// Every label that an error may carry.
+pub const ALL: [&str; 8] = [
+    RETRYABLE_WRITE,
+    TRANSIENT_TRANSACTION,
+    "UnknownTransactionCommitResult",
+    "ResumableChangeStreamError",
+    "NonResumableChangeStreamError",
+    NO_WRITES,
+    "RetryableError",
+    "SystemOverloadedError",
+];
+
+/// The error with those of `labels` that are known: others cannot be laid on an error.
+#[must_use]
+pub fn labelled<T: AsRef<str>>(error: Error, labels: &[T]) -> Error {
+    let is_given = |known: &&str| labels.iter().any(|label| label.as_ref() == *known);
+    ALL.into_iter().filter(is_given).fold(error, Error::with_label)
+}
 
 /// The connection or the role changed: the same command may work elsewhere, or again.
 pub fn is_retryable(code: Code) -> bool {

@@ -61,6 +61,10 @@ pub enum Error {
     /// be overwritten.
     #[error("the commit is not decided yet")]
     Undecided,
+    /// The commit was written, and no majority of the set has it in the time that this thread waits for one
+    /// ([`crate::limit_waits`]): it may become visible, or be overwritten.
+    #[error("no majority has the commit in time")]
+    NotInTime,
     /// Another member's commits have taken the place of this one: nobody has seen it, nobody will.
     #[error("the commit was overwritten")]
     Overwritten,

@@ -108,7 +108,7 @@ pub use snapshot::Snapshot;
 pub use snapshots::CommitState;
 pub use sorter::{Sorted, SortedWalk, Sorter};
 pub use stats::{Pages, Stats};
-pub use submitted::{Seen, Submitted};
+pub use submitted::{Seen, Submitted, limit_waits};
 pub use txn::{
     EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_UPDATE_BYTES, MAX_VALUE_BYTES, Savepoint,
 };

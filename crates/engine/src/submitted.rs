@@ -6,11 +6,22 @@
 use crate::handle::EngineHandle;
 use crate::snapshots::CommitState;
 use crate::{Error, Result, Timestamp};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often who waits looks whether its operation goes on.
 const LOOK: Duration = Duration::from_millis(25);
+
+thread_local! {
+    /// How long this thread waits for each commit to be visible, where that is limited.
+    static LIMIT: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Limits how long this thread waits for a commit to be visible, each time it does; `None` ends that.
+pub fn limit_waits(limit: Option<Duration>) {
+    LIMIT.set(limit);
+}
 
 /// A state that a transaction has read or made: the newest commit in it. Where that is overwritten, another
 /// one has its number, which is not what was seen.
@@ -66,8 +77,8 @@ impl Submitted {
     ///
     /// # Errors
     /// [`Error::Overwritten`]: nobody ever will. [`Error::Undecided`]: the operation of this thread may not
-    /// go on waiting; the commit may still become visible. [`Error::Stopped`]: the engine has stopped, the
-    /// next start finds out.
+    /// go on waiting; the commit may still become visible. [`Error::NotInTime`]: so, and what is over is the
+    /// time of [`limit_waits`]. [`Error::Stopped`]: the engine has stopped, the next start finds out.
     pub fn wait(&self) -> Result<()> {
         self.wait_until(None).map(drop)
     }
@@ -82,6 +93,7 @@ impl Submitted {
             return Ok(true);
         };
         let clock = &self.handle.os.clock;
+        let limit = LIMIT.get().map(|limit| clock.monotonic().saturating_add(limit));
         loop {
             let left = deadline.map(|deadline| deadline.saturating_sub(clock.monotonic()));
             match waiter.wait(left.map_or(LOOK, |left| left.min(LOOK))) {
@@ -92,6 +104,9 @@ impl Submitted {
                     self.handle.may_wait.check().map_err(|_| Error::Undecided)?;
                     if left.is_some_and(|left| left.is_zero()) {
                         return Ok(false);
+                    }
+                    if limit.is_some_and(|limit| clock.monotonic() >= limit) {
+                        return Err(Error::NotInTime);
                     }
                 }
             }

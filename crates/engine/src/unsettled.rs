@@ -190,7 +190,7 @@ impl Engine {
     pub fn is_settled(&self, unsettled: &Unsettled) -> Result<bool> {
         let mut is_settled = true;
         for seen in &unsettled.0 {
-            match self.state_of(*seen) {
+            match self.commit_state(*seen) {
                 CommitState::Visible => {}
                 // It decides, whatever becomes of the rest.
                 CommitState::Overwritten => return Err(Error::Overwritten),
@@ -213,7 +213,8 @@ impl Engine {
         Some(DecisionWatch { handle: Arc::clone(self.handle()), key })
     }
 
-    fn state_of(&self, seen: Seen) -> CommitState {
+    /// What has become of this state: whether readers see it, or never will.
+    pub fn commit_state(&self, seen: Seen) -> CommitState {
         if seen == Seen::VOID {
             return CommitState::Overwritten;
         }
@@ -228,7 +229,11 @@ impl Engine {
         self.wait_visible_until(seen, None).map(drop)
     }
 
-    fn wait_visible_until(&self, seen: Seen, deadline: Option<Duration>) -> Result<bool> {
+    /// As [`Engine::wait_visible`], until `deadline` of the monotonic clock at most; says whether readers see it.
+    ///
+    /// # Errors
+    /// As [`Submitted::wait`].
+    pub fn wait_visible_until(&self, seen: Seen, deadline: Option<Duration>) -> Result<bool> {
         if seen == Seen::VOID {
             return Err(Error::Overwritten);
         }
@@ -241,12 +246,20 @@ impl Engine {
     /// # Errors
     /// As [`Submitted::wait`].
     pub fn wait_complete_visible(&self) -> Result<()> {
+        self.wait_complete_visible_until(None).map(drop)
+    }
+
+    /// As [`Engine::wait_complete_visible`], until `deadline` of the monotonic clock at most; says whether they do.
+    ///
+    /// # Errors
+    /// As [`Submitted::wait`].
+    pub fn wait_complete_visible_until(&self, deadline: Option<Duration>) -> Result<bool> {
         if !self.holds_back() || self.environment().commits.order.lock().refuses_writes {
-            return Ok(());
+            return Ok(true);
         }
         let (snapshot, seen) = self.newest_snapshot();
         drop(snapshot);
-        self.wait_visible(seen)
+        self.wait_visible_until(seen, deadline)
     }
 
     /// Has `call` made once readers see this state: now, where they do; never, where it is overwritten. On the

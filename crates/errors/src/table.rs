@@ -146,6 +146,7 @@ codes! {
     266 FAIL_POINT_SET_FAILED "FailPointSetFailed"
     267 PREPARED_TRANSACTION_IN_PROGRESS "PreparedTransactionInProgress"
     276 INDEX_BUILD_ABORTED "IndexBuildAborted"
+    278 UNSATISFIABLE_COMMIT_QUORUM "UnsatisfiableCommitQuorum"
     280 CHANGE_STREAM_FATAL_ERROR "ChangeStreamFatalError"
     286 CHANGE_STREAM_HISTORY_LOST "ChangeStreamHistoryLost"
     290 TRANSACTION_EXCEEDED_LIFETIME_LIMIT_SECONDS "TransactionExceededLifetimeLimitSeconds"

@@ -257,7 +257,7 @@ impl Membership {
             return Err(Error::Directory("this directory is in no set".to_owned()));
         };
         let own = state.state().member;
-        let is_witness = document.is_witness(own);
+        let is_witness = is_witness(&parts.os, &parts.directory, &document, own)?;
         let begins = !is_witness && parts.engine.entries().last.index == 0;
         if begins {
             // What was removed by hand, all but the files that say who this is, must not begin a second time.
@@ -284,7 +284,7 @@ impl Membership {
         let (own, lineage) = (state.state().member, state.state().lineage);
         let others = document.others(own);
         let rank = document.campaign_rank(own);
-        let (kinds, is_witness) = (document.kinds(), document.is_witness(own));
+        let (kinds, is_witness) = (document.kinds(), is_witness(&os, &directory, &document, own)?);
         if !is_witness && left_out::decide(&os, &directory, &document, own)? {
             catalog
                 .leave_out_indexes()
@@ -639,6 +639,16 @@ impl<S: replica::Links + Send + 'static> StartParts<S> {
         replica.set_kinds(kinds);
         Ok(Member::start(&os, replica, None, arrivals, watcher)?)
     }
+}
+
+/// Whether a directory is a witness's: its set says so, or has removed it and it has a witness's log, with which it stays
+/// what it was until it is one of its set again.
+fn is_witness(os: &Os, directory: &Path, document: &SetDocument, own: MemberId) -> Result<bool> {
+    if document.id_of(own).is_some() {
+        return Ok(document.is_witness(own));
+    }
+    let path = directory.join(WITNESS_LOG);
+    os.vfs.exists(&path).map_err(|source| Error::File { path, source })
 }
 
 /// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.

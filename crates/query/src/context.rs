@@ -140,13 +140,30 @@ impl<'a> OpContext<'a> {
         self.collection_for(ns, Opening::Read)
     }
 
-    /// The same for another purpose.
+    /// The same for another purpose. Who writes finds what is complete, whether readers see it yet or not.
     pub(crate) fn collection_for(
         &self,
         ns: &Namespace,
         opening: Opening,
     ) -> Result<Option<Arc<Collection>>> {
         self.check_permit(ns, opening)?;
+        if opening == Opening::Write && self.reads_newest() && self.own.find(ns).is_none() {
+            let found = self.catalog.newest(ns);
+            if found.is_none() {
+                self.refuse_buckets(ns)?;
+            }
+            return Ok(found);
+        }
+        self.find_collection(ns)
+    }
+
+    /// What a write that is only explained would write to.
+    pub(crate) fn collection_to_explain(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.check_permit(ns, Opening::Write)?;
+        self.find_collection(ns)
+    }
+
+    fn find_collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
         let found = match (&self.txn, self.own.find(ns), &self.snapshot) {
             (Some(txn), ..) => txn.collection_to_read(ns)?,
             (None, Some(own), _) => own.cloned(),

@@ -6,7 +6,6 @@ use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
 use crate::exec::{Counters, ExecContext, Report, number};
-use crate::permit::Opening;
 use crate::plan_choice::{ExplainedChoice, Maker, Tried};
 use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
@@ -88,7 +87,7 @@ pub fn explain_update(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.updates)?;
-    let collection = ctx.collection_for(ns, Opening::Write)?;
+    let collection = ctx.collection_to_explain(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
     let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
@@ -105,7 +104,7 @@ pub fn explain_delete(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.deletes)?;
-    let collection = ctx.collection_for(ns, Opening::Write)?;
+    let collection = ctx.collection_to_explain(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
     let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;

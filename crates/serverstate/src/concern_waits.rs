@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub enum Holders {
     /// So many of those that bear data.
     Count(i64),
+    /// So many of those that vote, bear data and keep indexes.
+    IndexVoters(i64),
     /// Those of a mode of the configuration.
     Mode(Box<str>),
 }

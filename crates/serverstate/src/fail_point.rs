@@ -7,6 +7,7 @@
 
 use crate::connection::Connection;
 use bson::{Document, RawBsonRef, RawDocument};
+use dispatch::labels::labelled;
 use dispatch::rules::Rules;
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
@@ -296,26 +297,6 @@ impl FailPoints {
 
 fn time_is_up() -> Error {
     Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit")
-}
-
-/// The labels are few and known; others cannot be laid on an error.
-fn labelled(mut error: Error, labels: &[String]) -> Error {
-    const KNOWN: [&str; 8] = [
-        "RetryableWriteError",
-        "TransientTransactionError",
-        "UnknownTransactionCommitResult",
-        "ResumableChangeStreamError",
-        "NonResumableChangeStreamError",
-        "NoWritesPerformed",
-        "RetryableError",
-        "SystemOverloadedError",
-    ];
-    for known in KNOWN {
-        if labels.iter().any(|label| label == known) {
-            error = error.with_label(known);
-        }
-    }
-    error
 }
 
 /// The client's application: from its first hello, also while that runs.

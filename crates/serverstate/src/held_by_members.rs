@@ -4,6 +4,7 @@
 
 use crate::concern_waits::{ConcernWatch, Holders};
 use crate::replication::Replication;
+use crate::replication::config::member::Member;
 use crate::state::ServerState;
 use os::Call;
 use std::sync::Arc;
@@ -61,9 +62,16 @@ impl Replication {
             })
             .collect();
         far.sort_by_key(|(matched, _)| std::cmp::Reverse(*matched));
+        let held_by = |count: i64, counts: fn(&Member) -> bool| {
+            let mut those = far.iter().filter(|(_, member)| counts(member));
+            usize::try_from(count.saturating_sub(1))
+                .map_or(u64::MAX, |place| those.nth(place).map_or(0, |(matched, _)| *matched))
+        };
         Some(match holders {
-            Holders::Count(count) => usize::try_from(count.saturating_sub(1))
-                .map_or(u64::MAX, |place| far.get(place).map_or(0, |(matched, _)| *matched)),
+            Holders::Count(count) => held_by(*count, |_| true),
+            Holders::IndexVoters(count) => {
+                held_by(*count, |member| member.votes && member.build_indexes)
+            }
             Holders::Mode(mode) => {
                 let members: Vec<_> = far.iter().map(|(_, member)| *member).collect();
                 let reached = |by: usize| config.modes.is_reached(mode, &members[..by]);

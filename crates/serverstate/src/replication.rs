@@ -114,7 +114,7 @@ struct State {
 
 /// Where the configuration stands, as in MongoDB.
 pub fn config_namespace() -> Result<Namespace> {
-    Namespace::new("local", "system.replset")
+    Namespace::parse(Namespace::SET_CONFIGURATION)
 }
 
 impl Replication {

@@ -190,7 +190,12 @@ impl Catalog {
         loop {
             let slice = Some(METADATA_SLICE.min(lock_timeout));
             let options = TxnOptions { lock_timeout: slice, ..TxnOptions::default() };
-            let mut txn = self.engine().begin(options);
+            let mut txn = if self.holds_back() {
+                // Over the changes before it, which readers may not see yet.
+                self.engine().begin_newest(options)
+            } else {
+                self.engine().begin(options)
+            };
             let error = match prepare(&mut txn) {
                 Ok(prepared) => return Ok((txn, prepared)),
                 Err(error) => error,

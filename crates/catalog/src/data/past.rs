@@ -133,7 +133,7 @@ impl Txn {
             None if self.reads_a_fixed_state() => {
                 self.catalog.collection_in(namespace, &self.engine.snapshot())
             }
-            None => Ok(self.catalog.collection(namespace)),
+            None => Ok(self.found(namespace)),
         }
     }
 

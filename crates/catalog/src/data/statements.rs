@@ -8,8 +8,8 @@
 //! Always true:
 //! 1. What a statement has read, and an error tells of, is remembered also where it fails or is dropped.
 //! 2. The commits of statements are in the log before their collection's metadata lock opens: who locks it
-//!    exclusively waits until they are visible ([`Catalog::lock_metadata`]), and finds in a snapshot all that
-//!    was written.
+//!    exclusively, and reads documents in a snapshot, waits until they are visible ([`Catalog::lock_metadata`]), and
+//!    finds all that was written.
 //! 3. Counts and multikey marks in memory are those of what is complete: the next commit is written over
 //!    them. What is overwritten goes from them with [`crate::Follower::again`], which reads both anew.
 //!
@@ -50,7 +50,9 @@ impl NotSettled {
     fn of(error: engine::Error) -> Self {
         match error {
             engine::Error::Overwritten => Self::Overwritten(from_engine(error)),
-            engine::Error::Undecided => Self::Undecided(from_engine(error)),
+            engine::Error::Undecided | engine::Error::NotInTime => {
+                Self::Undecided(from_engine(error))
+            }
             _ => Self::Stopped(from_engine(error)),
         }
     }
@@ -117,8 +119,17 @@ impl Catalog {
     }
 
     /// Returns once others see all that is complete now.
-    pub(crate) fn wait_complete_visible(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// See [`NotSettled`].
+    pub fn wait_complete_visible(&self) -> Result<()> {
         self.engine().wait_complete_visible().map_err(from_engine)
+    }
+
+    /// What this thread answers waits until others see all that is complete now: who is asked again whether something
+    /// was done, and finds that it was.
+    pub fn remember_complete(&self) {
+        drop(self.statement_snapshot());
     }
 }
 

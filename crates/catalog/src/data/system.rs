@@ -74,7 +74,7 @@ impl Catalog {
     }
 
     /// Puts a document in the place of the one with its `_id`, making the collection where it is
-    /// missing. It is visible then; [`Catalog::sync`] makes it durable.
+    /// missing. [`Catalog::sync`] makes it durable; where commits are held back it is visible after [`Catalog::settle`].
     pub fn put_system_document(
         self: &Arc<Self>,
         namespace: &Namespace,
@@ -95,7 +95,7 @@ impl Catalog {
                 }
                 None => txn.insert_document(&collection, document)?,
             }
-            return txn.commit_visible().map(drop);
+            return txn.commit().map(drop);
         }
     }
 }

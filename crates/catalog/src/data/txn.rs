@@ -4,7 +4,7 @@
 //! 1. A collection written to is locked shared until the transaction ends, so its metadata and
 //!    indexes stay what they were at the first write.
 //! 2. Counts and multikey marks are written in the same commit as the documents they describe.
-//! 3. Where commits are held back, a single statement's commit returns when it is complete
+//! 3. Where commits are held back, the commit of a statement, and of a client's transaction, returns when it is complete
 //!    ([`crate::data::statements`]), any other one's when it is visible.
 
 use crate::catalog::Catalog;
@@ -202,6 +202,11 @@ impl Txn {
         !matches!(self.client, Client::Statement(_))
     }
 
+    /// Whether it reads the newest complete state, whether readers see it yet or not.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
     /// Whether it lives on a connection: TokuMX's kind.
     pub(crate) fn is_connections(&self) -> bool {
         matches!(self.client, Client::Connection(..))
@@ -319,6 +324,9 @@ impl Txn {
         loop {
             let found_at = self.catalog.changes_of_names();
             let Some(found) = self.collection(namespace) else {
+                if self.wait_for_name(namespace)? {
+                    continue;
+                }
                 self.absent_for_write(namespace)?;
                 return Ok(None);
             };
@@ -332,6 +340,9 @@ impl Txn {
             let guard = if is_taken { None } else { enter(self, &found)? };
             if guard.is_none() && !is_taken {
                 return Ok(None);
+            }
+            if !is_taken && self.wait_for_name(namespace)? {
+                continue;
             }
             let Some(collection) = self.still(namespace, found_at, &found) else { return Ok(None) };
             self.check_still_the_same(&collection)?;
@@ -554,12 +565,11 @@ impl Txn {
         let mut published = false;
         let committed = self.engine.commit_in_place(Durability::Buffered, |timestamp| {
             published = true;
-            self.catalog.publish_names(&self.names, timestamp);
+            self.catalog.namespaces.apply(self.names.change(timestamp), timestamp);
             publish_counts(&self.touched, &lent);
             publish_marks(&self.multikey, &self.names);
         });
         if published {
-            self.catalog.names_changed(self.names.changed.iter().map(|(name, _)| name));
             if changes_accounts(&self.touched) {
                 self.catalog.accounts_changed();
             }
@@ -618,7 +628,8 @@ impl Txn {
     }
 
     /// As [`Txn::commit`], where commits are held back. Counts and marks are those of the newest complete
-    /// state, over which the next commit writes its own; names and arrivals are told when they are visible.
+    /// state, over which the next commit writes its own; who reads finds names, and is told of arrivals, when they are
+    /// visible.
     #[cold]
     fn commit_held_back(
         &mut self,
@@ -643,21 +654,15 @@ impl Txn {
             let shared = Arc::clone(&touched.collection.shared);
             engine.when_visible(seen, move || shared.arrivals.tell());
         }
-        let changes_accounts = changes_accounts(&self.touched);
-        if changes_accounts {
-            // Also where nobody learns any more that it became visible.
-            let catalog = Arc::clone(&self.catalog);
-            engine.when_visible(seen, move || catalog.accounts_changed());
+        let mut change = self.names.change(seen.timestamp());
+        change.changes_accounts = changes_accounts(&self.touched);
+        if change.changes_accounts || !change.names.is_empty() {
+            self.catalog.push_names(seen, change)?;
         }
-        let is_waited_for = is_waited_for || changes_accounts || !self.names.is_empty();
-        if is_waited_for || self.ahead.is_none() {
+        if is_waited_for || !(self.is_ahead() || self.is_clients()) {
             engine.wait_visible(seen).map_err(from_engine)?;
-            if changes_accounts {
-                // Whoever waits may go on before the calls are made.
-                self.catalog.accounts_changed();
-            }
-            self.catalog.publish_names(&self.names, seen.timestamp());
-            self.catalog.names_changed(self.names.changed.iter().map(|(name, _)| name));
+        } else if self.is_clients() {
+            engine.remember(seen);
         }
         Ok(seen.timestamp())
     }
@@ -696,7 +701,7 @@ impl Txn {
         let Some(touched) = self.find_touched(number) else { return false };
         let clock = &*catalog.os().clock;
         touched.guard = WriterGuard::enter(clock, &touched.base, lock_timeout, true).ok();
-        let current = catalog.collection(&touched.base.namespace);
+        let current = catalog.newest(&touched.base.namespace);
         touched.guard.is_some()
             && current.is_some_and(|current| Arc::ptr_eq(&current, &touched.base))
     }

@@ -113,7 +113,7 @@ impl Catalog {
                 ));
             }
             let Ok(below) = Namespace::new(top.database(), &name) else { continue };
-            let Some(below) = self.collection(&below) else { continue };
+            let Some(below) = self.newest(&below) else { continue };
             let Some(view_below) = &below.options.view else { continue };
             if below.collation() != options.collation.as_ref() {
                 return Err(Error::new(

@@ -12,14 +12,16 @@ use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::data::notes::NotedCommand;
 use crate::ddl::collections::write_record;
+use crate::ddl::partitions::parts_of;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::TimeSeries;
-use crate::metadata::records::drop_index;
+use crate::metadata::records::{drop_index, new_index};
 use bson::raw::RawDocument;
 use bsonval::show::document as document_text;
-use engine::{Durability, Timestamp};
+use engine::{Direction, KeyRange, Timestamp};
 use errors::{Code, Error, Result};
 use indexkeys::{IndexChange, IndexSpec, StorageOptions, same_pattern};
 use online::Build;
@@ -66,7 +68,21 @@ impl Catalog {
         specs: &[IndexSpec],
         check: Check<'_>,
     ) -> Result<CreatedIndexes> {
-        let created_collection = self.collection(namespace).is_none();
+        self.create_indexes_once(namespace, specs, check, &|| Ok(()))
+    }
+
+    /// As [`Catalog::create_indexes`]. A build over documents is committed once `ready` has returned, which may wait.
+    pub fn create_indexes_once(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        specs: &[IndexSpec],
+        check: Check<'_>,
+        ready: Check<'_>,
+    ) -> Result<CreatedIndexes> {
+        let created_collection = self.newest(namespace).is_none();
+        if let Some(created) = self.create_indexes_of_empty(namespace, specs, check)? {
+            return Ok(CreatedIndexes { created_collection, ..created });
+        }
         let (collection, guard, _ddl_guard) = self.lock_for_build(namespace, check)?;
         let before = collection.shown_index_count();
         let wanted = missing_indexes(&collection, specs)?;
@@ -77,25 +93,108 @@ impl Catalog {
         if after > MAX_INDEXES {
             return Err(too_many_indexes(namespace, &wanted[0]));
         }
-        self.build_online(&collection, guard, wanted, check, |build, visible| {
+        self.build_online(&collection, guard, wanted, (check, ready), |build, visible| {
             self.make_visible(&collection, build, visible)
         })?;
         Ok(CreatedIndexes { before, after, created_collection })
     }
 
-    /// Builds indexes while the collection's writers go on, and has `show` commit them with no
-    /// writer left; it says whether they became visible.
+    /// Makes indexes of a collection without documents in one commit, where commits are held back: it goes ahead of what
+    /// readers see, where a build waits for a majority at each of its steps. `None` where there are documents.
+    fn create_indexes_of_empty(
+        &self,
+        namespace: &Namespace,
+        specs: &[IndexSpec],
+        check: Check<'_>,
+    ) -> Result<Option<CreatedIndexes>> {
+        if !self.holds_back() {
+            return Ok(None);
+        }
+        let found = self.ensure_collection(namespace)?;
+        if found.is_view() {
+            return Ok(None);
+        }
+        let turn = Self::take_build_turn(&found, check)?;
+        let guard = self.keep_writers_out(&found, check)?;
+        let newest = self.newest(namespace).filter(|newest| newest.number == found.number);
+        let Some(collection) = newest else { return Ok(None) };
+        let wanted = missing_indexes(&collection, specs)?;
+        let before = collection.shown_index_count();
+        let after = before + wanted.len();
+        let created = CreatedIndexes { before, after, created_collection: false };
+        let Some(first) = wanted.first() else { return Ok(Some(created)) };
+        if after > MAX_INDEXES {
+            return Err(too_many_indexes(namespace, first));
+        }
+        if !self.is_empty_now(&collection)? {
+            return Ok(None);
+        }
+        let (mut txn, made) = self.begin_change(check, |txn| {
+            lock_name(txn, namespace)?;
+            wanted.iter().map(|spec| self.make_index(txn, &collection, spec)).collect()
+        })?;
+        let made: Vec<Index> = made;
+        let with_made = |created| {
+            let mut indexes = collection.indexes.clone();
+            indexes.extend(made.iter().map(|index| Arc::new(clone_index(index, created))));
+            with_indexes(&collection, indexes)
+        };
+        let ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || {
+            let told = made.iter().filter(|index| !index.spec.is_internal());
+            let build_id = self.new_uuid().bytes();
+            NotedCommand::indexed(&collection, told, build_id).into_iter().collect()
+        })?;
+        write_record(&mut txn, &with_made(Timestamp(0))).map_err(from_engine)?;
+        self.commit_names(txn, |committed| NameChange::version(&Arc::new(with_made(committed))))?;
+        drop((ddl_guard, guard, turn));
+        Ok(Some(created))
+    }
+
+    /// The dictionaries of an index that has no entries yet, as part of `txn`.
+    fn make_index(
+        &self,
+        txn: &mut engine::EngineTxn,
+        collection: &Collection,
+        spec: &IndexSpec,
+    ) -> Result<Index> {
+        let shape = self.shape_of_index(&collection.options, spec);
+        let mut create = || txn.create_dictionary(shape).map_err(from_engine);
+        let dictionary = create()?;
+        let parts = parts_of(collection, &mut create)?;
+        let mut index = new_index(spec.clone(), &collection.options, dictionary, Timestamp(0));
+        index.parts = parts;
+        Ok(index)
+    }
+
+    /// Whether a collection has no documents in the newest complete state. The caller keeps writers out.
+    fn is_empty_now(&self, collection: &Arc<Collection>) -> Result<bool> {
+        if collection.count() > 0 {
+            return Ok(false);
+        }
+        let state = self.statement_snapshot();
+        for store in collection.stores() {
+            let documents = state.cursor(store.primary, KeyRange::all(), Direction::Forward);
+            if documents.map_err(from_engine)?.next().map_err(from_engine)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Builds indexes while the collection's writers go on, and, once `ready` has returned, has `show` commit them with
+    /// no writer left; it says whether they became visible.
     fn build_online(
         self: &Arc<Self>,
         collection: &Arc<Collection>,
         guard: MetadataGuard,
         wanted: Vec<IndexSpec>,
-        check: Check<'_>,
+        (check, ready): (Check<'_>, Check<'_>),
         show: impl FnOnce(&Build, &mut bool) -> Result<()>,
     ) -> Result<()> {
         let mut build = Build::begin(self, collection, wanted)?;
         drop(guard);
-        let mut built = build.run(check);
+        let mut built = build.run(check).and_then(|()| ready());
         // Also a build that failed has to have the writers out, before it stops asking for changes.
         let guard = loop {
             match self.keep_writers_out(collection, &|| Ok(())) {
@@ -161,7 +260,7 @@ impl Catalog {
         visible: &mut bool,
     ) -> Result<()> {
         // What changed meanwhile (options, other indexes) stays changed.
-        let current = self.collection(&collection.namespace);
+        let current = self.newest(&collection.namespace);
         let Some(current) = current.filter(|current| current.number == collection.number) else {
             return Err(Error::new(
                 Code::INDEX_BUILD_ABORTED,
@@ -202,13 +301,12 @@ impl Catalog {
             let made = build.indexes.iter().filter(|index| !index.spec.is_internal());
             NotedCommand::indexed(&current, made, self.new_uuid().bytes()).into_iter().collect()
         })?;
-        let committed = txn.commit_with(Durability::Buffered, |created| {
+        let committed = self.commit_names(txn, |created| {
             *visible = true;
-            self.publish(&Arc::new(with_built(created)));
+            NameChange::version(&Arc::new(with_built(created)))
         });
         drop(ddl_guard);
-        committed.map_err(from_engine)?.visible();
-        Ok(())
+        committed
     }
 
     /// Drops indexes; says how many there were, `_id` included. Waits for the writers.
@@ -294,7 +392,7 @@ impl Catalog {
         check: Check<'_>,
         change: impl Fn(&Collection, &mut engine::EngineTxn) -> Result<(T, Vec<Arc<Index>>)>,
     ) -> Result<T> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
+        let (collection, guard) = self.lock_newest(namespace, check)?;
         if collection.is_view() {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

@@ -240,7 +240,7 @@ impl Catalog {
     ) -> Result<()> {
         let cap = Cap::new(size, None)?;
         namespace.check_writable()?;
-        let found = self.require(namespace)?;
+        let found = self.require_newest(namespace)?;
         if found.is_view() {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
@@ -317,7 +317,7 @@ impl Catalog {
         max: Option<i64>,
         check: Check<'_>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
+        let (collection, guard) = self.lock_newest(namespace, check)?;
         let Some(cap) = collection.options.capped else {
             return Err(Error::new(
                 Code::INVALID_OPTIONS,
@@ -339,7 +339,7 @@ impl Catalog {
 
     /// Removes every document of a capped collection.
     pub fn empty_capped(self: &Arc<Self>, namespace: &Namespace) -> Result<()> {
-        let collection = self.require(namespace)?;
+        let collection = self.require_newest(namespace)?;
         if collection.options.capped.is_none() {
             return Err(Error::new(
                 Code::ILLEGAL_OPERATION,
@@ -389,7 +389,7 @@ impl Catalog {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let cap = Cap::new(size, None)?;
-        let source = self.require(from)?;
+        let source = self.require_newest(from)?;
         if source.is_view() {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

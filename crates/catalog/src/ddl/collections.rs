@@ -3,7 +3,7 @@
 //! From → to: the collection's exclusive metadata lock is taken, then what the change locks in the
 //! engine, then the DDL lock ([`crate::metadata::ddl_lock`]); the change is committed to the engine, the map
 //! in memory follows as soon as it is visible (also where the disk then fails the commit), the
-//! locks open. A crash in between leaves the engine's state, which the next start reads.
+//! locks open; where commits are held back they open before ([`crate::ddl::ahead`]). A crash in between leaves the engine's state, which the next start reads.
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
@@ -12,6 +12,7 @@ use crate::ddl::made::{self, MadeName};
 use crate::ddl::sweep::TEMPORARY_PREFIX;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, Shared, with_indexes};
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::counts::{self, Stripe};
 use crate::metadata::ddl_lock::DdlGuard;
 use crate::metadata::namespace::Namespace;
@@ -20,7 +21,7 @@ use crate::metadata::partitions::Partitions;
 use crate::metadata::records::{self, drop_index};
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use engine::{DictionaryId, DictionaryOptions, Durability, Timestamp};
+use engine::{DictionaryId, DictionaryOptions, Timestamp};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -46,12 +47,12 @@ impl Catalog {
     ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
         self.check_not_oplog(namespace)?;
-        if let Some(existing) = self.collection(namespace) {
+        if let Some(existing) = self.newest(namespace) {
             return Err(exists(namespace, &existing));
         }
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let mut ddl_guard = self.ddl_lock.take(&mut txn);
-        if let Some(existing) = self.collection(namespace) {
+        if let Some(existing) = self.newest(namespace) {
             return Err(exists(namespace, &existing));
         }
         if let Some(other) = uuid.and_then(|uuid| self.collection_of(uuid)) {
@@ -65,12 +66,16 @@ impl Catalog {
 
     /// The collection with this UUID. Looks at all of them.
     pub fn collection_of(&self, uuid: Uuid) -> Option<Arc<Collection>> {
-        self.namespaces.read().values().find(|collection| collection.uuid == uuid).cloned()
+        let to_come = self.namespaces.to_come();
+        let found = to_come.into_iter().find(|collection| collection.uuid == uuid);
+        found.or_else(|| {
+            self.namespaces.read().values().find(|collection| collection.uuid == uuid).cloned()
+        })
     }
 
     /// The collection, created with default options where it does not exist.
     pub fn ensure_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
-        if let Some(existing) = self.collection(namespace) {
+        if let Some(existing) = self.newest(namespace) {
             return Ok(existing);
         }
         namespace.check_writable()?;
@@ -95,12 +100,12 @@ impl Catalog {
     /// As [`Catalog::ensure_collection`], also for names that no client may write to. For what the
     /// server keeps in documents of its own.
     pub fn ensure_system_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
-        if let Some(existing) = self.collection(namespace) {
+        if let Some(existing) = self.newest(namespace) {
             return Ok(existing);
         }
         let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| lock_name(txn, namespace))?;
         let mut ddl_guard = self.ddl_lock.take(&mut txn);
-        if let Some(existing) = self.collection(namespace) {
+        if let Some(existing) = self.newest(namespace) {
             return Ok(existing);
         }
         self.create_locked(&mut ddl_guard, txn, namespace, &CollectionOptions::default(), None)
@@ -125,7 +130,7 @@ impl Catalog {
         self.tell(&mut txn, || NotedCommand::created(&collection).into_iter().collect())?;
         let created = self.commit_changed(txn, collection)?;
         made::note(|| {
-            let all = self.collections(namespace.database());
+            let all = self.newest_collections(namespace.database());
             let is_first = all.iter().all(|other| other.namespace() == namespace);
             MadeName::Created(namespace.clone(), is_first)
         });
@@ -187,11 +192,11 @@ impl Catalog {
     }
 
     pub(crate) fn check_case(&self, database: &str) -> Result<()> {
-        match self
-            .databases()
-            .into_iter()
-            .find(|known| known != database && known.eq_ignore_ascii_case(database))
-        {
+        let to_come = self.namespaces.to_come();
+        let to_come = to_come.iter().map(|collection| collection.namespace.database().to_owned());
+        let mut known = self.databases().into_iter().chain(to_come);
+        let differs = |known: &String| known != database && known.eq_ignore_ascii_case(database);
+        match known.find(|known| differs(known) && !self.newest_collections(known).is_empty()) {
             None => Ok(()),
             Some(known) => Err(Error::new(
                 Code::DATABASE_DIFFER_CASE,
@@ -209,18 +214,17 @@ impl Catalog {
         namespace: &Namespace,
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
+        let (collection, guard) = self.lock_newest(namespace, check)?;
         let prepare =
             |txn: &mut engine::EngineTxn| drop_records(txn, &collection).map_err(from_engine);
         let (mut txn, ()) = self.begin_change(check, prepare)?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.tell(&mut txn, || NotedCommand::dropped(&collection).into_iter().collect())?;
-        let dropped = txn.commit_with(Durability::Buffered, |_| {
-            self.namespaces.write().remove(namespace.as_str());
-            collection.shared.end();
-        });
-        dropped.map_err(from_engine)?.visible();
-        self.names_changed([namespace]);
+        self.commit_names(txn, |_| NameChange {
+            names: vec![(namespace.clone(), None)],
+            ended: vec![Arc::clone(&collection.shared)],
+            ..NameChange::default()
+        })?;
         drop(guard);
         Ok(collection)
     }
@@ -232,10 +236,10 @@ impl Catalog {
             a.iter().map(|c| c.number).eq(b.iter().map(|c| c.number))
         };
         let round = || -> Result<Option<_>> {
-            let found = self.collections(database);
+            let found = self.newest_collections(database);
             let guards: Vec<_> =
-                found.iter().map(|c| self.lock_metadata(c, check)).collect::<Result<_>>()?;
-            let collections = self.collections(database);
+                found.iter().map(|c| self.keep_writers_out(c, check)).collect::<Result<_>>()?;
+            let collections = self.newest_collections(database);
             if !same(&found, &collections) {
                 return Ok(None);
             }
@@ -244,7 +248,7 @@ impl Catalog {
                 all.try_for_each(|collection| drop_records(txn, collection)).map_err(from_engine)
             })?;
             let ddl_guard = self.ddl_lock.take(&mut txn);
-            let still = same(&self.collections(database), &collections);
+            let still = same(&self.newest_collections(database), &collections);
             Ok(still.then_some((collections, guards, txn, ddl_guard)))
         };
         let (collections, guards, mut txn, _ddl_guard) = loop {
@@ -256,15 +260,11 @@ impl Catalog {
             let all = collections.iter().filter_map(|collection| NotedCommand::dropped(collection));
             self.tell(&mut txn, || all.chain(NotedCommand::dropped_database(database)).collect())?;
         }
-        let dropped = txn.commit_with(Durability::Buffered, |_| {
-            let mut namespaces = self.namespaces.write();
-            for collection in &collections {
-                namespaces.remove(collection.namespace.as_str());
-                collection.shared.end();
-            }
-        });
-        dropped.map_err(from_engine)?.visible();
-        self.names_changed(collections.iter().map(|collection| &collection.namespace));
+        self.commit_names(txn, |_| NameChange {
+            names: collections.iter().map(|gone| (gone.namespace.clone(), None)).collect(),
+            ended: collections.iter().map(|gone| Arc::clone(&gone.shared)).collect(),
+            ..NameChange::default()
+        })?;
         drop(guards);
         Ok(collections.len())
     }
@@ -284,12 +284,12 @@ impl Catalog {
                 let (first, second) = if from <= to { (from, to) } else { (to, from) };
                 lock_name(txn, first)?;
                 lock_name(txn, second)?;
-                let target = self.collection(to);
+                let target = self.newest(to);
                 // Under its name's lock nothing is created there any more; it may have been before.
                 if target.as_ref().is_some_and(|target| !found.contains(&target.number)) {
                     return Ok(None);
                 }
-                let source = self.collection(from);
+                let source = self.newest(from);
                 let source = check_rename(from, to, source, target.as_ref(), drop_target)?;
                 if let Some(target) = &target {
                     drop_records(txn, target).map_err(from_engine)?;
@@ -311,18 +311,12 @@ impl Catalog {
         self.tell(&mut txn, || {
             NotedCommand::renamed(&source, to, target.as_deref()).into_iter().collect()
         })?;
-        let committed = txn.commit_with(Durability::Buffered, |committed| {
-            renamed.shared.renamed_at(committed);
-            let mut namespaces = self.namespaces.write();
-            namespaces.remove(from.as_str());
-            namespaces.insert(to.as_str().to_owned(), renamed);
-            drop(namespaces);
-            if let Some(target) = &target {
-                target.shared.end();
-            }
-        });
-        committed.map_err(from_engine)?.visible();
-        self.names_changed([from, to]);
+        self.commit_names(txn, |_| NameChange {
+            names: vec![(from.clone(), None), (to.clone(), Some(renamed))],
+            ended: target.iter().map(|target| Arc::clone(&target.shared)).collect(),
+            renames: true,
+            ..NameChange::default()
+        })?;
         made::note(|| MadeName::Renamed(from.clone(), to.clone()));
         drop(guards);
         Ok(())
@@ -385,12 +379,11 @@ impl Catalog {
 
     /// A change of options that asks for none is told nevertheless, as MongoDB does.
     pub fn change_nothing(&self, namespace: &Namespace) -> Result<()> {
-        let collection = self.require(namespace)?;
-        let mut txn = self.engine().begin(engine::TxnOptions::default());
+        let collection = self.require_newest(namespace)?;
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |_| Ok(()))?;
         let told = || NotedCommand::modified(&collection, |_| {}, None).into_iter().collect();
         self.tell(&mut txn, told)?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
-        Ok(())
+        self.commit_names(txn, |_| NameChange::default())
     }
 
     /// Gives a collection or view other options, made from what it is under its metadata lock.
@@ -400,7 +393,7 @@ impl Catalog {
         check: Check<'_>,
         change: impl FnOnce(&Collection) -> Result<CollectionOptions>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
+        let (collection, guard) = self.lock_newest(namespace, check)?;
         let options = change(&collection)?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
@@ -413,14 +406,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// The collection's current version under its exclusive metadata lock.
+    /// The collection's current version under its exclusive metadata lock. What was written there is visible.
     pub(crate) fn lock_current(
         &self,
         namespace: &Namespace,
         check: Check<'_>,
     ) -> Result<(Arc<Collection>, MetadataGuard)> {
         loop {
-            let found = self.require(namespace)?;
+            let found = self.require_newest(namespace)?;
             let guard = self.lock_metadata(&found, check)?;
             let current = self.require(namespace)?;
             if current.number == found.number {
@@ -439,10 +432,9 @@ impl Catalog {
     ) -> Result<(Vec<MetadataGuard>, Vec<u64>)> {
         let (first, second) = if a <= b { (a, b) } else { (b, a) };
         loop {
-            let look =
-                || [self.collection(first), self.collection(second).filter(|_| first != second)];
+            let look = || [self.newest(first), self.newest(second).filter(|_| first != second)];
             let found = look();
-            let locked = found.iter().flatten().map(|c| self.lock_metadata(c, check));
+            let locked = found.iter().flatten().map(|c| self.keep_writers_out(c, check));
             let guards: Vec<_> = locked.collect::<Result<_>>()?;
             let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
             if look().iter().map(number).eq(found.iter().map(number)) {
@@ -460,16 +452,8 @@ impl Catalog {
     ) -> Result<Arc<Collection>> {
         let changed = Arc::new(changed);
         write_record(&mut txn, &changed).map_err(from_engine)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?.visible();
+        self.commit_names(txn, |_| NameChange::version(&changed))?;
         Ok(changed)
-    }
-
-    /// Swaps a collection's new version into the map.
-    pub(crate) fn publish(&self, collection: &Arc<Collection>) {
-        self.namespaces
-            .write()
-            .insert(collection.namespace.as_str().to_owned(), Arc::clone(collection));
     }
 
     pub(crate) fn new_uuid(&self) -> Uuid {

@@ -261,7 +261,7 @@ impl Txn {
     /// this transaction ends that stays so.
     fn take_at_once(&mut self, of: &Collection) -> Result<Option<Arc<Collection>>> {
         let namespace = &of.namespace;
-        let Some(found) = self.catalog.collection(namespace) else { return Ok(None) };
+        let Some(found) = self.found(namespace) else { return Ok(None) };
         if found.number != of.number || !self.catalog.may_delete_ranges(&found) {
             return Ok(None);
         }
@@ -269,11 +269,15 @@ impl Txn {
         let metadata = &found.shared.metadata;
         let guard = self.catalog.waiting(|| metadata.try_write_arc_for(METADATA_SLICE));
         let Some(guard) = guard else { return Ok(None) };
-        let Some(current) = self.catalog.collection(namespace) else { return Ok(None) };
+        let Some(current) = self.found(namespace) else { return Ok(None) };
         if current.number != found.number || current.shared.changes().is_some() {
             return Ok(None);
         }
-        self.catalog.wait_complete_visible()?;
+        let soon = self.catalog.os().clock.monotonic().saturating_add(METADATA_SLICE);
+        let engine = self.catalog.engine();
+        if !engine.wait_complete_visible_until(Some(soon)).map_err(from_engine)? {
+            return Ok(None);
+        }
         let number = current.number;
         self.taken.push(Taken { number, _guard: guard, _client: None, _turn: Some(turn) });
         Ok(Some(current))

@@ -14,9 +14,10 @@ use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::data::notes::NotedCommand;
 use crate::ddl::build::BuildTurn;
-use crate::ddl::collections::drop_counts;
+use crate::ddl::collections::{drop_counts, write_record};
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::partitions::{
     IndexParts, MAX_PARTITIONS, NamedKey, Partition, Partitions, complete_key, key_of_document,
@@ -233,10 +234,12 @@ impl Catalog {
             let told = gone.iter().map(|gone| NotedCommand::partition_dropped(&collection, gone));
             told.flatten().collect()
         })?;
-        self.commit_changed(txn, changed(&collection, indexes, after, primary))?;
-        for partition in &gone {
-            partition.shared.end();
-        }
+        let after = Arc::new(changed(&collection, indexes, after, primary));
+        write_record(&mut txn, &after).map_err(from_engine)?;
+        self.commit_names(txn, |_| NameChange {
+            ended: gone.iter().map(|partition| Arc::clone(&partition.shared)).collect(),
+            ..NameChange::version(&after)
+        })?;
         drop((ddl_guard, guard, turn));
         Ok(gone.len())
     }
@@ -248,7 +251,7 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<(Arc<Collection>, MetadataGuard, BuildTurn)> {
         loop {
-            let found = self.require(namespace)?;
+            let found = self.require_newest(namespace)?;
             check_partitioned(&found)?;
             let turn = Self::take_build_turn(&found, check)?;
             let guard = self.lock_metadata(&found, check)?;

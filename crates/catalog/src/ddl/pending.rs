@@ -10,7 +10,7 @@
 //! 1. Of a committed collection that it changed, the transaction alone writes documents.
 //! 2. Rolled back to a savepoint, the names are those of then; locks stay.
 
-use crate::catalog::{Catalog, not_found};
+use crate::catalog::not_found;
 use crate::data::metadata_lock::{Check, ClientInside, lock_timed_out, wait};
 use crate::data::names::{Names, Taken};
 use crate::data::notes::NotedCommand;
@@ -23,6 +23,7 @@ use crate::ddl::made::{self, MadeName};
 use crate::ddl::partitions::parts_of;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use crate::metadata::records::{self, drop_index};
@@ -38,29 +39,16 @@ const CHECK_EVERY: u64 = 1000;
 /// The profiler writes there, and must not have to wait for a client.
 const PROFILE: &str = "system.profile";
 
-impl Catalog {
-    /// Brings the map up to what a commit made of the names.
-    pub(crate) fn publish_names(&self, names: &Names, committed: Timestamp) {
-        if names.is_empty() {
-            return;
-        }
-        let mut namespaces = self.namespaces.write();
-        for (name, collection) in &names.changed {
-            match collection {
-                Some(collection) => {
-                    let visible = since(collection, &names.built, committed);
-                    let before = namespaces.get(name.as_str());
-                    if before.is_none_or(|before| before.number != visible.number) {
-                        visible.shared.renamed_at(committed);
-                    }
-                    namespaces.insert(name.as_str().to_owned(), visible);
-                }
-                None => drop(namespaces.remove(name.as_str())),
-            }
-        }
-        drop(namespaces);
-        for ended in &names.ended {
-            ended.shared.end();
+impl Names {
+    /// What its commit does to the names that others find.
+    pub(crate) fn change(&self, committed: Timestamp) -> NameChange {
+        let version = |collection: &Arc<Collection>| since(collection, &self.built, committed);
+        let changed = self.changed.iter();
+        NameChange {
+            names: changed.map(|(name, now)| (name.clone(), now.as_ref().map(version))).collect(),
+            ended: self.ended.iter().map(|ended| Arc::clone(&ended.shared)).collect(),
+            renames: true,
+            changes_accounts: false,
         }
     }
 }
@@ -86,7 +74,7 @@ impl Txn {
     pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         match self.names.find(namespace) {
             Some(own) => own.cloned(),
-            None => self.catalog.collection(namespace),
+            None => self.found(namespace),
         }
     }
 
@@ -159,6 +147,7 @@ impl Txn {
     fn lock_free_name(&mut self, namespace: &Namespace) -> Result<()> {
         let locked = self.engine.lock(DictionaryId::ROOT, &records::namespace_key(namespace));
         locked.map_err(|error| self.failed(error))?;
+        self.wait_for_name(namespace)?;
         match self.collection(namespace) {
             Some(existing) => Err(exists(namespace, &existing)),
             None => Ok(()),
@@ -390,7 +379,7 @@ impl Txn {
             Ok(guard) => (guard, lock_timed_out('X', namespace, lock_timeout)),
             Err(ended) => (None, ended),
         };
-        let current = self.catalog.collection(namespace);
+        let current = self.catalog.newest(namespace);
         let is_same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &found))
             && build() == before;
         match guard {
@@ -410,6 +399,7 @@ impl Txn {
                 }
                 Some(_) => {
                     drop(guard);
+                    self.wait_for_name(namespace)?;
                     self.take_over(namespace)
                 }
                 None => Err(missing()),

@@ -100,7 +100,7 @@ impl Catalog {
         what: Rewrite,
         report: &dyn Fn(ReindexProgress<'_>) -> Result<()>,
     ) -> Result<()> {
-        let collection = self.require(namespace)?;
+        let collection = self.require_newest(namespace)?;
         let chosen = chosen(&collection, selector)?;
         let engine = self.engine();
         let gone = |error: engine::Error| match error {

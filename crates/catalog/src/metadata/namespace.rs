@@ -35,6 +35,10 @@ impl Namespace {
     /// Parameters of all members. A client sets them by a command, which checks them.
     pub const CLUSTER_PARAMETERS: &str = "config.clusterParameters";
 
+    /// The configuration of a set. A set of one stores it; in a set of several it stands in the log, and is shown from
+    /// there.
+    pub const SET_CONFIGURATION: &str = "local.system.replset";
+
     /// How far the times and the term of a set of one have come: a start goes on from there.
     pub const ELECTION: &str = "local.replset.election";
 

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A member of a set; the majority is who calls [`Member::decide`].
-struct Member {
-    engine: Engine,
-    catalog: Arc<Catalog>,
+pub(super) struct Member {
+    pub(super) engine: Engine,
+    pub(super) catalog: Arc<Catalog>,
 }
 
 impl Member {
     /// It has a collection `db.c` with one document, `_id: 0`.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let engine = Engine::temporary_with(|options| {
             options.history = Some(HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO });
             options.showing = Showing::Committed;
@@ -31,7 +31,7 @@ impl Member {
     }
 
     /// A majority has all that is in the log by now.
-    fn decide(&self) {
+    pub(super) fn decide(&self) {
         loop {
             let last = self.engine.entries().last;
             let place = (last.term.max(1), last.index + 1);
@@ -43,7 +43,7 @@ impl Member {
     }
 
     /// Runs something on another thread, while a majority has whatever comes.
-    fn decided<T: Send>(&self, work: impl FnOnce(&Arc<Catalog>) -> T + Send) -> T {
+    pub(super) fn decided<T: Send>(&self, work: impl FnOnce(&Arc<Catalog>) -> T + Send) -> T {
         let result = std::thread::scope(|scope| {
             let running = scope.spawn(|| work(&self.catalog));
             while !running.is_finished() {
@@ -57,7 +57,7 @@ impl Member {
     }
 
     /// Another member leads, which has nothing of the tail; then this one leads again.
-    fn lose_tail(&self) {
+    pub(super) fn lose_tail(&self) {
         self.engine.forbid_writes();
         self.engine.discard_open().unwrap();
         drop(Follower::again(&self.catalog).unwrap());
@@ -69,16 +69,16 @@ impl Member {
     }
 
     /// How many documents a reader sees.
-    fn shown(&self) -> usize {
+    pub(super) fn shown(&self) -> usize {
         self.catalog.system_documents(&ns("db.c")).unwrap().len()
     }
 
-    fn timed_out(&self) -> bool {
+    pub(super) fn timed_out(&self) -> bool {
         self.catalog.settle_until(Some(Duration::ZERO)).unwrap() == SettleOutcome::TimedOut
     }
 
     /// Counts and indexes are those of what the log has.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         self.decided(|catalog| {
             check_valid(catalog, "db.c");
         });
@@ -339,32 +339,6 @@ fn statements_that_find_nothing_wait_for_what_was_deleted() {
 }
 
 #[test]
-fn a_collection_that_nobody_sees_yet_does_not_exist_and_a_command_goes_on_with_it() {
-    let member = Member::new();
-    let catalog = &member.catalog;
-    insert(catalog, "db.c", &id(1)).unwrap();
-    std::thread::scope(|scope| {
-        let newest = member.engine.complete().timestamp();
-        let request = scope.spawn(|| {
-            insert(catalog, "db.new", &id(1)).unwrap();
-            insert(catalog, "db.new", &id(2)).unwrap();
-            assert!(insert(catalog, "db.new", &id(2)).is_err());
-            catalog.collection(&ns("db.new")).unwrap().count()
-        });
-        while member.engine.complete().timestamp() == newest {
-            std::thread::yield_now();
-        }
-        assert!(catalog.collection(&ns("db.new")).is_none());
-        assert!(!request.is_finished());
-        while !request.is_finished() {
-            member.decide();
-        }
-        assert_eq!(request.join().unwrap(), 2);
-    });
-    assert_eq!(member.shown(), 2, "what came before it is visible as well");
-}
-
-#[test]
 fn changes_of_metadata_find_all_that_statements_have_written() {
     let member = Member::new();
     let catalog = &member.catalog;
@@ -424,7 +398,7 @@ fn a_connections_transaction_indexes_what_statements_have_written() {
 }
 
 #[test]
-fn transactions_of_several_statements_return_when_they_are_visible() {
+fn transactions_of_several_statements_go_ahead_of_readers_with_their_commit() {
     let member = Member::new();
     let catalog = &member.catalog;
     let begin = || {
@@ -434,18 +408,25 @@ fn transactions_of_several_statements_return_when_they_are_visible() {
     };
     let (mut txn, collection) = begin();
     txn.insert_document(&collection, &raw(&id(1))).unwrap();
-    let committed = late(|| txn.commit());
-    assert_eq!(committed.unwrap_err().code(), Code::MAX_TIME_MS_EXPIRED);
-    // It is in the log, and may yet be visible: the next one counts on.
+    late(|| txn.commit()).unwrap();
+    assert!(member.timed_out(), "its answer waits for it");
     insert(catalog, "db.c", &id(2)).unwrap();
     let (mut txn, collection) = begin();
     let met = txn.insert_document(&collection, &raw(&id(2))).unwrap_err();
     assert_eq!(met.code(), Code::WRITE_CONFLICT);
     drop(txn);
+    forget_statements();
+    catalog.remember_complete();
+    assert!(member.timed_out(), "who asks again waits for it as well");
+    member.decide();
+    catalog.settle().unwrap();
     let (mut txn, collection) = begin();
     txn.insert_document(&collection, &raw(&id(3))).unwrap();
-    member.decided(|_| txn.commit().map(drop)).unwrap();
-    assert_eq!((member.count(), member.shown()), (4, 4));
+    txn.commit().unwrap();
+    member.lose_tail();
+    let error = catalog.settle().unwrap_err();
+    assert_eq!(error.code(), Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE);
+    assert_eq!((member.count(), member.shown()), (3, 3));
     member.check();
 }
 
@@ -460,6 +441,7 @@ fn what_a_thread_does_besides_its_task_is_waited_for_by_itself() {
     assert!(member.timed_out());
     member.decided(|catalog| {
         catalog.put_system_document(&ns("db.c"), &raw(&doc! { "_id": 2, "a": 1 })).unwrap();
+        catalog.settle().unwrap();
         let shown = catalog.system_documents(&ns("db.c")).unwrap();
         assert_eq!(shown.last(), Some(&raw(&doc! { "_id": 2, "a": 1 })));
         // Of another member nothing is waited for.

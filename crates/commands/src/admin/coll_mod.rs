@@ -67,7 +67,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.check_uuid(&namespace)?;
     let catalog = &context.service.catalog;
     let check = || context.check_interrupt();
-    let collection = catalog.require(&namespace)?;
+    let collection = catalog.require_newest(&namespace)?;
     if let Some(index) = &index {
         if collection.is_view() {
             return Err(invalid("option not supported on a view: index"));
@@ -117,7 +117,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         catalog.change_images(&namespace, images, &check)?;
     }
     if !shape.is_empty() {
-        let documents = catalog.require(&namespace)?;
+        let documents = catalog.require_newest(&namespace)?;
         let documents = IndexSelector::Name(documents.primary_name());
         catalog.reshape_indexes(&namespace, documents, &shape, &check)?;
     }

@@ -92,7 +92,7 @@ fn is_the_same(
     options: &CollectionOptions,
     exists: Error,
 ) -> Result<()> {
-    let Some(existing) = context.service.catalog.collection(namespace) else {
+    let Some(existing) = context.service.catalog.newest(namespace) else {
         return Err(exists);
     };
     if same_pattern(&existing.options().shown, &options.shown) {

@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
+use crate::replication::commit_quorum::{self, CommitQuorum};
 use auth::Action;
 use bson::{RawBsonRef, RawDocument};
 use dispatch::fields::{Field, as_i64, missing};
@@ -20,12 +21,13 @@ pub(crate) const CREATE_INDEXES: Command = Command::new(
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
-    let (mut indexes, mut ignores_unknown) = (None, false);
+    let (mut indexes, mut ignores_unknown, mut quorum) = (None, false, None);
     for field in &fields[1..] {
         match field.name {
             "indexes" => indexes = Some(field.documents()?),
-            // There is one voting member, and it is always here.
-            "commitQuorum" if context.service.replication.is_member() => {}
+            "commitQuorum" if context.service.replication.is_member() => {
+                quorum = Some(CommitQuorum::parse(field)?);
+            }
             "commitQuorum" => {
                 return Err(Error::bad_value("Standalones can't specify commitQuorum"));
             }
@@ -37,34 +39,22 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if indexes.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
-    let drops =
-        |index: &RawDocument| matches!(index.get("dropDups"), Ok(Some(value)) if !is_false(value));
-    let notes: Vec<String> = indexes
-        .iter()
-        .find_map(|index| indexkeys::substitution(index))
-        .into_iter()
-        .chain(indexes.iter().any(|index| drops(index)).then(|| DROPS_NONE.to_owned()))
-        .collect();
-    let specs = indexes
-        .into_iter()
-        .map(|spec| {
-            if ignores_unknown {
-                IndexSpec::parse(&indexkeys::known_options(spec)?)
-            } else {
-                IndexSpec::parse(spec)
-            }
-        })
-        .collect::<Result<Vec<_>>>()?;
-    if let Some(own) = specs.iter().find(|spec| spec.is_internal()) {
-        return Err(Error::bad_value(format!("The index name '{}' is reserved", own.name)));
-    }
+    let (specs, notes) = read_specs(&indexes, ignores_unknown)?;
     context.at_collection(&namespace);
     context.check_uuid(&namespace)?;
-    let interrupt = context.interrupt();
-    let catalog = &context.service.catalog;
+    let (service, interrupt) = (context.service, context.interrupt());
+    let holders = match &quorum {
+        Some(quorum) => quorum.holders(service.replication.config().as_deref())?,
+        None => None,
+    };
+    let check = || interrupt.check();
+    let ready = || match &holders {
+        Some(holders) => commit_quorum::wait(service, holders, &check),
+        None => Ok(()),
+    };
     let created = match context.txn() {
-        Some(txn) => txn.create_indexes(&namespace, &specs, &|| interrupt.check())?,
-        None => catalog.create_indexes(&namespace, &specs, &|| interrupt.check())?,
+        Some(txn) => txn.create_indexes(&namespace, &specs, &check)?,
+        None => service.catalog.create_indexes_once(&namespace, &specs, &check, &ready)?,
     };
     let reply = &mut context.reply;
     reply.number("numIndexesBefore", created.before as u64);
@@ -76,6 +66,35 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.str("note", &notes.join("; "));
     }
     Ok(())
+}
+
+/// The indexes that are asked for, and what the reply says beside them.
+fn read_specs(
+    indexes: &[&RawDocument],
+    ignores_unknown: bool,
+) -> Result<(Vec<IndexSpec>, Vec<String>)> {
+    let drops =
+        |index: &RawDocument| matches!(index.get("dropDups"), Ok(Some(value)) if !is_false(value));
+    let notes: Vec<String> = indexes
+        .iter()
+        .find_map(|index| indexkeys::substitution(index))
+        .into_iter()
+        .chain(indexes.iter().any(|index| drops(index)).then(|| DROPS_NONE.to_owned()))
+        .collect();
+    let specs = indexes
+        .iter()
+        .map(|spec| {
+            if ignores_unknown {
+                IndexSpec::parse(&indexkeys::known_options(spec)?)
+            } else {
+                IndexSpec::parse(spec)
+            }
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if let Some(own) = specs.iter().find(|spec| spec.is_internal()) {
+        return Err(Error::bad_value(format!("The index name '{}' is reserved", own.name)));
+    }
+    Ok((specs, notes))
 }
 
 /// What the reply says to who asks for `dropDups`, as TokuMX's log did.

@@ -1,5 +1,6 @@
 //! `listCollections`.
 
+use crate::aggregation::sources;
 use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
@@ -63,18 +64,41 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             list.push(if name_only { name_and_type(&collection) } else { full });
         }
     }
-    if let Some(oplog) = oplog_in(context, database).filter(|_| is_own("oplog.rs")) {
+    for (name, full) in not_stored(context, database)? {
         let passes = match &filter {
-            Some(filter) => filter.matches(&oplog)?,
+            _ if !is_own(name) => false,
+            Some(filter) => filter.matches(&full)?,
             None => true,
         };
         if passes {
-            list.push(if name_only { name_of_oplog() } else { oplog });
+            list.push(if name_only { name_alone(name) } else { full });
         }
     }
     context.connection.operation.set_namespace(database, "$cmd.listCollections");
     let namespace = format!("{database}.$cmd.listCollections");
     first_batch(context, &namespace, Documents::list(list), None, &wanted)
+}
+
+/// What are collections to clients, and are not stored as such: their names, and what is told of them.
+fn not_stored(
+    context: &Context<'_>,
+    database: &str,
+) -> Result<Vec<(&'static str, RawDocumentBuf)>> {
+    let mut list: Vec<(&'static str, RawDocumentBuf)> =
+        oplog_in(context, database).map(|oplog| ("oplog.rs", oplog)).into_iter().collect();
+    if database == "local" && sources::set_configuration(context)?.is_some() {
+        let name = "system.replset";
+        let mut writer = Writer::new();
+        writer.str("name", name);
+        writer.str("type", "collection");
+        let options = writer.begin_document("options");
+        writer.end(options);
+        let info = writer.begin_document("info");
+        writer.bool("readOnly", true);
+        writer.end(info);
+        list.push((name, writer.finish()));
+    }
+    Ok(list)
 }
 
 /// The oplog, which is a collection of `local` to clients.
@@ -99,9 +123,9 @@ fn oplog_in(context: &Context<'_>, database: &str) -> Option<RawDocumentBuf> {
     Some(writer.finish())
 }
 
-fn name_of_oplog() -> RawDocumentBuf {
+fn name_alone(name: &str) -> RawDocumentBuf {
     let mut writer = Writer::new();
-    writer.str("name", "oplog.rs");
+    writer.str("name", name);
     writer.str("type", "collection");
     writer.finish()
 }

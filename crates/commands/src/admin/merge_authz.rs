@@ -62,6 +62,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let _one_at_a_time = turn(context)?;
     context.service.ensure_shared_secret()?;
+    // What was changed before is to be seen.
+    context.service.catalog.wait_complete_visible()?;
     let catalog = &context.service.catalog;
     let mut parts = Vec::new();
     for (source, target, name_field) in
@@ -85,7 +87,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             .iter()
             .try_for_each(|part| merge(context, &mut txn, part, database, drops))
             .and_then(|()| note_versions(&mut txn, &versions));
-        match merged.and_then(|()| txn.commit_visible()) {
+        match merged.and_then(|()| txn.commit()) {
             Err(error) if is_retryable(&error) => {}
             other => {
                 context.service.security.changed();

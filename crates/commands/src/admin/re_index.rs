@@ -57,7 +57,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.check_interrupt()
     };
     catalog.rewrite_indexes(&namespace, selector, what, &report)?;
-    let collection = catalog.require(&namespace)?;
+    let collection = catalog.require_newest(&namespace)?;
     let reply = &mut context.reply;
     let count = collection.shown_index_count() as u64;
     reply.number("nIndexesWas", count);

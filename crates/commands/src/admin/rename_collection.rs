@@ -40,7 +40,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.connection.operation.set_namespace(from.database(), from.collection());
     context.check_uuid(&from)?;
     if let Some(expected) = target_uuid
-        && context.service.catalog.collection(&to).is_some_and(|c| c.uuid().bytes() != expected)
+        && context.service.catalog.newest(&to).is_some_and(|c| c.uuid().bytes() != expected)
     {
         return Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"));
     }

@@ -3,6 +3,7 @@
 //! Always true: counts are exact; sizes on disk are the engine's own.
 
 use super::is_a_view;
+use crate::aggregation::sources;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
@@ -97,6 +98,7 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if context.service.catalog.is_oplog(&namespace) {
         return oplog_stats(context, &namespace, scale);
     }
+    let held = sources::collection(context, &namespace)?;
     let catalog = &context.service.catalog;
     let collection = catalog.collection(&namespace);
     if collection.as_ref().is_some_and(|collection| collection.is_view()) {
@@ -104,7 +106,12 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let reply = &mut context.reply;
     reply.str("ns", namespace.as_str());
-    let stats = collection.as_ref().map(|collection| catalog.stats(collection)).unwrap_or_default();
+    let mut stats =
+        collection.as_ref().map(|collection| catalog.stats(collection)).unwrap_or_default();
+    if let Some(documents) = &held {
+        stats.documents = documents.len() as u64;
+        stats.data_bytes = documents.iter().map(|document| document.as_bytes().len() as u64).sum();
+    }
     let index_bytes: u64 = stats.index_bytes();
     reply.number("size", stats.data_bytes / scale);
     reply.number("count", stats.documents);

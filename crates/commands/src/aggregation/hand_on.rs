@@ -7,10 +7,10 @@
 //! session; what the primary has done is acknowledged by the primary, and this member shows it before it answers.
 
 use crate::context::Context;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use dispatch::OpKind;
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::arguments::Arguments;
 use dispatch::write_concern::WriteConcern;
+use dispatch::{OpKind, labels};
 use errors::{Code, Error, Result};
 use links::{Answer, Connection, HostAndPort};
 use serverstate::replication::Role;
@@ -35,7 +35,9 @@ const NOT_HANDED_ON: [&str; 9] = [
     "apiDeprecationErrors",
 ];
 /// What an answer has from the primary that this member says for itself.
-const NOT_HANDED_BACK: [&str; 3] = ["ok", "$clusterTime", "operationTime"];
+const NOT_HANDED_BACK: [&str; 4] = ["ok", "$clusterTime", "operationTime", "topologyVersion"];
+/// What an error says of itself in its own way, beside that.
+const OF_AN_ERROR: [&str; 5] = ["code", "codeName", "errInfo", "errmsg", "errorLabels"];
 
 /// Whether a command that writes is one that a secondary hands on.
 pub(crate) fn is_handed_on(
@@ -126,9 +128,25 @@ fn follow(context: &Context<'_>, answer: &RawDocument) -> Result<()> {
     }
 }
 
+/// The primary's error, with all that it says beside its code and its text.
 fn error_of(answer: &RawDocument) -> Error {
     let code = answer.get_i32("code").map_or(Code::UNKNOWN_ERROR, Code);
-    Error::new(code, answer.get_str("errmsg").unwrap_or("the primary gives no reason"))
+    let text = answer.get_str("errmsg").unwrap_or("the primary gives no reason");
+    let mut error = Error::new(code, text);
+    if let Ok(info) = answer.get_document("errInfo")
+        && let Ok(info) = Document::try_from(info)
+    {
+        error = error.with_info(info);
+    }
+    let said = answer.get_array("errorLabels").into_iter().flatten().flatten();
+    let said: Vec<&str> = said.filter_map(|label| label.as_str()).collect();
+    error = labels::labelled(error, &said);
+    let own = |name: &str| NOT_HANDED_BACK.contains(&name) || OF_AN_ERROR.contains(&name);
+    let beside = answer.iter().flatten().filter(|(name, _)| !own(name.as_str()));
+    let beside: Document = beside
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), Bson::try_from(value).ok()?)))
+        .collect();
+    if beside.is_empty() { error } else { error.with_extra(beside) }
 }
 
 fn not_primary() -> Error {
@@ -139,6 +157,7 @@ fn not_primary() -> Error {
 mod tests {
     use super::*;
     use bson::rawdoc;
+    use dispatch::Reply;
 
     #[test]
     fn what_is_of_the_clients_session_stays_here() {
@@ -166,5 +185,25 @@ mod tests {
         let error = error_of(&rawdoc! { "ok": 0.0, "code": 17152, "errmsg": "no" });
         assert_eq!((error.code(), error.message()), (Code(17152), "no"));
         assert_eq!(error_of(&rawdoc! { "ok": 0 }).code(), Code::UNKNOWN_ERROR);
+    }
+
+    #[test]
+    fn all_that_an_error_of_the_primary_says_is_handed_back() {
+        let said = rawdoc! {
+            "ok": 0.0, "errmsg": "no", "code": 121, "codeName": "DocumentValidationFailure",
+            "keyPattern": { "a": 1 }, "keyValue": { "a": 5 },
+            "writeErrors": [{ "index": 0, "code": 121, "errInfo": { "why": 1 } }],
+            "writeConcernError": { "code": 64, "codeName": "WriteConcernTimeout", "errmsg": "late" },
+            "errInfo": { "failingDocumentId": 7 },
+            "errorLabels": ["RetryableWriteError", "NoWritesPerformed"],
+        };
+        let mut from_primary = said.clone();
+        from_primary.append(bson::raw::cstr!("operationTime"), 1);
+        from_primary.append(bson::raw::cstr!("topologyVersion"), rawdoc! { "counter": 5 });
+        assert_eq!(Reply::error(&error_of(&from_primary)).document, said);
+        for label in labels::ALL {
+            let error = error_of(&rawdoc! { "ok": 0, "errorLabels": [label] });
+            assert_eq!(error.labels(), [label]);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Documents that the server itself has: those of the first stages `$currentOp`,
-//! `$listLocalSessions` and `$listSessions`, and of the collection `config.transactions`.
+//! `$listLocalSessions` and `$listSessions`, and of the collections `config.transactions` and, in a set of several,
+//! `local.system.replset`.
 //!
 //! The documents are put in front of the pipeline as a `$documents` stage, so that all that
 //! follows runs as over any other source.
@@ -11,15 +12,43 @@ use catalog::Namespace;
 use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
-use query::{AggregateTarget, FindRequest};
+use query::{AggregateTarget, CountRequest, FindRequest};
 use serverstate::current_ops::{Idle, operations};
 
 /// The documents of a collection that is stored in another form.
-fn collection(context: &Context<'_>, namespace: &Namespace) -> Result<Option<Vec<RawDocumentBuf>>> {
+pub(crate) fn collection(
+    context: &Context<'_>,
+    namespace: &Namespace,
+) -> Result<Option<Vec<RawDocumentBuf>>> {
     match namespace.as_str() {
         Namespace::TRANSACTIONS => records(context.service).map(Some),
+        Namespace::SET_CONFIGURATION => {
+            set_configuration(context).map(|found| found.map(|document| vec![document]))
+        }
         _ => Ok(None),
     }
+}
+
+/// The configuration that this member of a set of several goes by, as `replSetGetConfig` shows it.
+pub(crate) fn set_configuration(context: &Context<'_>) -> Result<Option<RawDocumentBuf>> {
+    let replication = &context.service.replication;
+    let config = if replication.is_of_several() { replication.config() } else { None };
+    Ok(config.map(|config| RawDocumentBuf::try_from(&config.document)).transpose()?)
+}
+
+/// A count on a collection that is stored in another form, as a pipeline on the database: of one document with `n`, or none.
+pub(crate) fn count_as_pipeline(
+    context: &Context<'_>,
+    namespace: &Namespace,
+    count: &CountRequest<'_>,
+) -> Result<Option<RawArrayBuf>> {
+    let (filter, skip, limit, hint) = (count.filter, count.skip, count.limit, count.hint);
+    let find = FindRequest { filter, skip, limit, hint, ..FindRequest::default() };
+    let Some(mut stages) = find_as_pipeline(context, namespace, &find)? else { return Ok(None) };
+    let mut writer = Writer::new();
+    writer.str("$count", "n");
+    stages.push(writer.finish());
+    Ok(Some(stages))
 }
 
 /// A find on a collection that is stored in another form, as a pipeline on the database.

@@ -1,15 +1,17 @@
 //! `count`.
 
 use super::explain::{verbosity_of, write_explain};
+use crate::aggregation::sources::count_as_pipeline;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
 use auth::Action;
+use bson::RawArray;
 use catalog::Namespace;
-use dispatch::fields::Field;
+use dispatch::fields::{Field, as_i64};
 use dispatch::rules::Counter;
 use errors::{Error, Result};
-use query::CountRequest;
+use query::{AggregateRequest, AggregateTarget, CountRequest, OpContext};
 
 pub(crate) const COUNT: Command =
     Command::new("count", "Counts documents.", Needs::CollectionOrUuid(&[Action::Find]), run)
@@ -21,14 +23,35 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     context.check_uuid(&namespace)?;
+    let pipeline = count_as_pipeline(context, &namespace, &request)?;
     let mut op = context.op();
-    let n = if op.catalog.is_oplog(&namespace) {
-        query::count_oplog(&op, &namespace, &request)?
-    } else {
-        query::count(&mut op, &namespace, &request)?
+    let n = match &pipeline {
+        Some(pipeline) => over_server(&mut op, &namespace, &request, pipeline)?,
+        None if op.catalog.is_oplog(&namespace) => query::count_oplog(&op, &namespace, &request)?,
+        None => query::count(&mut op, &namespace, &request)?,
     };
     context.reply.number("n", u64::try_from(n).unwrap_or(0));
     Ok(())
+}
+
+/// A count of documents that the server itself has.
+fn over_server(
+    op: &mut OpContext<'_>,
+    namespace: &Namespace,
+    count: &CountRequest<'_>,
+    pipeline: &RawArray,
+) -> Result<i64> {
+    let request = AggregateRequest {
+        pipeline,
+        let_variables: None,
+        hint: None,
+        collation: count.collation,
+        allow_disk_use: None,
+    };
+    let database = namespace.database().to_owned();
+    let mut rows = query::aggregate(op, &AggregateTarget::Database(database), &request)?;
+    let counted = rows.next()?.map(|row| row.get("n")).transpose()?.flatten();
+    Ok(counted.and_then(as_i64).unwrap_or(0))
 }
 
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

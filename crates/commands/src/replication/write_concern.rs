@@ -89,6 +89,16 @@ pub(crate) fn deadline(context: &Context<'_>) -> Option<Duration> {
     (millis > 0).then(|| context.now().saturating_add(Duration::from_millis(millis)))
 }
 
+/// How long a command with a `wtimeout` waits, in the middle of its work, until a majority has what comes before: what
+/// it then has not begun it fails to do. Longer than its answer waits where that is short, as a slow majority is no
+/// reason to do nothing.
+pub(crate) fn limit_of_waits(context: &Context<'_>) -> Option<Duration> {
+    const LEAST: Duration = Duration::from_secs(2);
+    let concern = &context.arguments.write_concern;
+    let millis = u64::try_from(concern.timeout_ms).unwrap_or(0);
+    (millis > 0).then(|| Duration::from_millis(millis).max(LEAST))
+}
+
 /// What was asked for has not come in the time that was given.
 pub(crate) fn timed_out() -> Error {
     Error::new(Code::WRITE_CONCERN_TIMEOUT, "waiting for replication timed out")

@@ -52,6 +52,8 @@ pub(super) fn change<T>(
     }
     loop {
         context.check_interrupt()?;
+        // What was changed before is to be seen.
+        service.catalog.wait_complete_visible()?;
         let tables = service.user_tables()?;
         // Another client of this machine was first.
         if context.admitted.by_localhost_exception && !tables.is_empty {
@@ -71,8 +73,7 @@ pub(super) fn change<T>(
             note_version(&mut txn, &versions)?;
             let mut change = Change { txn, users, roles, tables };
             let done = carry_out(&mut change)?;
-            // Whoever changes users next must see it.
-            change.txn.commit_visible()?;
+            change.txn.commit()?;
             Ok(done)
         })();
         match attempt {

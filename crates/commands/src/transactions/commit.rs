@@ -50,7 +50,10 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let Some(state) = &mut context.state else { return commit_bound(context) };
     let (id, number) = (state.id(), state.number);
     // Sent again after it committed, it is only made as durable as it is asked for now.
-    let Some(open) = state.take_open() else { return Ok(()) };
+    let Some(open) = state.take_open() else {
+        service.catalog.remember_complete();
+        return Ok(());
+    };
     let mut txn = open.txn;
     if txn.has_writes() {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };

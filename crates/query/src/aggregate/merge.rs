@@ -36,7 +36,7 @@ impl MergeWriter {
         variables: Arc<Variables>,
     ) -> Result<Self> {
         let target = Namespace::new(&spec.into.database, &spec.into.collection)?;
-        let exists = env.catalog().collection(&target).is_some();
+        let exists = env.catalog().newest(&target).is_some();
         let collection = env.catalog().ensure_collection(&target)?;
         if collection.is_view() {
             return Err(Error::new(
@@ -62,7 +62,7 @@ impl MergeWriter {
         let row = match &filter {
             None => None,
             Some(filter) => {
-                let collection = ctx.catalog.collection(&self.target);
+                let collection = ctx.catalog.newest(&self.target);
                 let query =
                     Canonical::of_filter(&ctx, collection, filter.clone(), None, Purpose::Write)?;
                 match Targets::of(&ctx, query)? {

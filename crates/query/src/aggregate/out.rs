@@ -55,7 +55,7 @@ impl CollectionWriter {
         time_series: Option<&RawDocument>,
     ) -> Result<Self> {
         let catalog = env.catalog();
-        let existing = catalog.collection(&target);
+        let existing = catalog.newest(&target);
         if existing.as_ref().is_some_and(|c| c.is_view()) {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

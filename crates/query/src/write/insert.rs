@@ -143,7 +143,7 @@ fn runs_of(
 
 /// Creates the collection outside of a statement's own transaction: others may use it at once.
 fn ensure(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
-    if ctx.txn.is_none() && ctx.catalog.collection(ns).is_none() {
+    if ctx.txn.is_none() {
         ctx.catalog.ensure_collection(ns)?;
     }
     Ok(())

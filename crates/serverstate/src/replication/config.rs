@@ -132,6 +132,11 @@ impl Config {
         self.members.iter().filter(|member| member.votes)
     }
 
+    /// The members that hold data with all indexes.
+    pub fn index_bearing(&self) -> impl Iterator<Item = &Member> {
+        self.data_bearing().filter(|member| member.build_indexes)
+    }
+
     /// The members that hold data: all but arbiters.
     pub fn data_bearing(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.arbiter_only)

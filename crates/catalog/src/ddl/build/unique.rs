@@ -9,11 +9,12 @@ use crate::data::notes::NotedCommand;
 use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::records::drop_index;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
-use engine::{Direction, Durability, KeyRange, Snapshot};
+use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use indexkeys::IndexChange;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<bool> {
         // Nobody adds a key that another document has: what is looked at without a lock stays.
+        // What is looked for is read from a snapshot.
+        self.wait_complete_visible()?;
         let collection = self.require(namespace)?;
         let Some(index) = prepared(&collection, selector)? else { return Ok(false) };
         look_for_shared_keys(&self.snapshot(), &collection, &index, check)?;
@@ -45,15 +48,19 @@ impl Catalog {
         let Some(index) = prepared(&collection, selector)? else { return Ok(false) };
         let change = IndexChange { unique: true, ..IndexChange::default() };
         let spec = index.spec.with_change(change)?;
-        self.build_online(&collection, guard, vec![spec], check, |build, visible| {
-            self.replace_index(&index, build, visible)
-        })?;
+        self.build_online(
+            &collection,
+            guard,
+            vec![spec],
+            (check, &|| Ok(())),
+            |build, visible| self.replace_index(&index, build, visible),
+        )?;
         Ok(true)
     }
 
     /// Commits the built index in the place of the old one.
     fn replace_index(&self, old: &Arc<Index>, build: &Build, visible: &mut bool) -> Result<()> {
-        let current = self.collection(&build.collection.namespace);
+        let current = self.newest(&build.collection.namespace);
         let place = current.as_ref().and_then(|current| {
             current.indexes.iter().position(|index| index.dictionary == old.dictionary)
         });
@@ -84,13 +91,12 @@ impl Catalog {
             };
             NotedCommand::modified(&current, fill, Some(&old.spec.shown)).into_iter().collect()
         })?;
-        let committed = txn.commit_with(Durability::Buffered, |created| {
+        let committed = self.commit_names(txn, |created| {
             *visible = true;
-            self.publish(&Arc::new(with_new(created)));
+            NameChange::version(&Arc::new(with_new(created)))
         });
         drop(ddl_guard);
-        committed.map_err(from_engine)?.visible();
-        Ok(())
+        committed
     }
 }
 
