@@ -97,7 +97,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
         }
     }
     let batch = batch(context, deletes, "deletes")?;
-    let mut statements = SmallVec::with_capacity(batch.len());
+    let mut statements = SmallVec::<[_; 1]>::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }

@@ -122,7 +122,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let mut statements = SmallVec::with_capacity(batch.len());
+    let mut statements = SmallVec::<[UpdateStatement<'_>; 1]>::with_capacity(batch.len());
     for document in &*batch {
         statements.push(parse_statement(document)?);
     }
