@@ -192,21 +192,22 @@ pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<Option
 
 /// The collection of a statement as [`check_target`] found it, once; then it is looked up again: statements before it,
 /// and others, may have changed what stands under the name.
-pub(crate) struct FoundOnce(Option<Option<Arc<Collection>>>);
+pub(crate) enum FoundOnce {
+    /// This, or nothing, as of a moment ago.
+    Found(Option<Arc<Collection>>),
+    /// It was taken.
+    Taken,
+}
 
 impl FoundOnce {
-    pub(crate) fn new(found: Option<Arc<Collection>>) -> Self {
-        Self(Some(found))
-    }
-
     pub(crate) fn take(
         &mut self,
         ctx: &OpContext<'_>,
         ns: &Namespace,
     ) -> Result<Option<Arc<Collection>>> {
-        match self.0.take() {
-            Some(found) => Ok(found),
-            None => ctx.collection_for(ns, Opening::Write),
+        match std::mem::replace(self, Self::Taken) {
+            Self::Found(found) => Ok(found),
+            Self::Taken => ctx.collection_for(ns, Opening::Write),
         }
     }
 }

@@ -233,24 +233,6 @@ impl Parser<'_> {
         }
         Ok((source, destination))
     }
-
-    fn pull(&self, field: &Element<'_>) -> Result<Operation> {
-        let pull = match field.value()? {
-            RawBsonRef::RegularExpression(regex) => Pull::Pattern(Pattern::from_bson(regex)?),
-            RawBsonRef::Document(document) if is_operator_document(document) => {
-                // `$and`, `$or` and `$nor` speak about documents, other operators about values.
-                match raw::first_name(document) {
-                    Some("$and" | "$or" | "$nor") => {
-                        Pull::Document(Filter::parse(document, self.ctx)?)
-                    }
-                    _ => Pull::Value(Filter::parse_value(document, self.ctx)?),
-                }
-            }
-            RawBsonRef::Document(document) => Pull::Document(Filter::parse(document, self.ctx)?),
-            value => Pull::Equal(value.into()),
-        };
-        Ok(Operation::Pull(Box::new(pull)))
-    }
 }
 
 /// How many dots a path has.
@@ -290,7 +272,7 @@ pub(super) const OPERATORS: &[(&str, Reader)] = &[
     ("$min", Reader::Alone(|field| Ok(Operation::Min(field.value()?.into())))),
     ("$mul", Reader::Alone(|field| number(field, "multiply").map(Operation::Mul))),
     ("$pop", Reader::Alone(pop)),
-    ("$pull", Reader::Within(|parser, field| parser.pull(field))),
+    ("$pull", Reader::Within(pull)),
     ("$pullAll", Reader::Within(|parser, field| pull_all(field, parser.ctx))),
     ("$push", Reader::Alone(push)),
     // Read by `Parser::rename`.
@@ -514,6 +496,24 @@ fn pop(field: &Element<'_>) -> Result<Operation> {
         Some(other) => Err(Error::failed_to_parse(format!("$pop expects 1 or -1, found: {other}"))),
         None => Err(Error::failed_to_parse(format!("Expected an integer: {}", shown()))),
     }
+}
+
+fn pull(parser: &Parser<'_>, field: &Element<'_>) -> Result<Operation> {
+    let pull = match field.value()? {
+        RawBsonRef::RegularExpression(regex) => Pull::Pattern(Pattern::from_bson(regex)?),
+        RawBsonRef::Document(document) if is_operator_document(document) => {
+            // `$and`, `$or` and `$nor` speak about documents, other operators about values.
+            match raw::first_name(document) {
+                Some("$and" | "$or" | "$nor") => {
+                    Pull::Document(Filter::parse(document, parser.ctx)?)
+                }
+                _ => Pull::Value(Filter::parse_value(document, parser.ctx)?),
+            }
+        }
+        RawBsonRef::Document(document) => Pull::Document(Filter::parse(document, parser.ctx)?),
+        value => Pull::Equal(value.into()),
+    };
+    Ok(Operation::Pull(Box::new(pull)))
 }
 
 fn pull_all(field: &Element<'_>, ctx: &ParseContext) -> Result<Operation> {

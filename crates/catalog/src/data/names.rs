@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 /// What a transaction has made of the names. Most change none, and take no room for it.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Option<Box<Made>>);
+pub struct Names(Option<Box<NameChanges>>);
 
 /// What was made of the names.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct NameChanges {
     /// What stands under each name that it changed; `None` where nothing is left.
     pub(crate) changed: Vec<(Namespace, Option<Arc<Collection>>)>,
     /// Numbers of the collections that it made.
@@ -30,9 +30,9 @@ pub struct Made {
 }
 
 /// Of who has changed none.
-static NOTHING: Made = Made::new();
+static NOTHING: NameChanges = NameChanges::new();
 
-impl Made {
+impl NameChanges {
     const fn new() -> Self {
         Self {
             changed: Vec::new(),
@@ -45,16 +45,16 @@ impl Made {
 }
 
 impl Deref for Names {
-    type Target = Made;
+    type Target = NameChanges;
 
-    fn deref(&self) -> &Made {
+    fn deref(&self) -> &NameChanges {
         self.0.as_deref().unwrap_or(&NOTHING)
     }
 }
 
 impl DerefMut for Names {
-    fn deref_mut(&mut self) -> &mut Made {
-        self.0.get_or_insert_with(|| Box::new(Made::new()))
+    fn deref_mut(&mut self) -> &mut NameChanges {
+        self.0.get_or_insert_with(|| Box::new(NameChanges::new()))
     }
 }
 
@@ -71,7 +71,7 @@ impl Names {
 
     /// Whether there is nothing to undo: also a statement that failed half-way has done nothing.
     pub(crate) fn is_untouched(&self) -> bool {
-        let Made { changed, made, ended, built, unindexed } = &**self;
+        let NameChanges { changed, made, ended, built, unindexed } = &**self;
         changed.is_empty()
             && made.is_empty()
             && ended.is_empty()

@@ -29,13 +29,12 @@ impl Change {
             None => Update::bind(update, statement.collation())?,
             Some(_) => None,
         };
-        let update = match bound {
-            Some(bound) => bound,
-            None => {
-                let parse = statement.get(ctx)?;
-                let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-                Update::parse(update, array_filters, parse, &pipeline)?
-            }
+        let update = if let Some(bound) = bound {
+            bound
+        } else {
+            let parse = statement.get(ctx)?;
+            let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
+            Update::parse(update, array_filters, parse, &pipeline)?
         };
         Ok(Self::of(ctx, update, statement.now()))
     }

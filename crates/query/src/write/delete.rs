@@ -21,7 +21,7 @@ pub fn delete(
     ns: &Namespace,
     request: &DeleteRequest<'_>,
 ) -> Result<DeleteResult> {
-    let mut found = FoundOnce::new(check_target(ctx, ns)?);
+    let mut found = FoundOnce::Found(check_target(ctx, ns)?);
     let mut result = DeleteResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.deletes.iter().enumerate() {

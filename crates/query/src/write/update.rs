@@ -27,7 +27,7 @@ pub fn update(
     ns: &Namespace,
     request: &UpdateRequest<'_>,
 ) -> Result<UpdateResult> {
-    let mut found = FoundOnce::new(check_target(ctx, ns)?);
+    let mut found = FoundOnce::Found(check_target(ctx, ns)?);
     let mut result = UpdateResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.updates.iter().enumerate() {
