@@ -7,7 +7,7 @@ import threading
 import time
 
 from bson import SON, MaxKey
-from fernd import Fernd, fails, run_tests, validate, wait_until
+from fernd import Fernd, fails, kills, run_tests, validate, wait_until
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 KEY = SON([("day", 1), ("_id", 1)])
@@ -218,7 +218,7 @@ def kills_leave_ranges_whole():
                         coll.delete_many({"_id": {"$lt": state["begun"]}})
                         state["gone"] = state["begun"]
 
-        for turn in range(20):
+        for turn in range(kills(8)):
             worker = threading.Thread(target=work)
             worker.start()
             time.sleep(0.3 + chance.random() * 0.6)

@@ -527,9 +527,9 @@ def the_member_of_the_highest_priority_leads_where_it_can():
         progress(writers)
         # Who steps down stays out for as long as was said, also where it would be preferred.
         clock = time.monotonic()
-        assert raw(preferred, "admin", {"replSetStepDown": 15})["ok"] == 1
-        while time.monotonic() - clock < 14:
-            assert not leads(), f"it leads {time.monotonic() - clock:.1f} s after it stepped down for 15"
+        assert raw(preferred, "admin", {"replSetStepDown": 8})["ok"] == 1
+        while time.monotonic() - clock < 7:
+            assert not leads(), f"it leads {time.monotonic() - clock:.1f} s after it stepped down for 8"
             time.sleep(0.5)
         wait_until(leads, "it does not lead after its time", cluster.tails)
         end(cluster, writers)

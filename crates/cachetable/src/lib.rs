@@ -13,12 +13,13 @@
 //! 3. Where nothing can be evicted, a read goes on with a private buffer ([`MemoryKind::Bypass`]) that
 //!    never enters the table; a [`Reservation`] is never refused.
 //!
-//! Lock order: the load of a large page or the writing of a large value, the queue of scanned pages,
+//! Lock order: the writing of a large value, the queue of scanned pages,
 //! then one shard at a time, nothing else inside.
 #![forbid(unsafe_code)]
 
 mod account;
 mod frame;
+mod large_loads;
 mod shard;
 mod stats;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use frame::Frame;
 pub use stats::{Amount, Evictions, Level, Misses, Stats};
 
 use account::Account;
+use large_loads::LargeLoads;
 use os::sync::Mutex;
 use shard::{ScanEviction, Shard};
 use stats::Counters;
@@ -43,9 +45,12 @@ const SHARDS: usize = 64;
 /// Shorter pages than this are not expected: bounds the queue of scanned ones.
 const SHORT_PAGE: u64 = 1024;
 
-/// Pages of this size and more are loaded one at a time, and what their stored and decoded bytes take
+/// Of pages of this size and more some are loaded at a time, and what their stored and decoded bytes take
 /// meanwhile is counted; that of smaller ones is in no account.
 const LARGE_PAGE: usize = 1 << 20;
+
+/// Large pages that are loaded at a time take this part of the capacity, or are one.
+const LARGE_LOADS_SHARE: u64 = 8;
 
 /// Names a frame: a segment, which is never reused while frames of it are cached, and a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -121,8 +126,8 @@ pub struct CacheTable {
     counters: Counters,
     /// Pages scans left behind, oldest first; some are gone or were used again since.
     scanned: Mutex<VecDeque<FrameKey>>,
-    /// Held while a large page is read and decoded, which takes twice its size beside the frame.
-    loading_large: Mutex<()>,
+    /// Large pages that are being read and decoded, which takes twice their size beside the frame.
+    loading_large: LargeLoads,
     /// Held while a large value is compressed and written, which takes twice its size beside it.
     writing_large: Mutex<()>,
     /// Pages stay compressed when their frames go.
@@ -139,7 +144,7 @@ impl CacheTable {
             account: Account::new(capacity),
             counters: Counters::default(),
             scanned: Mutex::default(),
-            loading_large: Mutex::default(),
+            loading_large: LargeLoads::default(),
             writing_large: Mutex::default(),
             keeps_compressed: AtomicBool::new(false),
             hand: AtomicUsize::new(0),
@@ -173,7 +178,8 @@ impl CacheTable {
 
     /// Loads the frame of `key`, which [`CacheTable::get`] did not find: from the page's compressed
     /// bytes, or from the disk. Room is made before the loader allocates; it may do I/O, no lock is
-    /// held meanwhile. Two threads that miss at once both load, and the first one's frame stays.
+    /// held meanwhile. Two threads that miss at once both load, and the first one's frame stays; a large page is
+    /// loaded by one of them.
     pub fn load<L: Loader>(
         &self,
         key: FrameKey,
@@ -183,7 +189,10 @@ impl CacheTable {
         let started = loader.now_us();
         let shard = self.shard(key);
         let large = page.raw_len >= LARGE_PAGE;
-        let _one_at_a_time = large.then(|| self.loading_large.lock());
+        let _within_their_bound = large.then(|| {
+            let most = self.capacity() / LARGE_LOADS_SHARE;
+            self.loading_large.begin(key, 3 * page.raw_len as u64, most)
+        });
         if large && let Some(frame) = shard.get(key, false) {
             return Ok(frame);
         }

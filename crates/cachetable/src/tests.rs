@@ -327,3 +327,126 @@ fn page_just_written_is_found_where_there_is_room_or_others_make_some() {
     assert!(table.stats().parts.total() <= 10_000);
     assert_eq!(table.stats().misses(), 2, "what was written was not loaded");
 }
+
+const LARGE_BYTES: usize = 1 << 20;
+
+/// Large pages whose reads begin, and end when they may.
+#[derive(Default)]
+struct Slow {
+    state: Mutex<SlowReads>,
+    changed: os::sync::Condvar,
+}
+
+#[derive(Default)]
+struct SlowReads {
+    may_end: bool,
+    under_way: usize,
+    most: usize,
+    begun: usize,
+}
+
+impl Slow {
+    fn load(&self, table: &CacheTable, page: u32) -> Frame {
+        let info = PageInfo {
+            raw_len: LARGE_BYTES,
+            priority: EvictionPriority::Page,
+            level: Level::Leaf,
+            access: Access::Demand,
+        };
+        table.load(key(1, page), info, self).expect("cannot fail")
+    }
+
+    fn wait_for_reads(&self, begun: usize) {
+        let mut state = self.state.lock();
+        while state.begun < begun {
+            let waited = self.changed.wait_for(&mut state, Duration::from_mins(1));
+            assert!(!waited.timed_out(), "{} of {begun} reads have begun", state.begun);
+        }
+    }
+
+    fn end(&self) {
+        self.state.lock().may_end = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Loader for Slow {
+    type Error = Infallible;
+
+    fn read(&self) -> Result<Cow<'_, [u8]>, Infallible> {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        state.under_way += 1;
+        state.most = state.most.max(state.under_way);
+        self.changed.notify_all();
+        while !state.may_end {
+            self.changed.wait(&mut state);
+        }
+        state.under_way -= 1;
+        Ok(vec![7; LARGE_BYTES / 3].into())
+    }
+
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
+        Ok(vec![stored[0]; LARGE_BYTES])
+    }
+
+    fn now_us(&self) -> u64 {
+        0
+    }
+}
+
+/// Ends what is held, also where the test fails.
+struct EndAtLast<'s>(&'s Slow);
+
+impl Drop for EndAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+#[test]
+fn a_large_page_that_does_not_come_holds_up_those_who_want_it_and_nobody_else() {
+    let table = CacheTable::new(100 << 20);
+    let (held, other) = (Slow::default(), Slow::default());
+    other.end();
+    std::thread::scope(|scope| {
+        let _at_last = EndAtLast(&held);
+        let first = scope.spawn(|| held.load(&table, 1));
+        held.wait_for_reads(1);
+        let same = scope.spawn(|| held.load(&table, 1));
+        let others = scope.spawn(|| other.load(&table, 2));
+        other.wait_for_reads(1);
+        assert_eq!(others.join().expect("it is loaded").len(), LARGE_BYTES);
+        assert!(!same.is_finished() && !first.is_finished());
+        held.end();
+        assert_eq!(first.join().expect("it is loaded").len(), LARGE_BYTES);
+        assert_eq!(same.join().expect("it is loaded").len(), LARGE_BYTES);
+    });
+    assert_eq!(held.state.lock().begun, 1, "it is read once");
+}
+
+#[test]
+fn large_pages_are_loaded_within_their_part_of_the_capacity() {
+    for (capacity, at_once) in [(16, 1), (100, 4)] {
+        let table = CacheTable::new(capacity << 20);
+        let slow = Slow::default();
+        std::thread::scope(|scope| {
+            let _at_last = EndAtLast(&slow);
+            let loads: Vec<_> = (0..8)
+                .map(|page| {
+                    scope.spawn({
+                        let (slow, table) = (&slow, &table);
+                        move || slow.load(table, page)
+                    })
+                })
+                .collect();
+            slow.wait_for_reads(at_once);
+            slow.end();
+            for load in loads {
+                assert_eq!(load.join().expect("it is loaded").len(), LARGE_BYTES);
+            }
+        });
+        let state = slow.state.lock();
+        assert!(state.most <= at_once && state.begun == 8, "{} at once", state.most);
+    }
+}

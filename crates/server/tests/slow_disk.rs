@@ -31,8 +31,11 @@ const ROUNDS: i32 = 300;
 /// Threads beside those of requests that wait.
 const MORE_THREADS: usize = 6;
 const DOCUMENTS: i32 = 1000;
+/// Documents that have pages of their own.
+const LARGE_DOCUMENTS: i32 = 4;
+const LARGE_BYTES: usize = 2 << 20;
 /// How long something is waited for that must come.
-const PATIENCE: Duration = Duration::from_mins(1);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Holds the reads of the places that are asked for first after it is told to.
 #[derive(Default)]
@@ -58,7 +61,7 @@ impl Gate {
     fn wait_until_held(&self, reads: usize) {
         let mut state = self.state.lock();
         while state.held < reads {
-            let waited = self.changed.wait_for(&mut state, PATIENCE);
+            let waited = self.changed.wait_for(&mut state, LONGEST_WAIT);
             assert!(!waited.timed_out(), "{} of {reads} reads have come", state.held);
         }
     }
@@ -225,11 +228,11 @@ impl Gated {
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.port, PATIENCE)
+        Client::connect(self.port, LONGEST_WAIT)
     }
 
     fn stop(self) {
-        self.server.stop(PATIENCE);
+        self.server.stop(LONGEST_WAIT);
         self.engine.close().unwrap();
     }
 }
@@ -240,12 +243,23 @@ fn fill(client: &mut Client, collection: &str) {
         let mut documents = bson::RawArrayBuf::new();
         for key in first..first + 100 {
             // Different, so that a page of them is not packed to nothing.
-            let filler: String = (0..1000).map(|at| format!("{:04}", at * key % 9973)).collect();
+            let filler: String =
+                (0..4000).map(|at| char::from(b'!' + (at * key * 31 % 89) as u8)).collect();
             documents.push(rawdoc! { "_id": key, "n": 0, "filler": filler });
         }
         let reply =
             client.ask(&rawdoc! { "insert": collection, "documents": documents, "$db": "test" });
         assert_eq!(reply.get_i32("n").unwrap(), 100, "{reply:?}");
+    }
+}
+
+fn fill_large(client: &mut Client) {
+    for key in 0..LARGE_DOCUMENTS {
+        let filler = "x".repeat(LARGE_BYTES);
+        let document = rawdoc! { "_id": key, "filler": filler };
+        let reply =
+            client.ask(&rawdoc! { "insert": "large", "documents": [document], "$db": "test" });
+        assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply:?}");
     }
 }
 
@@ -275,10 +289,10 @@ fn others(gated: &Gated, cold: i32) -> Vec<Duration> {
             let key = (round * 131 + number * 7) % DOCUMENTS;
             let began = clock.monotonic();
             check_found(&client.ask(&find("warm", key)), key);
-            times.push(clock.monotonic() - began);
+            times.push(clock.monotonic().saturating_sub(began));
             let began = clock.monotonic();
             increment(&mut client, "warm", key);
-            times.push(clock.monotonic() - began);
+            times.push(clock.monotonic().saturating_sub(began));
             if round % 10 == 0 {
                 let key = (cold + number * ROUNDS / 10 + round / 10) % DOCUMENTS;
                 check_found(&client.ask(&find("cold", key)), key);
@@ -299,6 +313,11 @@ fn shown(mut times: Vec<Duration>) -> String {
     format!("median {:?}, p99 {:?}, most {:?}", at(50), at(99), times[times.len() - 1])
 }
 
+#[expect(clippy::print_stdout, reason = "shown with --nocapture")]
+fn tell(text: &str) {
+    println!("{text}");
+}
+
 #[test]
 fn clients_whose_pages_do_not_come_hold_up_nobody_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -307,6 +326,7 @@ fn clients_whose_pages_do_not_come_hold_up_nobody_else() {
     for collection in ["warm", "cold", "stuck"] {
         fill(&mut client, collection);
     }
+    fill_large(&mut client);
     filled.stop();
 
     // Nothing is in memory now but what is found here: all that is warm, and the roots of the others.
@@ -315,7 +335,7 @@ fn clients_whose_pages_do_not_come_hold_up_nobody_else() {
     for key in 0..DOCUMENTS {
         check_found(&client.ask(&find("warm", key)), key);
     }
-    for collection in ["cold", "stuck"] {
+    for collection in ["cold", "stuck", "large"] {
         check_found(&client.ask(&find(collection, 0)), 0);
     }
     let alone = others(&gated, 100);
@@ -326,14 +346,23 @@ fn clients_whose_pages_do_not_come_hold_up_nobody_else() {
         client.send(&find("stuck", key(number)));
     }
     gated.gate.wait_until_held(STUCK);
+    gated.gate.hold_next(1);
+    let mut stuck_at_large = gated.client();
+    stuck_at_large.send(&find("large", 1));
+    gated.gate.wait_until_held(STUCK + 1);
     let beside = others(&gated, 500);
-    assert_eq!(gated.gate.held(), STUCK, "the reads are held as before");
-    let most = STUCK + PERMITS + MORE_THREADS;
+    for key in [0, 2, 3] {
+        check_found(&client.ask(&find("large", key)), key);
+    }
+    assert_eq!(gated.gate.held(), STUCK + 1, "the reads are held as before");
+    let most = STUCK + 1 + PERMITS + MORE_THREADS;
     assert!(gated.stats.threads() <= most, "{} threads", gated.stats.threads());
-    println!("alone: {}\nbeside {STUCK} reads that do not end: {}", shown(alone), shown(beside));
+    tell(&format!("alone: {}", shown(alone)));
+    tell(&format!("beside {STUCK} reads that do not end: {}", shown(beside)));
     gated.gate.open();
     for (number, client) in stuck.iter_mut().enumerate() {
         check_found(&client.receive(), key(number));
     }
+    check_found(&stuck_at_large.receive(), 1);
     gated.stop();
 }

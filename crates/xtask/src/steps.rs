@@ -28,7 +28,7 @@ const COUNTING: &[Step] = &[
     ("instructions", instructions::test),
 ];
 
-/// Steps that mostly wait, for elections, timers and clients: they go on beside [`BUSY`].
+/// Steps that mostly wait, for elections, timers, starts and clients: they go on beside [`BUSY`].
 const WAITING: &[Step] = &[
     ("replica-set-auth", || drivers::script(Build::WithTests, "replica_set_auth_test.py", &[])),
     // A minute and a half: each kind of trouble by itself, then all kinds in turns.
@@ -56,6 +56,12 @@ const WAITING: &[Step] = &[
     ("migrate", || drivers::script(Build::WithTests, "migrate_test.py", &[])),
     // Half a minute: writes whose moments are restored.
     ("restore", || drivers::script(Build::WithTests, "restore_test.py", &[])),
+    // Servers that are started again and again.
+    ("full-disk", || drivers::script(Build::WithTests, "full_disk.py", &words("--short"))),
+    ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
+    ("kill9-ddl", || {
+        drivers::script(Build::WithTests, "kill9_ddl.py", &words("--rounds 1 --mix 5"))
+    }),
     ("auth", || drivers::script(Build::WithTests, "auth_test.py", &[])),
     ("tls", || with_certificates("tls_test.py")),
 ];
@@ -117,7 +123,7 @@ const BUSY: &[Step] = &[
     ("manual", || manual::examples(Build::WithTests)),
 ];
 
-/// Steps that have the machine for themselves again: load, full disks, as many connections as there may be.
+/// Steps that have the machine for themselves again: load, as many connections as there may be.
 const LAST: &[Step] = &[
     ("hostile-load", || {
         drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
@@ -132,11 +138,6 @@ const LAST: &[Step] = &[
     ("curves", curves::short),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
-    }),
-    ("full-disk", || drivers::script(Build::WithTests, "full_disk.py", &words("--short"))),
-    ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
-    ("kill9-ddl", || {
-        drivers::script(Build::WithTests, "kill9_ddl.py", &words("--rounds 1 --mix 5"))
     }),
     ("connections", || {
         drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))

@@ -52,10 +52,10 @@ pub(crate) fn serve(
 pub(crate) struct Client(TcpStream);
 
 impl Client {
-    /// An answer that takes longer than `patience` fails the test.
-    pub(crate) fn connect(port: u16, patience: Duration) -> Self {
+    /// An answer that takes longer than `longest_wait` fails the test.
+    pub(crate) fn connect(port: u16, longest_wait: Duration) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_read_timeout(Some(patience)).unwrap();
+        stream.set_read_timeout(Some(longest_wait)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self(stream)
     }
