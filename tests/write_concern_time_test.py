@@ -60,6 +60,8 @@ DONE = [
     ("made", {"dropDatabase": 1}),
     ("made", {"insert": "by_insert", "documents": [{"_id": 3}]}),
     ("test", {"reIndex": "indexed"}),
+    ("test", {"cloneCollectionAsCapped": "a", "toCollection": "copy", "size": 4096}),
+    ("test", {"emptycapped": "capped"}),
     ("admin", {"applyOps": [{"op": "i", "ns": "test.a", "o": {"_id": "applied"}}]}),
     ("admin", {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1}}),
     ("admin", {"setFeatureCompatibilityVersion": "7.0", "confirm": True}),
@@ -81,20 +83,24 @@ ACCOUNTS = [
     ("test", {"dropRole": "role_to_drop"}),
     ("other", {"dropAllRolesFromDatabase": 1}),
     ("admin", {"_mergeAuthzCollections": 1, "tempUsersCollection": "admin.temp", "drop": False, "db": ""}),
-    ("admin", {"authSchemaUpgrade": 1}),
 ]
+# Find nothing to do, and so nothing to wait for.
+NOTHING_TO_DO = [("admin", {"authSchemaUpgrade": 1}), ("empty", {"dropAllUsersFromDatabase": 1})]
 # Read documents that a majority has, or do their work in steps that a majority has: without one they are not begun.
 NOT_BEGUN = [
     ("test", {"createIndexes": "filled", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}),
     ("test", {"convertToCapped": "filled", "size": 4096}),
-    ("test", {"cloneCollectionAsCapped": "filled", "toCollection": "copy", "size": 4096}),
-    ("test", {"emptycapped": "capped"}),
     ("test", {"addPartition": "parts", "newMax": {"_id": 100}}),
     ("test", {"dropPartition": "parts", "id": Int64(0)}),
     ("test", {"collMod": "prepared", "index": {"name": "a_1", "unique": True}}),
 ]
 # Tell of a transaction, or of a message of the old kind: tested by themselves.
 BY_THEMSELVES = {"commitTransaction", "abortTransaction", "getLastError"}
+
+
+def patient():
+    # `emptycapped` is a command for tests.
+    return Patient("--setParameter", "enableTestCommands=1")
 
 
 def prepare(primary):
@@ -108,14 +114,16 @@ def prepare(primary):
     for name in ("empty", "gone"):
         ask("test", {"create": name})
     ask("test", {"create": "capped", "capped": True, "size": 4096})
+    ask("test", {"insert": "capped", "documents": [{"_id": 1}]})
     ask("test", {"create": "parts", "partitioned": True})
     ask("test", {"insert": "parts", "documents": [{"_id": 5}]})
     ask("test", {"addPartition": "parts"})
     ask("test", {"createIndexes": "indexed", "indexes": [{"key": {name: 1}, "name": f"{name}_1"} for name in ("a", "b")]})
     ask("test", {"createIndexes": "prepared", "indexes": [{"key": {"a": 1}, "name": "a_1", "prepareUnique": True}]})
     ask("dropped", {"insert": "a", "documents": [{"_id": 1}]})
-    for user in ("ann", "bob"):
-        ask("test", {"createUser": user, **USER})
+    for database, user in (("test", "ann"), ("test", "bob"), ("other", "eve")):
+        ask(database, {"createUser": user, **USER})
+    ask("other", {"createRole": "role", **ROLE})
     for role in ("role", "role_to_drop"):
         ask("test", {"createRole": role, **ROLE})
     ask("admin", {"create": "temp"})
@@ -169,15 +177,15 @@ def name_of(command):
 
 
 def every_command_that_takes_a_concern_has_a_row():
-    with Patient() as cluster:
-        known = {name_of(command) for _, command in DONE + ACCOUNTS + NOT_BEGUN} | BY_THEMSELVES
+    with patient() as cluster:
+        known = {name_of(command) for _, command in DONE + ACCOUNTS + NOTHING_TO_DO + NOT_BEGUN} | BY_THEMSELVES
         asked = takes_a_concern(cluster.wait_for_primary())
         assert asked - known == set(), f"no row: {sorted(asked - known)}"
         assert known - asked == {"getLastError"}, f"no command that takes a concern: {sorted(known - asked)}"
 
 
 def what_is_done_is_answered_in_time_and_stays_done():
-    with Patient() as cluster:
+    with patient() as cluster:
         primary = cluster.wait_for_primary()
         prepare(primary)
         followers = cluster.others(primary)
@@ -213,13 +221,14 @@ def changes_are_there(member):
     assert names(member, "dropped") == set() and names(member, "made") == {"by_insert"}
     assert found(member, "by_insert", "made") == [3] and found(member, "whole") == []
     assert {0, 1, 3, 4, "new", "bulk", "applied"} <= set(found(member, "a")), found(member, "a")
+    assert {0, 1, 3, 4, "new", "bulk"} <= set(found(member, "copy")) and found(member, "capped") == []
     nearest = {"$readPreference": {"mode": "nearest"}}
     indexes = raw(member, "test", {"listIndexes": "empty", **nearest})["cursor"]["firstBatch"]
     assert [index["name"] for index in indexes] == ["_id_", "b_1"], indexes
 
 
 def each_change_of_users_is_done_and_the_next_one_waits():
-    with Patient() as cluster:
+    with patient() as cluster:
         primary = cluster.wait_for_primary()
         prepare(primary)
         for database, command in ACCOUNTS:
@@ -227,6 +236,9 @@ def each_change_of_users_is_done_and_the_next_one_waits():
                 check_done(primary, database, command)
             all_have_it(primary)
         with held(cluster.others(primary)):
+            for database, command in NOTHING_TO_DO:
+                reply, took = timed(primary, database, command)
+                assert reply["ok"] == 1 and took < SOON, (command, reply, took)
             check_done(primary, "test", {"createUser": "first", **USER})
             check_not_begun(primary, "test", {"createUser": "second", **USER})
         all_have_it(primary)
@@ -235,7 +247,7 @@ def each_change_of_users_is_done_and_the_next_one_waits():
 
 
 def what_needs_a_majority_in_the_middle_is_not_begun():
-    with Patient() as cluster:
+    with patient() as cluster:
         primary = cluster.wait_for_primary()
         prepare(primary)
         with held(cluster.others(primary)):
@@ -250,7 +262,7 @@ def what_needs_a_majority_in_the_middle_is_not_begun():
 
 
 def a_transactions_commit_is_answered_in_time():
-    with Patient() as cluster:
+    with patient() as cluster:
         primary = cluster.wait_for_primary()
         prepare(primary)
         with primary.client() as client, client.start_session() as session:
@@ -275,7 +287,7 @@ def a_transactions_commit_is_answered_in_time():
 
 
 def one_member_that_is_down_is_waited_for_as_long_as_asked():
-    with Patient() as cluster:
+    with patient() as cluster:
         primary = cluster.wait_for_primary()
         prepare(primary)
         with held(cluster.others(primary)[:1]):

@@ -22,10 +22,11 @@ use crate::ddl::collections::with_options;
 use crate::failure::from_engine;
 use crate::metadata::cap::Cap;
 use crate::metadata::collection::Collection;
+use crate::metadata::collection_map::NameChange;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Direction, Durability, KeyRange};
+use engine::{DictionaryId, Direction, KeyRange};
 use errors::{Code, Error, Result};
 use os::{Call, Watch};
 use std::ops::Bound;
@@ -347,13 +348,12 @@ impl Catalog {
             ));
         }
         self.trim(namespace, Cap { bytes: 0, documents: None })?;
-        let mut txn = self.engine().begin(engine::TxnOptions::default());
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |_| Ok(()))?;
         self.tell(&mut txn, || NotedCommand::emptied(&collection).into_iter().collect())?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
-        Ok(())
+        self.commit_names(txn, |_| NameChange::default())
     }
 
-    /// Removes the oldest documents until a capped collection is within `cap`; others see that then.
+    /// Removes the oldest documents until a capped collection is within `cap`.
     fn trim(self: &Arc<Self>, namespace: &Namespace, cap: Cap) -> Result<()> {
         loop {
             let mut txn = self.begin(TxnKind::Statement);
@@ -373,7 +373,7 @@ impl Catalog {
                 Ok(head.is_over(cap) && head.first < head.next)
             })();
             match trimmed.and_then(|more| txn.commit().map(|_| more)) {
-                Ok(false) => return self.wait_complete_visible(),
+                Ok(false) => return Ok(()),
                 Err(error) if !crate::is_retryable(&error) => return Err(error),
                 _ => {}
             }
@@ -398,7 +398,8 @@ impl Catalog {
         }
         let options = CollectionOptions::default().with_cap(Some(cap))?;
         self.create_collection(to, &options, check)?;
-        let snapshot = self.snapshot();
+        // As it is by now, whether readers see that yet or not.
+        let snapshot = self.statement_snapshot();
         for place in 0..source.partitions().len().max(1) {
             let (dictionary, range) = match source.order {
                 Some(order) => (order, arrivals_from(0)),
@@ -428,7 +429,7 @@ impl Catalog {
                 self.append(to, &batch)?;
             }
         }
-        self.wait_complete_visible()
+        Ok(())
     }
 
     /// Inserts a batch in one transaction, repeated where it conflicts.

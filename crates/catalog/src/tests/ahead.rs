@@ -208,13 +208,13 @@ fn a_wait_in_the_middle_of_a_change_ends_with_the_limit() {
     let member = Member::new();
     let catalog = &member.catalog;
     insert(catalog, "db.c", &doc! { "_id": 1 }).unwrap();
-    engine::limit_waits(Some(Duration::from_millis(20)));
+    limit_waits(Some(Duration::from_millis(20)));
     let late = catalog.convert_to_capped(&ns("db.c"), 1 << 20, &never).unwrap_err();
     assert_eq!(late.code(), Code::WRITE_CONCERN_TIMEOUT);
     let spec = doc! { "key": { "a": 1 }, "name": "a_1" };
     let late = build(catalog, "db.c", &spec).unwrap_err();
     assert_eq!(late.code(), Code::WRITE_CONCERN_TIMEOUT, "a build needs a majority at each step");
-    engine::limit_waits(None);
+    limit_waits(None);
     member.decide();
     member.decided(|catalog| build(catalog, "db.c", &spec).map(drop)).unwrap();
     member.check();
@@ -241,7 +241,8 @@ fn a_clients_transaction_that_takes_a_collection_over_waits_for_the_one_that_has
     assert_eq!(txn.drop_collection(&ns("db.c")).unwrap_err().code(), Code::WRITE_CONFLICT);
     drop(txn);
     member.decided(|catalog| {
-        let mut txn = catalog.begin_bound(Isolation::ReadCommitted, Duration::from_secs(9)).unwrap();
+        let mut txn =
+            catalog.begin_bound(Isolation::ReadCommitted, Duration::from_secs(9)).unwrap();
         txn.drop_collection(&ns("db.c")).unwrap();
         txn.commit().unwrap();
     });

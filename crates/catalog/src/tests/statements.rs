@@ -365,6 +365,7 @@ fn changes_of_metadata_find_all_that_statements_have_written() {
     let to = ns("db.d");
     member.decided(|catalog| {
         catalog.clone_as_capped(&ns("db.c"), &to, 1 << 20, &never).unwrap();
+        catalog.settle().unwrap();
         assert_eq!(catalog.system_documents(&to).unwrap().len(), 1);
         catalog.rename_collection(&to, &ns("db.e"), false, &never).unwrap();
         catalog.drop_collection(&ns("db.e"), &never).unwrap();

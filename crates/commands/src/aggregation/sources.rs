@@ -94,6 +94,7 @@ pub(super) fn with_server_source(
     pipeline: &RawArray,
 ) -> Result<Option<RawArrayBuf>> {
     if let AggregateTarget::Collection(namespace) = target
+        && !asks_for_stats(pipeline)
         && let Some(documents) = collection(context, namespace)?
     {
         return behind(&documents, pipeline, 0).map(Some);
@@ -139,6 +140,13 @@ pub(super) fn with_server_source(
         },
     };
     behind(&documents, pipeline, 1).map(Some)
+}
+
+/// Whether a pipeline begins with what is told of a collection, and not with its documents.
+fn asks_for_stats(pipeline: &RawArray) -> bool {
+    let first = pipeline.into_iter().next();
+    let Some(Ok(RawBsonRef::Document(stage))) = first else { return false };
+    stage.iter().flatten().next().is_some_and(|(name, _)| name.as_str() == "$collStats")
 }
 
 /// The pipeline from a stage on, over these documents.
