@@ -20,11 +20,7 @@ const FIRST: &[Step] = &[
     ("unit", unit),
     ("sim", || sim(&words("--seeds 200 --known"))),
     ("interleavings", interleavings),
-];
-
-/// Steps of one thread that say the same whatever else the machine does: they go on beside [`BUSY`].
-const COUNTING: &[Step] = &[
-    // Under callgrind.
+    // Under callgrind, so whatever else the machine does.
     ("instructions", instructions::test),
 ];
 
@@ -164,7 +160,7 @@ fn with_certificates(name: &str) -> Result<()> {
 
 /// Runs all steps, or the one named.
 pub(crate) fn test(only: Option<&str>) -> Result<()> {
-    let all = || [FIRST, COUNTING, WAITING, BUSY, LAST].into_iter().flatten();
+    let all = || [FIRST, WAITING, BUSY, LAST].into_iter().flatten();
     let named = only.map(|only| (only, all().find(|(name, _)| *name == only)));
     if let Some((name, None)) = named {
         let names: Vec<_> = all().map(|(step, _)| *step).collect();
@@ -186,7 +182,7 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
     // What steps install they install once.
     tools::python()?;
     tools::npm()?;
-    beside_each_other([WAITING, BUSY, COUNTING])?;
+    beside_each_other([WAITING, BUSY])?;
     LAST.iter().try_for_each(take)?;
     println!("\nsteps: {} passed, 0 failed", all().count());
     Ok(())
