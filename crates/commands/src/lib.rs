@@ -22,6 +22,7 @@ mod finished;
 mod gate;
 mod judged;
 mod needs;
+mod not_stored;
 mod outcome;
 mod permit;
 mod redact;

@@ -43,9 +43,8 @@ impl NameChange {
         Self { names: vec![(name, Some(Arc::clone(collection)))], ..Self::default() }
     }
 
-    fn find(&self, name: &str) -> Option<Option<&Arc<Collection>>> {
-        let found = self.names.iter().find(|(changed, _)| changed.as_str() == name);
-        found.map(|(_, collection)| collection.as_ref())
+    fn find(&self, name: &str) -> Option<&(Namespace, Option<Arc<Collection>>)> {
+        self.names.iter().find(|(changed, _)| changed.as_str() == name)
     }
 }
 
@@ -198,15 +197,11 @@ impl CollectionMap {
         }
         let waiting = self.settled();
         let found = waiting.iter().rev().find_map(|one| Some((one.seen, one.change.find(name)?)));
-        match found {
-            Some((seen, collection)) => {
-                Newest { collection: collection.cloned(), waits_for: Some(seen) }
-            }
-            None => {
-                let collection = self.by_name.read().get(name).cloned();
-                Newest { collection, waits_for: None }
-            }
-        }
+        let Some((seen, (_, collection))) = found else {
+            let collection = self.by_name.read().get(name).cloned();
+            return Newest { collection, waits_for: None };
+        };
+        Newest { collection: collection.clone(), waits_for: Some(seen) }
     }
 
     /// The same for all names from `from` up to `to`, which is left out; and the newest commit that changed one of

@@ -129,7 +129,7 @@ fn a_clients_transaction_waits_for_the_names_that_it_writes_to() {
     let member = Member::new();
     let catalog = &member.catalog;
     let wait = Duration::from_millis(30);
-    member.decided(|catalog| delete_all(catalog));
+    member.decided(delete_all);
     build(catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
     catalog.create_collection(&ns("db.new"), &CollectionOptions::default(), &never).unwrap();
     // A session's meets a conflict, one of a connection is told how long it has waited.

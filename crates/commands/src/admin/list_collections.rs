@@ -1,10 +1,10 @@
 //! `listCollections`.
 
-use crate::aggregation::sources;
 use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
+use crate::not_stored;
 use crate::security::asks;
 use auth::Target;
 use bson::RawDocumentBuf;
@@ -64,7 +64,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             list.push(if name_only { name_and_type(&collection) } else { full });
         }
     }
-    for (name, full) in not_stored(context, database)? {
+    for (name, full) in of_another_form(context, database)? {
         let passes = match &filter {
             _ if !is_own(name) => false,
             Some(filter) => filter.matches(&full)?,
@@ -80,13 +80,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// What are collections to clients, and are not stored as such: their names, and what is told of them.
-fn not_stored(
+fn of_another_form(
     context: &Context<'_>,
     database: &str,
 ) -> Result<Vec<(&'static str, RawDocumentBuf)>> {
     let mut list: Vec<(&'static str, RawDocumentBuf)> =
         oplog_in(context, database).map(|oplog| ("oplog.rs", oplog)).into_iter().collect();
-    if database == "local" && sources::set_configuration(context)?.is_some() {
+    if database == "local" && not_stored::set_configuration(context)?.is_some() {
         let name = "system.replset";
         let mut writer = Writer::new();
         writer.str("name", name);

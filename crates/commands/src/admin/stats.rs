@@ -3,10 +3,10 @@
 //! Always true: counts are exact; sizes on disk are the engine's own.
 
 use super::is_a_view;
-use crate::aggregation::sources;
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
+use crate::not_stored;
 use crate::security::asks;
 use auth::Action;
 use bson::RawBsonRef;
@@ -98,7 +98,7 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if context.service.catalog.is_oplog(&namespace) {
         return oplog_stats(context, &namespace, scale);
     }
-    let held = sources::collection(context, &namespace)?;
+    let held = not_stored::collection(context, &namespace)?;
     let catalog = &context.service.catalog;
     let collection = catalog.collection(&namespace);
     if collection.as_ref().is_some_and(|collection| collection.is_view()) {

@@ -139,7 +139,7 @@ fn error_of(answer: &RawDocument) -> Error {
         error = error.with_info(info);
     }
     let said = answer.get_array("errorLabels").into_iter().flatten().flatten();
-    let said: Vec<&str> = said.filter_map(|label| label.as_str()).collect();
+    let said: Vec<&str> = said.filter_map(RawBsonRef::as_str).collect();
     error = labels::labelled(error, &said);
     let own = |name: &str| NOT_HANDED_BACK.contains(&name) || OF_AN_ERROR.contains(&name);
     let beside = answer.iter().flatten().filter(|(name, _)| !own(name.as_str()));

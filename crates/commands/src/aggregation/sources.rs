@@ -6,7 +6,7 @@
 //! follows runs as over any other source.
 
 use crate::context::Context;
-use crate::transactions::records;
+use crate::not_stored::collection;
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
 use dispatch::fields::{Field, inner};
@@ -14,27 +14,6 @@ use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use query::{AggregateTarget, CountRequest, FindRequest};
 use serverstate::current_ops::{Idle, operations};
-
-/// The documents of a collection that is stored in another form.
-pub(crate) fn collection(
-    context: &Context<'_>,
-    namespace: &Namespace,
-) -> Result<Option<Vec<RawDocumentBuf>>> {
-    match namespace.as_str() {
-        Namespace::TRANSACTIONS => records(context.service).map(Some),
-        Namespace::SET_CONFIGURATION => {
-            set_configuration(context).map(|found| found.map(|document| vec![document]))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// The configuration that this member of a set of several goes by, as `replSetGetConfig` shows it.
-pub(crate) fn set_configuration(context: &Context<'_>) -> Result<Option<RawDocumentBuf>> {
-    let replication = &context.service.replication;
-    let config = if replication.is_of_several() { replication.config() } else { None };
-    Ok(config.map(|config| RawDocumentBuf::try_from(&config.document)).transpose()?)
-}
 
 /// A count on a collection that is stored in another form, as a pipeline on the database: of one document with `n`, or none.
 pub(crate) fn count_as_pipeline(
