@@ -66,6 +66,7 @@ pub(crate) struct Peer {
     connections_before: u64,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 struct State {
     queue: Queue,
     /// The socket of the connection, where it is plain.
@@ -464,18 +465,21 @@ mod tests {
         }
         assert!(sent > 100, "{sent}");
         assert!(matches!(state.write(&report(sent)), Written::Nothing), "the socket is full");
-        let reader = std::thread::spawn(move || {
-            let (mut reader, mut terms) = (FrameReader::new(input), Vec::new());
-            let mut memory = Charge::uncharged(Part::Links);
-            while let Ok((Frame::Report(report), _)) = reader.next(&mut memory, &mut |_| {}) {
-                terms.push(report.term);
-            }
-            terms
+        let came = std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let (mut reader, mut terms) = (FrameReader::new(input), Vec::new());
+                let mut memory = Charge::uncharged(Part::Links);
+                while let Ok((Frame::Report(report), _)) = reader.next(&mut memory, &mut |_| {}) {
+                    terms.push(report.term);
+                }
+                terms
+            });
+            out.set_nonblocking(false).unwrap();
+            out.write_all(&state.rest).unwrap();
+            out.shutdown(Shutdown::Both).unwrap();
+            reader.join().unwrap()
         });
-        out.set_nonblocking(false).unwrap();
-        out.write_all(&state.rest).unwrap();
-        out.shutdown(Shutdown::Both).unwrap();
-        assert_eq!(reader.join().unwrap(), (0..sent).collect::<Vec<_>>());
+        assert_eq!(came, (0..sent).collect::<Vec<_>>());
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) fn closing(open: &OpenLoad) -> Closing {
 }
 
 /// There is nothing to be looked at.
-const LATER: Duration = Duration::from_secs(3600);
+const LATER: Duration = Duration::from_hours(1);
 
 /// Entries that stay in memory behind the slowest member, for those that come back after a moment.
 const KEPT: u64 = 4096;
@@ -131,9 +131,10 @@ mod tests {
         assert_eq!(closing(1, Some(us(500)), 0, us(9)), Closing::Later(us(1500), 0));
         assert_eq!(closing(1, Some(GATHERS), 0, us(9)), Closing::Now);
         // One is on its way, whoever waits.
+        assert_eq!(APART, us(2000));
         let on_its_way = Closing::Later(us(1), u64::MAX);
-        assert_eq!(closing(0, None, 1, APART - us(1)), on_its_way);
-        assert_eq!(closing(MAX_ENTRY_BYTES - 1, None, 1, APART - us(1)), on_its_way);
+        assert_eq!(closing(0, None, 1, us(1999)), on_its_way);
+        assert_eq!(closing(MAX_ENTRY_BYTES - 1, None, 1, us(1999)), on_its_way);
         // The way is long.
         assert_eq!(closing(1, None, 1, APART), Closing::Now);
         assert_eq!(closing(1, Some(us(0)), 1, APART), Closing::Later(GATHERS, 0));
