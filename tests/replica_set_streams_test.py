@@ -160,7 +160,9 @@ def failover(cluster, how, changers):
     elif how == "stop":
         assert primary.stop() == 0, primary.tail()
     else:
-        raw(primary, "admin", {"replSetStepDown": 2})
+        # One that has just begun to lead may find nobody in two seconds who has everything.
+        step_down = lambda: raw(primary, "admin", {"replSetStepDown": 2})["ok"] == 1
+        wait_until(step_down, "it does not step down", cluster.tails)
     cluster.wait_for_primary(but=primary)
     progress(changers)
     if not primary.is_running():
