@@ -278,6 +278,32 @@ class Bench:
         requests = [update("a", [set_random(r, documents)], concern) for _ in range(count)]
         return self.over_kilobytes(servers, documents, requests, self.sizes.small_cache)
 
+    def read_updates(self):
+        return self.in_turns("readupdate", self.load_read_updates)
+
+    def load_read_updates(self, servers, concern):
+        """As `fern bench readupdate`: a document is found by an index, and gets a longer text."""
+        r, documents, count = random.Random(6), self.sizes.updates, self.sizes.updates // 2
+        text = lambda: r.randbytes(100).hex()
+        with servers("--cacheSize", self.sizes.cache) as cluster:
+            members = in_order(cluster)
+            with members[0].client(w="majority") as client:
+                client.test.a.create_index("x")
+                for first in range(0, documents, 1000):
+                    rows = [{"_id": i, "x": i, "y": text()} for i in range(first, first + 1000)]
+                    client.test.a.insert_many(rows, ordered=False)
+            wait_for_the_others(members, "test", "a")
+            settle(members)
+            requests = []
+            for _ in range(count):
+                key = {"x": r.randrange(documents)}
+                find = {"find": "a", "filter": key, "projection": {"y": 1}, "limit": 1, "singleBatch": True}
+                requests.append(message(1, {**find, "$db": "test"}))
+                change = {"q": key, "u": {"$set": {"y": f"{text()}{key['x']}"}}}
+                requests.append(update("a", [change], concern))
+            run = lambda: send_all(members[0].port, 6, requests)[1]
+            return self.measured(members, count, ("test", "a"), run)
+
     def load_mix(self, servers, concern):
         r, documents, count = random.Random(4), self.sizes.updates // 2, self.sizes.updates
         find = lambda: message(1, {"find": "a", "filter": {"_id": r.randrange(documents)}, "limit": 1, "$db": "test"})
@@ -328,8 +354,11 @@ def set_of_one(bench):
     results = bench.iibench()
     yield most("set of one, iiBench: CPU of single", ratios(results, "one", primary("cpu")), 1.05, 1.02)
     yield most("set of one, iiBench: bytes written of single", ratios(results, "one", primary("written")), 0.95, 0.85)
-    yield most("set of one, updates of 1 KB: CPU of single", ratios(bench.updates(), "one", primary("cpu")), 1.08, 1.04)
-    yield most("set of one, half reads half updates: CPU", ratios(bench.mix(), "one", primary("cpu")), 1.08, 1.04)
+    read_updates = ratios(bench.read_updates(), "one", primary("cpu"))
+    yield most("set of one, readupdate: CPU of single", read_updates, 1.08, 1.04)
+    yield most("set of one, half reads half updates (YCSB A): CPU", ratios(bench.mix(), "one", primary("cpu")), 1.08, 1.04)
+    updates = ratios(bench.updates(), "one", primary("cpu"))
+    print(f"  no row of the design: a set of one that does nothing but updates of 1 KB, CPU of single: {updates:.3f}", flush=True)
 
 
 @row("primary", ("single", "three"))

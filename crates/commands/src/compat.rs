@@ -21,8 +21,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("on a standalone: `readConcern.afterClusterTime`, `atClusterTime`", "20 IllegalOperation"),
     ("on a standalone: `writeConcern.w` above 1 and named modes", "2 BadValue"),
     (
-        "`atClusterTime` further back than `minSnapshotHistoryWindowInSeconds` (5 by default, MongoDB's \
-         is 300), of a state that no snapshot read got",
+        "`atClusterTime` further back than `minSnapshotHistoryWindowInSeconds` (5 by default, and \
+         then no more than a sixteenth of the cache's bytes are written since; MongoDB's is 300), of a state that no snapshot read got",
         "239 SnapshotTooOld",
     ),
     ("`lsid` with the digest of another user", "13 Unauthorized"),

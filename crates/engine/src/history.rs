@@ -133,6 +133,12 @@ impl History {
         }
     }
 
+    /// Up to which position of the log, in bytes, everything was handed to the kernel: how much was written since another
+    /// moment.
+    pub fn written_position(&self) -> u64 {
+        self.log.opened().map_or(0, wal::Wal::written_lsn)
+    }
+
     /// The history begins at this position, because what is before it is damaged.
     pub(crate) fn lost_before(&self, position: u64) {
         self.lost_before.store(position, Ordering::Release);

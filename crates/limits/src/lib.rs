@@ -121,9 +121,7 @@ pub fn poll() -> Result<()> {
 #[inline]
 pub fn poll_work(units: usize) -> Result<()> {
     let units = u32::try_from(units).unwrap_or(u32::MAX);
-    let left = COUNTDOWN.get().saturating_sub(units);
-    COUNTDOWN.set(left);
-    if left > 0 { Ok(()) } else { check() }
+    if count_down(units) > 0 { Ok(()) } else { check() }
 }
 
 /// Counts `units` of work where nothing can fail, as inside a comparison. The next [`poll`] on this
@@ -131,7 +129,18 @@ pub fn poll_work(units: usize) -> Result<()> {
 #[inline]
 pub fn note_work(units: usize) {
     let units = u32::try_from(units).unwrap_or(u32::MAX);
-    COUNTDOWN.set(COUNTDOWN.get().saturating_sub(units));
+    count_down(units);
+}
+
+/// Takes from the units of work that are left; how many there are now. The place of the thread's counter is looked up once:
+/// going over a document does this for each field.
+#[inline]
+fn count_down(units: u32) -> u32 {
+    COUNTDOWN.with(|countdown| {
+        let left = countdown.get().saturating_sub(units);
+        countdown.set(left);
+        left
+    })
 }
 
 /// Counts `units` of work in code that cannot fail; true where it should end at once with whatever

@@ -29,6 +29,7 @@ mod tests {
     use super::*;
     use crate::view::Heard;
     use quorum::{Configuration, Peer};
+    use std::sync::Arc;
 
     fn peer(member: u64, matched: u64) -> Peer {
         let member = MemberId(member);
@@ -36,7 +37,7 @@ mod tests {
     }
 
     fn view(peers: Vec<Peer>) -> View {
-        let configuration = Configuration::of_voters([1, 2, 3].map(MemberId));
+        let configuration = Configuration::of_voters([1, 2, 3].map(MemberId)).into();
         View { id: MemberId(1), configuration, peers, ..View::default() }
     }
 
@@ -64,7 +65,7 @@ mod tests {
             MemberReport { frozen: true, ..of_two },
         ] {
             let mut unable = view(all.peers.clone());
-            unable.reports.insert(MemberId(2), Heard { report, at_ms: 0 });
+            unable.reports = Arc::new([(MemberId(2), Heard { report, at_ms: 0 })].into());
             assert_eq!(chosen(&unable), Some(3), "{report:?}");
         }
     }

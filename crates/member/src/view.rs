@@ -36,7 +36,7 @@ pub struct View {
     /// It takes clients' writes.
     pub writable: bool,
     /// Who the members are.
-    pub configuration: Configuration,
+    pub configuration: Arc<Configuration>,
     /// The newest configuration that is decided.
     pub document: Option<ConfigurationDocument>,
     /// The commit index.
@@ -53,7 +53,9 @@ pub struct View {
     /// On a leader: how far each member is, itself included.
     pub peers: Vec<Peer>,
     /// What the others said.
-    pub reports: BTreeMap<MemberId, Heard>,
+    pub reports: Arc<BTreeMap<MemberId, Heard>>,
+    /// Which of the replica's reports these are.
+    pub reports_version: u64,
     /// It lacks what its leader's log has no more: it needs a copy of the data.
     pub needs_copy: Option<NeedsCopy>,
     /// What it has and does not show yet, where it is delayed.
@@ -91,10 +93,6 @@ impl View {
         now_ms: u64,
     ) -> Self {
         let status = replica.status();
-        let heard = |(member, report): (&MemberId, &MemberReport)| {
-            let before = self.reports.get(member).filter(|heard| heard.report == *report);
-            (*member, before.copied().unwrap_or(Heard { report: *report, at_ms: now_ms }))
-        };
         Self {
             id: status.id,
             role_state: status.role_state,
@@ -107,13 +105,30 @@ impl View {
             is_back: self.is_back,
             synced_index: status.synced_index,
             peers: status.peers,
-            reports: replica.reports().iter().map(heard).collect(),
+            reports: self.next_reports(replica, now_ms),
+            reports_version: replica.reports_version(),
             needs_copy: replica.needs_copy(),
             held_back: replica.held_back(),
             has_given_up: replica.has_given_up(),
             handing_over_to: status.handing_over_to,
             stopped: replica.stopped().map(str::to_owned),
         }
+    }
+
+    /// What was said, each since when it was. Made anew only where something else was said: a view is made for each entry.
+    fn next_reports<J: Journal, L: Links, P: Promises>(
+        &self,
+        replica: &Replica<J, L, P>,
+        now_ms: u64,
+    ) -> Arc<BTreeMap<MemberId, Heard>> {
+        if replica.reports_version() == self.reports_version {
+            return Arc::clone(&self.reports);
+        }
+        let heard = |(member, report): (&MemberId, &MemberReport)| {
+            let before = self.reports.get(member).filter(|heard| heard.report == *report);
+            (*member, before.copied().unwrap_or(Heard { report: *report, at_ms: now_ms }))
+        };
+        Arc::new(replica.reports().iter().map(heard).collect())
     }
 
     /// Whether those who watch are to be told of the step from another view to this one.

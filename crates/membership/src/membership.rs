@@ -874,7 +874,7 @@ impl Inner {
     /// Whether consensus has nobody but the founder.
     fn engine_has_no_document(&self) -> bool {
         let alone = Configuration::of_voters([self.own]);
-        self.member().is_some_and(|member| member.view().configuration == alone)
+        self.member().is_some_and(|member| *member.view().configuration == alone)
     }
 }
 
@@ -900,7 +900,7 @@ fn preferred_over(view: &View, document: &SetDocument) -> Option<MemberId> {
 /// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
 /// vote.
 fn is_alone(view: &View, own: MemberId, document: &SetDocument) -> bool {
-    let Configuration { voters, outgoing, .. } = &view.configuration;
+    let Configuration { voters, outgoing, .. } = &*view.configuration;
     let is_own = |set: &std::collections::BTreeSet<MemberId>| set.len() == 1 && set.contains(&own);
     let others_vote = document.members().iter().any(|listed| listed.votes && listed.member != own);
     others_vote && (is_own(outgoing) || is_own(voters))
@@ -989,7 +989,7 @@ mod tests {
             };
             let view = View {
                 id: MemberId(1),
-                configuration: Configuration::of_voters([1, 2, 3].map(MemberId)),
+                configuration: Configuration::of_voters([1, 2, 3].map(MemberId)).into(),
                 peers: [1, 2, 3].map(peer).to_vec(),
                 last: Position { term: 1, index: 1000 },
                 ..View::default()

@@ -14,6 +14,7 @@ use bsonval::path::Component;
 use bsonval::raw::{self, Element, Writer};
 use errors::Result;
 use limits::KeyMap;
+use smallvec::SmallVec;
 
 /// Deeper values are told whole: a stored document does not nest deeper than this.
 const MAX_DEPTH: usize = 180;
@@ -28,7 +29,7 @@ pub fn diff(
 ) -> Result<Option<RawDocumentBuf>> {
     let named: Vec<&[Component]> =
         touched.unwrap_or_default().iter().map(Path::components).collect();
-    let mut out = Writer::with_capacity(128);
+    let mut out = Writer::with_capacity(256);
     let open = out.begin();
     if !document_into(&mut out, before, after, &named, 0)? {
         return Ok(None);
@@ -72,6 +73,97 @@ fn told<'p>(named: &[&'p [Component]], name: &str, is_array: bool) -> Manner<'p>
     }
 }
 
+/// What is another in a document.
+#[derive(Default)]
+struct Changes<'a> {
+    /// Fields that went.
+    gone: Vec<&'a str>,
+    /// Fields that stayed where they stood, with other values.
+    changed: Vec<Kept<'a>>,
+    /// Fields that came, at the end.
+    added: Vec<Element<'a>>,
+}
+
+/// How many changes are looked for one by one; with more of them, tables of names cost less.
+const FEW_CHANGES: usize = 8;
+
+/// The changes of a document whose fields stayed in their places, and perhaps got some behind them: what most updates
+/// leave. `None` of another, and where a name that changed may be there twice.
+fn changes_in_place<'a>(
+    before: &'a RawDocument,
+    after: &'a RawDocument,
+) -> Result<Option<Changes<'a>>> {
+    let mut changes = Changes::default();
+    let mut old = raw::elements(before);
+    let mut names: SmallVec<[&[u8]; 32]> = SmallVec::new();
+    for field in raw::elements(after) {
+        let after = field?;
+        names.push(after.name_bytes());
+        match old.next().transpose()? {
+            None => changes.added.push(after),
+            Some(before) if before.bytes() == after.bytes() => {}
+            Some(before) if before.name_bytes() == after.name_bytes() => {
+                changes.changed.push(Kept { before, after });
+            }
+            Some(_) => return Ok(None),
+        }
+    }
+    if old.next().is_some() || changes.changed.len() + changes.added.len() > FEW_CHANGES {
+        return Ok(None);
+    }
+    let kept = changes.changed.iter().map(|kept| &kept.after);
+    for named in kept.chain(&changes.added) {
+        limits::poll_work(names.len())?;
+        if names.iter().filter(|name| **name == named.name_bytes()).count() > 1 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(changes))
+}
+
+/// The changes of any document; `None` where a name is there twice.
+fn changes_by_name<'a>(
+    before: &'a RawDocument,
+    after: &'a RawDocument,
+) -> Result<Option<Changes<'a>>> {
+    let mut changes = Changes::default();
+    let mut places: KeyMap<&str, (usize, Element<'_>)> = KeyMap::default();
+    for (at, field) in raw::elements(before).enumerate() {
+        let field = field?;
+        if places.insert(field.name(), (at, field)).is_some() {
+            return Ok(None);
+        }
+    }
+    // What stays comes first, in the order that it had; at the first field that does not, all that
+    // follow are new, and come at the end.
+    let mut next = 0;
+    let mut names: KeyMap<&str, bool> = KeyMap::default();
+    for field in raw::elements(after) {
+        let after = field?;
+        let place =
+            places.get(after.name()).filter(|(at, _)| changes.added.is_empty() && *at >= next);
+        if names.insert(after.name(), true).is_some() {
+            return Ok(None);
+        }
+        match place {
+            Some((at, before)) => {
+                next = at + 1;
+                if before.bytes() != after.bytes() {
+                    changes.changed.push(Kept { before: before.clone(), after });
+                }
+            }
+            None => changes.added.push(after),
+        }
+    }
+    for field in raw::elements(before) {
+        let name = field?.name();
+        if !names.contains_key(name) {
+            changes.gone.push(name);
+        }
+    }
+    Ok(Some(changes))
+}
+
 /// Writes the parts of a diff; false where it cannot say what changed.
 fn document_into(
     out: &mut Writer,
@@ -81,43 +173,20 @@ fn document_into(
     depth: usize,
 ) -> Result<bool> {
     limits::poll()?;
-    let mut places: KeyMap<&str, (usize, Element<'_>)> = KeyMap::default();
-    for (at, field) in raw::elements(before).enumerate() {
-        let field = field?;
-        if places.insert(field.name(), (at, field)).is_some() {
-            return Ok(false);
-        }
-    }
-    // What stays comes first, in the order that it had; at the first field that does not, all that
-    // follow are new, and come at the end.
-    let (mut kept, mut added): (Vec<Kept<'_>>, Vec<Element<'_>>) = (Vec::new(), Vec::new());
-    let mut next = 0;
-    let mut names: KeyMap<&str, bool> = KeyMap::default();
-    for field in raw::elements(after) {
-        let field = field?;
-        let place = places.get(field.name()).filter(|(at, _)| added.is_empty() && *at >= next);
-        if names.insert(field.name(), true).is_some() {
-            return Ok(false);
-        }
-        match place {
-            Some((at, before)) => {
-                next = at + 1;
-                kept.push(Kept { before: before.clone(), after: field });
-            }
-            None => added.push(field),
-        }
-    }
-    let gone = raw::elements(before)
-        .filter(|field| field.as_ref().is_ok_and(|field| !names.contains_key(field.name())));
+    let changes = match changes_in_place(before, after)? {
+        None => changes_by_name(before, after)?,
+        in_place => in_place,
+    };
+    let Some(changes) = changes else { return Ok(false) };
     let mut part = Section::new("d");
-    for field in gone {
+    for name in &changes.gone {
         part.open(out);
-        out.value(field?.name(), RawBsonRef::Boolean(false));
+        out.value(name, RawBsonRef::Boolean(false));
     }
     part.close(out);
     let mut inner = Vec::new();
     let mut part = Section::new("u");
-    for field in kept.iter().filter(|field| field.before.bytes() != field.after.bytes()) {
+    for field in &changes.changed {
         match both_nest(&field.before, &field.after)? {
             Some(_) if depth < MAX_DEPTH => inner.push(field),
             _ => {
@@ -138,7 +207,7 @@ fn document_into(
     }
     part.close(out);
     let mut part = Section::new("i");
-    for field in &added {
+    for field in &changes.added {
         part.open(out);
         out.element(field);
     }
@@ -180,6 +249,10 @@ enum Nest<'a> {
 }
 
 fn both_nest<'a>(before: &Element<'a>, after: &Element<'a>) -> Result<Option<Nest<'a>>> {
+    // A text is checked when it is read.
+    if !(before.is_nested() && after.is_nested()) {
+        return Ok(None);
+    }
     Ok(match (before.value()?, after.value()?) {
         (RawBsonRef::Document(a), RawBsonRef::Document(b)) => Some(Nest::Documents(a, b)),
         (RawBsonRef::Array(a), RawBsonRef::Array(b)) => Some(Nest::Arrays(a, b)),
@@ -358,6 +431,57 @@ mod tests {
     fn fields(value: impl Strategy<Value = Bson>) -> impl Strategy<Value = Document> {
         let name = prop_oneof!["[abcd]", Just("0".to_owned()), Just(String::new())];
         prop::collection::vec((name, value), 0..6).prop_map(|all| all.into_iter().collect())
+    }
+
+    /// A document with these fields, in this order, names that are there twice too.
+    fn fields_of(list: &[(&str, i32)]) -> RawDocumentBuf {
+        let mut out = Writer::with_capacity(64);
+        let open = out.begin();
+        for (name, value) in list {
+            out.value(name, RawBsonRef::Int32(*value));
+        }
+        out.end(open);
+        out.finish().unwrap()
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice_is_never_told_as_one() {
+        let before = fields_of(&[("_id", 1), ("a", 1), ("a", 2), ("b", 3)]);
+        for (after, is_told) in [
+            (fields_of(&[("_id", 1), ("a", 1), ("a", 2), ("b", 4)]), true),
+            (fields_of(&[("_id", 1), ("a", 1), ("a", 2), ("b", 3), ("c", 4)]), true),
+            (fields_of(&[("_id", 1), ("a", 9), ("a", 2), ("b", 3)]), false),
+            (fields_of(&[("_id", 1), ("a", 1), ("a", 9), ("b", 3)]), false),
+            (fields_of(&[("_id", 1), ("a", 1), ("a", 2), ("b", 3), ("a", 4)]), false),
+            (fields_of(&[("_id", 1), ("a", 1), ("b", 3)]), false),
+        ] {
+            let made = diff(&before, &after, None).unwrap();
+            assert_eq!(made.is_some(), is_told, "{after:?}");
+            if let Some(made) = made {
+                assert_eq!(applied(&before, &made), after);
+            }
+        }
+    }
+
+    #[test]
+    fn many_changes_in_place_are_told_as_few_are() {
+        let list = |count: usize, by: i32| -> Vec<(String, i32)> {
+            (0..20)
+                .map(|at| (format!("f{at}"), if at < count { at as i32 + by } else { 0 }))
+                .collect()
+        };
+        for count in [0, 1, FEW_CHANGES, FEW_CHANGES + 1, 20] {
+            let (before, after) = (list(count, 100), list(count, 200));
+            let of = |list: &[(String, i32)]| {
+                let list: Vec<(&str, i32)> = list.iter().map(|(name, at)| (&**name, *at)).collect();
+                fields_of(&list)
+            };
+            let made = diff(&of(&before), &of(&after), None).unwrap().unwrap();
+            let told = Document::try_from(&made).unwrap();
+            let changed = told.get_document("u").map_or(0, Document::len);
+            assert_eq!((changed, told.len()), (count, usize::from(count > 0)), "{told}");
+            assert_eq!(applied(&of(&before), &made), of(&after));
+        }
     }
 
     proptest! {

@@ -29,10 +29,14 @@
 use crate::damaged;
 use bson::raw::RawDocument;
 use errors::Result;
+use smallvec::SmallVec;
+use std::ops::Range;
 
 /// The first byte of each note.
 pub const VERSION: u8 = 1;
 
+/// Room that is made at once for the notes of a short commit.
+const FIRST_BYTES: usize = 256;
 /// A note that has so many bytes ends.
 const NOTE_BYTES: usize = 64 << 10;
 /// The most a transaction's entry holds before the next one begins.
@@ -171,7 +175,8 @@ pub struct Notes {
     bytes: Vec<u8>,
     /// Where notes end, but for the last one.
     ends: Vec<usize>,
-    names: Vec<([u8; 16], String)>,
+    /// The collections that have a slot; their names stand here in `bytes`.
+    names: SmallVec<[([u8; 16], Range<usize>); 1]>,
     key: Vec<u8>,
     slot: Option<usize>,
     operations: u64,
@@ -236,7 +241,10 @@ impl Notes {
 
     /// The slot of a collection.
     pub fn slot(&mut self, dictionary: u64, uuid: [u8; 16], ns: &str) -> usize {
-        if let Some(at) = self.names.iter().position(|(id, name)| *id == uuid && name == ns) {
+        let is_it = |(id, name): &([u8; 16], Range<usize>)| {
+            *id == uuid && self.bytes.get(name.clone()) == Some(ns.as_bytes())
+        };
+        if let Some(at) = self.names.iter().position(is_it) {
             return at;
         }
         self.begin(tag::NAME);
@@ -244,7 +252,7 @@ impl Notes {
         self.bytes.extend_from_slice(&uuid);
         self.put_bytes(ns.as_bytes());
         self.slot = None;
-        self.names.push((uuid, ns.to_owned()));
+        self.names.push((uuid, self.bytes.len() - ns.len()..self.bytes.len()));
         self.names.len() - 1
     }
 
@@ -364,6 +372,7 @@ impl Notes {
             self.ends.push(self.bytes.len());
             self.bytes.push(VERSION);
         } else if self.bytes.is_empty() {
+            self.bytes.reserve(FIRST_BYTES);
             self.bytes.push(VERSION);
         }
         self.bytes.push(tag);

@@ -30,7 +30,7 @@ pub const MAX_SNAPSHOT: usize = 1 << 20;
 
 /// The bytes of a message.
 pub fn encode(message: &Message) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
+    let mut out = Vec::with_capacity(USUAL_BYTES);
     out.push(VERSION);
     out.push(kind(&message.body));
     for number in [message.from.0, message.to.0, message.term] {
@@ -39,6 +39,9 @@ pub fn encode(message: &Message) -> Vec<u8> {
     put_body(&mut out, &message.body);
     out
 }
+
+/// Room that is made at once: a message with one entry fits.
+const USUAL_BYTES: usize = 160;
 
 /// A message from bytes.
 pub fn decode(bytes: &[u8]) -> Result<Message> {
@@ -58,7 +61,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message> {
 
 /// The bytes of an entry's content, as they are in a message.
 pub fn encode_content(content: &Content) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL_BYTES);
     put_content(&mut out, content);
     out
 }

@@ -144,6 +144,12 @@ impl Configuration {
         self.voters.contains(&member) || self.outgoing.contains(&member)
     }
 
+    /// Whether it names the member.
+    pub fn is_member(&self, member: MemberId) -> bool {
+        let sets = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];
+        sets.into_iter().any(|set| set.contains(&member))
+    }
+
     /// Everybody in it, once.
     pub fn members(&self) -> BTreeSet<MemberId> {
         let sets = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];

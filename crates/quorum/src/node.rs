@@ -11,7 +11,7 @@
 //! | counts a descriptor's bytes | bytes of records are counted here |
 //!
 //! Always true: between two calls, raft's election timeout is `timeout`; what is in `held` waits for a
-//! sync that was asked for; everything handed out as committed is applied to the configuration.
+//! sync that was asked for; everything handed out as committed is applied to the configuration; `configuration` is raft's.
 
 mod ask;
 mod begin;
@@ -19,19 +19,20 @@ mod look;
 mod ready;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use raft::eraftpb::HardState as RaftHardState;
 use raft::{RawNode, StateRole};
 
 use crate::check::{View, check};
-use crate::entry::MemberId;
+use crate::entry::{Configuration, MemberId};
 use crate::error::{Error, Result};
 use crate::log::{MemoryLog, Older};
 use crate::message::{Body, Message};
 use crate::outcome::{HardState, RoleState, Settings, Start};
 use crate::state::MAX_COUNT;
 use crate::timeouts;
-use crate::translate::{configuration_in, entry_in, message_in};
+use crate::translate::{configuration_in, configuration_out, entry_in, message_in};
 
 /// The leader's port was found closed, and nobody leads since.
 #[derive(Clone, Copy)]
@@ -44,6 +45,8 @@ struct Haste {
 /// One member.
 pub struct Node {
     raft: RawNode<MemoryLog>,
+    /// Who the members are. Raft's own form of it is made of sets each time that somebody looks.
+    configuration: Arc<Configuration>,
     settings: Settings,
     random: Box<dyn FnMut() -> u64 + Send>,
     /// The election timeout, and for which term and role it was drawn.
@@ -114,6 +117,7 @@ impl Node {
             .map_err(|_| Error::Start("raft refuses its settings"))?;
         let mut random = random;
         let mut node = Self {
+            configuration: Arc::default(),
             timeout: timeouts::NEVER,
             drawn_for: (0, StateRole::Leader),
             haste: None,
@@ -134,6 +138,7 @@ impl Node {
             settings,
             random,
         };
+        node.look_at_configuration();
         node.settle(true);
         Ok(node)
     }
@@ -192,11 +197,15 @@ impl Node {
             return Ok(());
         }
         let from = message.from;
+        let brings_configuration = matches!(message.body, Body::Snapshot(_));
         if message.term > self.raft.raft.term {
             // It leads no more, and is a follower before raft looks at the log.
             self.raft.mut_store().look_back(false);
         }
         let stepped = self.raft.step(message_in(message));
+        if brings_configuration {
+            self.look_at_configuration();
+        }
         self.settle(false);
         match stepped {
             Ok(()) => Ok(()),
@@ -225,7 +234,15 @@ impl Node {
             term: self.raft.raft.term,
             leader: self.role_state().leader,
             last: self.raft.raft.raft_log.last_index(),
-            configured: !self.raft.raft.prs().conf().to_conf_state().voters.is_empty(),
+            configured: !self.configuration.voters.is_empty(),
+        }
+    }
+
+    /// After whatever may have changed who the members are.
+    fn look_at_configuration(&mut self) {
+        let now = configuration_out(&self.raft.raft.prs().conf().to_conf_state());
+        if now != *self.configuration {
+            self.configuration = Arc::new(now);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::entry::{Configuration, Entry, MemberId, Position};
 use crate::message::{Message, ReadId, Snapshot};
+use std::sync::Arc;
 
 /// How a node behaves. Times are in ticks.
 #[derive(Clone, Debug)]
@@ -176,7 +177,7 @@ pub struct Status {
     /// The last entry that is synced here.
     pub synced_index: u64,
     /// The members.
-    pub configuration: Configuration,
+    pub configuration: Arc<Configuration>,
     /// On a leader: the others and itself, by id.
     pub peers: Vec<Peer>,
     /// Bytes of records that were proposed and are not decided.

@@ -283,7 +283,7 @@ fn a_removed_leader_steps_down_and_the_others_go_on() {
     set.at(1).propose_configuration(gone, b"without 1".to_vec()).unwrap();
     set.settle();
     assert_eq!(set.at(1).role_state().role, Role::Follower);
-    assert_eq!(set.at(1).configuration(), Configuration::of_voters([id(2), id(3)]));
+    assert_eq!(**set.at(1).configuration(), Configuration::of_voters([id(2), id(3)]));
     set.tick(ELECTION * 3);
     let leader = set.leaders()[0];
     assert_ne!(leader, 1);
@@ -291,7 +291,7 @@ fn a_removed_leader_steps_down_and_the_others_go_on() {
     set.settle();
     set.tick(3);
     assert_eq!(set.at(2).last(), set.at(3).last());
-    assert_eq!(set.at(3).configuration(), Configuration::of_voters([id(2), id(3)]));
+    assert_eq!(**set.at(3).configuration(), Configuration::of_voters([id(2), id(3)]));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn changes_of_members_that_cannot_be_are_refused_before_they_are_proposed() {
     assert_eq!(ask(&mut set, &[add]), Some(under_way));
     set.settle();
     let configuration = set.at(1).configuration();
-    assert_eq!(configuration, Configuration::of_voters([1, 2, 3, 4].map(MemberId)));
+    assert_eq!(**configuration, Configuration::of_voters([1, 2, 3, 4].map(MemberId)));
     assert_eq!(ask(&mut set, &[]), None, "settings alone");
 }
 

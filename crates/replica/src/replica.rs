@@ -23,6 +23,7 @@
 //! witness, consensus never replaces the log by a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorum::{
@@ -145,6 +146,8 @@ pub struct Replica<J, L, P> {
     /// After how long what is open is looked at again, and how many must wait for it before that.
     looks_again: (Duration, u64),
     reports: BTreeMap<MemberId, MemberReport>,
+    /// How often that became another.
+    reports_version: u64,
     events: Vec<Event>,
     needs_copy: Option<NeedsCopy>,
     /// Why this member does not campaign, whatever its priority says.
@@ -229,6 +232,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             regathers: false,
             looks_again: (Duration::MAX, 0),
             reports: BTreeMap::new(),
+            reports_version: 0,
             events: Vec::new(),
             needs_copy: None,
             ineligibility: Ineligibility::default(),
@@ -284,8 +288,10 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         let (mut message, mut payloads) = match frame {
             Frame::Report(report) => {
-                if self.node.configuration().members().contains(&link) {
-                    self.reports.insert(link, report);
+                if self.node.configuration().is_member(link)
+                    && self.reports.insert(link, report) != Some(report)
+                {
+                    self.reports_version += 1;
                 }
                 return Ok(());
             }
@@ -498,13 +504,18 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         &self.reports
     }
 
+    /// Grows whenever [`Replica::reports`] says something else.
+    pub fn reports_version(&self) -> u64 {
+        self.reports_version
+    }
+
     /// The state of consensus.
     pub fn status(&self) -> Status {
         self.node.status()
     }
 
     /// Who the members are.
-    pub fn configuration(&self) -> Configuration {
+    pub fn configuration(&self) -> &Arc<Configuration> {
         self.node.configuration()
     }
 
@@ -666,7 +677,9 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         self.forget_what_others_have(&status);
         let members = status.configuration.members();
+        let known = self.reports.len();
         self.reports.retain(|member, _| members.contains(member));
+        self.reports_version += u64::from(self.reports.len() < known);
         let last = match (self.journal.held_back(), &self.applied.content) {
             (Some(held_back), _) => held_back.shown,
             (None, Content::Records(records)) => (records.last_ts, records.last_time),
@@ -837,7 +850,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             return false;
         }
         snapshot.position = at;
-        snapshot.configuration = self.node.configuration();
+        snapshot.configuration = (**self.node.configuration()).clone();
         snapshot.data = OF_WHAT_IS_APPLIED.to_vec();
         true
     }
@@ -865,7 +878,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
 
     fn apply(&mut self, committed: &[Entry]) -> Result<()> {
         let Some(last) = committed.last() else { return Ok(()) };
-        self.journal.committed(committed, &self.node.configuration())?;
+        self.journal.committed(committed, self.node.configuration())?;
         self.events.extend(committed.iter().filter_map(|entry| match &entry.content {
             Content::Configuration { document, .. } => {
                 Some(Event::Configured { at: entry.position(), document: document.clone() })

@@ -181,7 +181,7 @@ fn a_new_witness_begins_where_its_leader_is() {
     }
     assert!(set.running[&WITNESS].needs_copy().is_none());
     let configuration = set.running[&WITNESS].configuration();
-    assert_eq!(configuration, self::configuration(&[PRIMARY, SECONDARY, WITNESS]));
+    assert_eq!(**configuration, self::configuration(&[PRIMARY, SECONDARY, WITNESS]));
     // It counts, over a restart too.
     set.kill(SECONDARY);
     let (journal, promises) = set.kill(WITNESS);

@@ -199,7 +199,7 @@ impl Node {
         if index == 0 {
             return self.offer_snapshot(None);
         }
-        let configuration = self.configuration();
+        let configuration = (*self.configuration).clone();
         self.offer_snapshot(Some(&Snapshot { position, configuration, data: Vec::new() }))
     }
 

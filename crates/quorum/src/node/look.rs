@@ -1,6 +1,7 @@
 //! What can be seen of a node.
 
 use raft::{ProgressState, StateRole};
+use std::sync::Arc;
 
 use super::Node;
 use crate::entry::{Configuration, Entry, MemberId, Position};
@@ -55,13 +56,17 @@ impl Node {
     }
 
     /// Who the members are, as of what is applied.
-    pub fn configuration(&self) -> Configuration {
-        configuration_out(&self.raft.raft.prs().conf().to_conf_state())
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
     }
 
     /// All of it, for those who look.
     pub fn status(&self) -> Status {
         let raft = &self.raft.raft;
+        debug_assert_eq!(
+            *self.configuration,
+            configuration_out(&raft.prs().conf().to_conf_state())
+        );
         let mut peers = Vec::new();
         if self.leads() {
             let peer = |(id, progress): (&u64, &raft::Progress)| Peer {
@@ -86,7 +91,7 @@ impl Node {
             first: self.raft.store().base().index + 1,
             last: self.last(),
             synced_index: raft.raft_log.persisted,
-            configuration: self.configuration(),
+            configuration: Arc::clone(&self.configuration),
             peers,
             uncommitted_bytes: self.uncommitted_bytes,
             handing_over_to: self.handing_over_to(),

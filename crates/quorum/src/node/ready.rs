@@ -93,6 +93,7 @@ impl Node {
     /// Changes of members count from when they are decided.
     fn apply(&mut self, committed: &[Entry]) {
         let Some(last) = committed.last() else { return };
+        let mut is_changed = false;
         for entry in committed {
             let changes: &[Change] = match &entry.content {
                 Content::Configuration { changes, .. } if !changes.is_empty() => changes,
@@ -102,6 +103,10 @@ impl Node {
             // One that cannot be applied changes nothing, on each member alike: the leader has
             // tried it before it proposed it.
             let _unchanged = self.raft.apply_conf_change(&change_in(changes)).is_err();
+            is_changed = true;
+        }
+        if is_changed {
+            self.look_at_configuration();
         }
         let before = self.raft.raft.raft_log.last_index();
         self.raft.advance_apply_to(last.index);

@@ -381,7 +381,7 @@ impl World {
             }
         }
         if self.keeps_applied && !ready.committed.is_empty() {
-            let write = Write::Applied(member.applied, node.configuration());
+            let write = Write::Applied(member.applied, (**node.configuration()).clone());
             member.disk.write(member.writes, write);
         }
         for point in &ready.reads {
@@ -531,7 +531,7 @@ impl World {
         let Some(position) = member.kept.lock().unwrap().position(index) else { return };
         let snapshot = Snapshot {
             position,
-            configuration: node.configuration(),
+            configuration: (**node.configuration()).clone(),
             data: hash.to_le_bytes().to_vec(),
         };
         node.offer_snapshot(Some(&snapshot)).unwrap();
@@ -563,7 +563,7 @@ impl World {
             };
             self.offer(at);
             let node = self.members[at].node.as_mut().unwrap();
-            let configuration = node.configuration();
+            let configuration = Arc::clone(node.configuration());
             if configuration.is_joint() {
                 continue;
             }

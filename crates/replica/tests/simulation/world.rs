@@ -9,6 +9,7 @@
 //!    entry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorum::{Change, Configuration, MemberId, Role, Settings, Standing};
@@ -591,7 +592,7 @@ impl<M: Machine> World<M> {
         let Some(leader) = self.writable().and_then(|at| self.members[at].running.as_ref()) else {
             return false;
         };
-        let mut voters = leader.configuration().voters;
+        let mut voters = leader.configuration().voters.clone();
         for change in changes {
             match change.standing {
                 Standing::Voter => voters.insert(change.member),
@@ -649,7 +650,7 @@ impl<M: Machine> World<M> {
     fn is_settled(&mut self) -> bool {
         let Some(at) = self.writable() else { return false };
         let Some(leader) = &mut self.members[at].running else { return false };
-        let configuration = leader.configuration();
+        let configuration = Arc::clone(leader.configuration());
         let last = leader.status().last;
         let settled =
             leader.status().commit_index == last.index && leader.journal().open_bytes() == 0;

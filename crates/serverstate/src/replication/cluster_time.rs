@@ -15,8 +15,8 @@
 //!    *persisted bound*; a start begins above it.
 //! 2. The same stored document holds the term, which only grows.
 //! 3. The state of a time is that of all commits up to it and of no other ([`states`]). The states of a
-//!    short window, a few seconds, can all be read again; beyond it those that are pinned: a snapshot
-//!    read pins the one it gets.
+//!    short window, a few seconds, can all be read again, while what was written since is a small part of the
+//!    cache; beyond it those that are pinned: a snapshot read pins the one it gets.
 
 mod states;
 
@@ -40,6 +40,9 @@ const TRIES: usize = 100;
 /// there such a time is signed once there are users; here anybody can name one, and it is kept: a day
 /// is more than clocks of machines that work together are apart.
 pub const MAX_DRIFT_SECONDS: u64 = 24 * 3600;
+/// What is written within the window, unless that was set, is at most this part of the cache: versions that mostly nobody
+/// reads are written, and take memory, as others do.
+const WINDOW_PART_OF_CACHE: u64 = 16;
 /// How many states are pinned at once at most.
 const MAX_PINS: usize = 64;
 /// How long a pinned state stays readable after its last use at least.
@@ -75,6 +78,10 @@ pub struct ClusterClock {
     seen: AtomicU64,
     /// Milliseconds for which every state is kept.
     window_ms: AtomicU64,
+    /// Bytes of log after which the window ends in any case.
+    window_bytes: AtomicU64,
+    /// The window was set, and lasts as long as that says.
+    window_is_set: AtomicBool,
     /// Seconds that clients brought are told up to here only. Written only while `storing` is held.
     persisted_bound: AtomicU64,
     /// Held by whoever stores the persisted bound and the term. Taken before `inner`; held over the disk.
@@ -99,6 +106,8 @@ struct Tick {
     commit: u64,
     /// Server time when the clock moved to it.
     at: Duration,
+    /// Where the log was then, about.
+    position: u64,
 }
 
 /// A state that can be read again.
@@ -125,6 +134,8 @@ impl ClusterClock {
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             window_ms: AtomicU64::new(Self::WINDOW.as_millis() as u64),
+            window_bytes: AtomicU64::new(u64::MAX),
+            window_is_set: AtomicBool::new(false),
             persisted_bound: AtomicU64::new(0),
             storing: Mutex::default(),
             inner: Mutex::default(),
@@ -160,6 +171,7 @@ impl ClusterClock {
 
     fn begin(&self, history: &History) {
         let mut inner = self.inner.lock();
+        self.bound_window();
         let (commit, time) = history.newest();
         self.catalog.engine().retain_states_since((!self.window().is_zero()).then_some(commit));
         self.newest.store(time, Ordering::Release);
@@ -176,9 +188,21 @@ impl ClusterClock {
         Duration::from_millis(self.window_ms.load(Ordering::Relaxed))
     }
 
-    /// From now on keeps states for so long; what was let go does not come back.
+    /// How much log the window may span.
+    fn bound_window(&self) {
+        let bytes = if self.window_is_set.load(Ordering::Relaxed) {
+            u64::MAX
+        } else {
+            self.catalog.engine().memory().0 / WINDOW_PART_OF_CACHE
+        };
+        self.window_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on keeps states for so long, whatever that takes; what was let go does not come back.
     pub fn set_window(&self, window: Duration) {
         let mut inner = self.inner.lock();
+        self.window_is_set.store(true, Ordering::Relaxed);
+        self.bound_window();
         self.window_ms.store(window.as_millis() as u64, Ordering::Relaxed);
         let engine = self.catalog.engine();
         if inner.ticks.is_empty() {
@@ -198,14 +222,20 @@ impl ClusterClock {
         let at = self.os.clock.monotonic();
         let time = self.newest.load(Ordering::Acquire);
         let commit = self.seen.load(Ordering::Acquire);
+        let position = self.history.as_ref().map_or(0, |history| history.written_position());
+        let newest = Tick { time, commit, at, position };
         match inner.ticks.back_mut().filter(|last| last.time == time) {
-            Some(last) => *last = Tick { time, commit, at },
-            None => inner.ticks.push_back(Tick { time, commit, at }),
+            Some(last) => *last = newest,
+            None => inner.ticks.push_back(newest),
         }
-        let window = self.window();
-        let oldest = inner.ticks.front().map_or(at, |tick| tick.at);
+        let (window, bytes) = (self.window(), self.window_bytes.load(Ordering::Relaxed));
+        let (oldest, from) =
+            inner.ticks.front().map_or((at, position), |tick| (tick.at, tick.position));
         // A bit late, so that it is seldom.
-        if at.saturating_sub(oldest) > window + window / 8 || inner.ticks.len() > MAX_TICKS {
+        if at.saturating_sub(oldest) > window + window / 8
+            || position.saturating_sub(from) > bytes.saturating_add(bytes / 8)
+            || inner.ticks.len() > MAX_TICKS
+        {
             self.trim(inner);
         }
     }
@@ -213,8 +243,12 @@ impl ClusterClock {
     /// Lets the states go that are older than the window.
     fn trim(&self, inner: &mut Inner) {
         let (now, window) = (self.os.clock.monotonic(), self.window());
+        let bytes = self.window_bytes.load(Ordering::Relaxed);
+        let position = inner.ticks.back().map_or(0, |newest| newest.position);
         // A state lasts until the next one.
-        let ended = |next: &Tick| now.saturating_sub(next.at) >= window;
+        let ended = |next: &Tick| {
+            now.saturating_sub(next.at) >= window || position.saturating_sub(next.position) >= bytes
+        };
         while inner.ticks.len() > MAX_TICKS || inner.ticks.get(1).is_some_and(ended) {
             inner.ticks.pop_front();
         }
@@ -317,6 +351,9 @@ impl ClusterClock {
     /// Lets states go that nobody reads; called every few seconds.
     pub fn housekeep(&self) {
         let mut inner = self.inner.lock();
+        self.bound_window();
+        // Where nobody asks for the time the window moves on all the same.
+        self.tick(&mut inner);
         let (now, life) = (self.os.clock.monotonic(), self.window().max(PIN_LIFE));
         inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < life);
         self.trim(&mut inner);
@@ -551,6 +588,34 @@ mod tests {
         assert_eq!(state(pack(ahead)), newest);
         assert_eq!(state(pack(ahead) - 5), newest);
         assert_eq!(state(times[3].1), times[3].0);
+    }
+
+    #[test]
+    fn states_of_the_window_take_a_part_of_the_cache_unless_the_window_was_set() {
+        for is_set in [false, true] {
+            let clock = clock_over(member());
+            if is_set {
+                clock.set_window(Duration::from_hours(1));
+            }
+            clock.start().unwrap();
+            clock.window_ms.store(3_600_000, Ordering::Relaxed);
+            commit(&clock);
+            let (first, within) = (clock.now(), clock.catalog.engine().memory().0 / 32);
+            let large = doc! { "_id": "other", "text": "x".repeat(within as usize / 4) };
+            let large = RawDocumentBuf::try_from(&large).unwrap();
+            let other = Namespace::parse("config.other").unwrap();
+            let mut last = first;
+            for round in 0..12 {
+                assert!(round > 3 || clock.state_at(first).is_ok(), "{round}");
+                last = clock.now();
+                clock.catalog.put_system_document(&other, &large).unwrap();
+                clock.catalog.sync().unwrap();
+            }
+            clock.housekeep();
+            assert!(clock.state_at(last).is_ok());
+            let found = clock.state_at(first).map(drop).map_err(|error| error.code());
+            assert_eq!(found, if is_set { Ok(()) } else { Err(Code::SNAPSHOT_TOO_OLD) });
+        }
     }
 
     #[test]
