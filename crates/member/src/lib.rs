@@ -20,7 +20,7 @@ mod thread;
 mod view;
 
 pub use answers::{Pending, Refusal};
-pub use successor::successor;
+pub use successor::{keeps_up, successor};
 pub use view::{ConfigurationDocument, Heard, View};
 
 use crate::answers::ReplySender;
@@ -157,7 +157,8 @@ impl Member {
         self.ask(|answer| MemberRequest::Configure { changes, document, answer })
     }
 
-    /// Hands over to that member. Answered when this member leads no more, or goes on leading.
+    /// Hands over to that member. Answered when this member leads no more, or goes on leading; at once where it hands over
+    /// to another one.
     pub fn hand_over(&self, to: MemberId) -> Pending<()> {
         self.ask(|answer| MemberRequest::HandOver { to, answer })
     }

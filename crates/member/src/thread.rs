@@ -36,7 +36,8 @@ pub(crate) struct MemberThread<J, L, P> {
     pending_reads: BTreeMap<ReadId, ReplySender<u64>>,
     /// Read points that are known and not applied yet.
     waiting_for_apply: Vec<(u64, ReplySender<u64>)>,
-    handing_over: Option<(MemberId, ReplySender<()>)>,
+    /// To whom it hands over, and who wait for it.
+    handing_over: Option<(MemberId, Vec<ReplySender<()>>)>,
     /// Who is answered when what this round has changed is told.
     asked_to_tell: Vec<ReplySender<()>>,
 }
@@ -113,12 +114,7 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
                 MemberRequest::Configure { changes, document, answer } => {
                     answer.give(refused(self.replica.propose_configuration(changes, document)));
                 }
-                MemberRequest::HandOver { to, answer } => {
-                    match refused(self.replica.transfer_to(to)) {
-                        Ok(()) => self.handing_over = Some((to, answer)),
-                        Err(refusal) => answer.give(Err(refusal)),
-                    }
-                }
+                MemberRequest::HandOver { to, answer } => self.hand_over(to, answer),
                 MemberRequest::ReadPoint(answer) => match refused(self.replica.read_index()) {
                     Ok(read) => {
                         self.pending_reads.insert(read, answer);
@@ -150,6 +146,21 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
             }
         }
         worked
+    }
+
+    /// One at a time: another one would end the first, and nobody takes writes meanwhile.
+    fn hand_over(&mut self, to: MemberId, answer: ReplySender<()>) {
+        match &mut self.handing_over {
+            Some((other, waiting)) if *other == to => waiting.push(answer),
+            Some((other, _)) => {
+                let text = format!("this member hands over to {other}");
+                answer.give(Err(Refusal::NotNow(text)));
+            }
+            None => match refused(self.replica.transfer_to(to)) {
+                Ok(()) => self.handing_over = Some((to, vec![answer])),
+                Err(refusal) => answer.give(Err(refusal)),
+            },
+        }
     }
 
     fn take_events(&mut self) {
@@ -198,13 +209,14 @@ impl<J: Journal, L: Links, P: Promises> MemberThread<J, L, P> {
         for (index, answer) in ready {
             answer.give(Ok(index));
         }
-        let Some((to, answer)) = self.handing_over.take() else { return };
-        if !self.view.leads() {
-            answer.give(Ok(()));
-        } else if self.view.handing_over_to == Some(to) {
-            self.handing_over = Some((to, answer));
-        } else {
-            answer.give(Err(Refusal::NotInTime(to)));
+        let Some((to, waiting)) = self.handing_over.take() else { return };
+        let leads = self.view.leads();
+        if leads && self.view.handing_over_to == Some(to) {
+            self.handing_over = Some((to, waiting));
+            return;
+        }
+        for answer in waiting {
+            answer.give(if leads { Err(Refusal::NotInTime(to)) } else { Ok(()) });
         }
     }
 }

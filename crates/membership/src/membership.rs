@@ -3,6 +3,8 @@
 //! Always true: `raft.state` is there before anything of the set is, and the set's document on disk before the
 //! replica runs, so that a start after a crash goes on where this one was.
 
+mod hand_over;
+
 use crate::admission::AdmitKnown;
 use crate::catalog_observer::{CatalogObserver, TimesLed};
 use crate::delay_log;
@@ -15,7 +17,7 @@ use dispatch::LinkAcceptor;
 use engine::Engine;
 use limits::Account;
 use links::{Dialer, Links, Tuning};
-use member::{Member, Pending, Refusal, View, Watcher, successor};
+use member::{Member, Pending, Refusal, View, Watcher, keeps_up};
 use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
@@ -34,18 +36,12 @@ pub const BASE: Position = Position { term: 1, index: 1 };
 
 /// How long the links may take to end.
 const LINKS_END: Duration = Duration::from_secs(2);
-/// How long a member that cannot take the writing over waits for another one to do it.
-const HANDING_OVER: Duration = Duration::from_secs(5);
 /// How long a founder waits until its thread has proposed the configuration.
 const CONFIGURING: Duration = Duration::from_secs(5);
 /// How long this member's thread may take to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
 /// How long an answer waits for its reason to be known.
 const TELLING: Duration = Duration::from_secs(1);
-/// Entries that a member may be behind and gets its vote.
-const NEAR: u64 = 64;
-/// How long a member of a higher priority has to keep up before it takes over: one that comes and goes does not.
-const PREFERRED_FOR: Duration = Duration::from_secs(5);
 /// The directory of a witness's log, in the data directory, and how much of what a member lacks it keeps there.
 const WITNESS_LOG: &str = "witness";
 const WITNESS_LOG_BYTES: u64 = 1 << 30;
@@ -163,6 +159,8 @@ struct Inner {
     is_short: AtomicBool,
     /// The newest decided configuration could not be followed.
     is_behind: AtomicBool,
+    /// Its operator has it step down.
+    stepping_down: Mutex<()>,
     /// Who should lead in this member's place, and since when.
     preferred: Mutex<Option<(MemberId, Duration)>>,
     /// Those above are told one thing after the other, the newest last.
@@ -324,6 +322,7 @@ impl Membership {
             taking_over: Mutex::default(),
             is_short: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
+            stepping_down: Mutex::default(),
             preferred: Mutex::default(),
             telling: Mutex::default(),
             ends: AtomicBool::new(false),
@@ -502,32 +501,6 @@ impl Membership {
             // Who is told later is told all the same.
             let _in_time = member.tell_what_is().wait(TELLING);
         }
-    }
-
-    /// Hands over to the member that is ready first; `None` where none is.
-    pub fn hand_over(&self) -> Option<Pending<()>> {
-        self.inner.hand_over()
-    }
-
-    /// A member of a higher priority that has caught up takes over from this one, once that has been so for a while.
-    /// Called every few seconds; `now` is of the monotonic clock. Answers who it is when it is asked to.
-    pub fn prefer_higher_priority(&self, now: Duration) -> Option<MemberId> {
-        let (member, document) = (self.inner.member()?, self.document());
-        let view = member.view();
-        let mut preferred = self.inner.preferred.lock();
-        let next = preferred_over(&view, &document).filter(|_| self.takes_writes());
-        *preferred = next.map(|next| match *preferred {
-            Some((before, since)) if before == next => (next, since),
-            _ => (next, now),
-        });
-        let (next, since) = (*preferred)?;
-        if now.saturating_sub(since) < PREFERRED_FOR {
-            return None;
-        }
-        *preferred = None;
-        // Where it does not work out it is tried again after the same time.
-        drop(member.hand_over(next));
-        Some(next)
     }
 
     /// Follows a decided configuration that could not be followed when it came, on a full disk. Called every few seconds.
@@ -741,12 +714,6 @@ impl Inner {
         !is_forced && self.engine.entries().first_readable <= BASE.index + 1
     }
 
-    fn hand_over(&self) -> Option<Pending<()>> {
-        let (member, document) = (self.member()?, self.admission.document());
-        let next = successor(&member.view(), |other| document.rank(other))?;
-        Some(member.hand_over(next))
-    }
-
     /// As [`Inner::follow_configuration`]. What the disk does not take now it may take later.
     fn follow_decided(&self, bytes: &[u8]) {
         let followed = self.follow_configuration(bytes);
@@ -832,9 +799,7 @@ impl Inner {
         if let Err(why) = self.roles.take_over(term) {
             if leads(&member.view()) {
                 tracing::error!(target: "REPL", term, why, "This member cannot take the writing over");
-                if let Some(asked) = self.hand_over() {
-                    let _handed_over = asked.wait(HANDING_OVER);
-                }
+                self.hand_over_until(|view| !leads(view));
             }
             return;
         }
@@ -876,25 +841,6 @@ impl Inner {
         let alone = Configuration::of_voters([self.own]);
         self.member().is_some_and(|member| *member.view().configuration == alone)
     }
-}
-
-/// Whether a member gets entries as they come.
-fn keeps_up(view: &View, member: MemberId) -> bool {
-    // Consensus takes one that is new for active, before anything is heard of it.
-    let is_near = |peer: &quorum::Peer| {
-        peer.active && peer.matched > 0 && peer.matched.saturating_add(NEAR) >= view.last.index
-    };
-    view.peers.iter().any(|peer| peer.member == member && is_near(peer))
-}
-
-/// Who should lead in the place of this leader: the member of the highest priority that keeps up, where that is higher
-/// than its own.
-fn preferred_over(view: &View, document: &SetDocument) -> Option<MemberId> {
-    let own = document.rank(view.id).unwrap_or(u32::MAX);
-    let higher = |member: MemberId| {
-        document.rank(member).filter(|rank| *rank < own && keeps_up(view, member))
-    };
-    successor(view, higher)
 }
 
 /// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
@@ -956,65 +902,6 @@ impl Watcher for Follow {
 mod tests {
     use super::*;
     use bson::{Document, doc};
-
-    #[test]
-    fn who_is_preferred_keeps_up_and_has_the_highest_priority_above_the_leaders() {
-        // Members 1, 2 and 3 by their priorities; 1 leads. Which of the others keep up, and who is preferred.
-        let cases: [([i32; 3], &[u64], Option<u64>); 8] = [
-            ([1, 1, 1], &[2, 3], None),
-            ([1, 2, 1], &[2, 3], Some(2)),
-            ([1, 2, 3], &[2, 3], Some(3)),
-            ([1, 2, 3], &[2], Some(2)),
-            ([1, 2, 1], &[3], None),
-            ([3, 2, 1], &[2, 3], None),
-            ([0, 1, 0], &[2, 3], Some(2)),
-            ([0, 0, 0], &[2, 3], None),
-        ];
-        for (priorities, near, preferred) in cases {
-            let members = priorities.iter().zip(0..).map(|(priority, id)| {
-                doc! { "_id": id, "host": format!("h:{}", id + 1), "priority": *priority }
-            });
-            let config = doc! { "_id": "rs", "members": members.collect::<Vec<Document>>() };
-            let ids = (0..3).map(|id| (id, MemberId(id as u64 + 1))).collect();
-            let Ok(document) = SetDocument::new(config, &ids) else {
-                assert_eq!(priorities, [0; 3], "a set of which nobody may lead is none");
-                continue;
-            };
-            let peer = |member: u64| quorum::Peer {
-                member: MemberId(member),
-                matched: if near.contains(&member) { 1000 } else { 1000 - NEAR - 1 },
-                next: 1001,
-                phase: quorum::PeerPhase::Replicating,
-                active: true,
-            };
-            let view = View {
-                id: MemberId(1),
-                configuration: Configuration::of_voters([1, 2, 3].map(MemberId)).into(),
-                peers: [1, 2, 3].map(peer).to_vec(),
-                last: Position { term: 1, index: 1000 },
-                ..View::default()
-            };
-            let found = preferred_over(&view, &document).map(|member| member.0);
-            assert_eq!(found, preferred, "{priorities:?} {near:?}");
-        }
-    }
-
-    #[test]
-    fn who_was_never_heard_of_does_not_keep_up_with_a_short_log() {
-        let view = |matched| View {
-            peers: vec![quorum::Peer {
-                member: MemberId(2),
-                matched,
-                next: matched + 1,
-                phase: quorum::PeerPhase::Probing,
-                active: true,
-            }],
-            last: Position { term: 1, index: NEAR },
-            ..View::default()
-        };
-        assert!(!keeps_up(&view(0), MemberId(2)));
-        assert!(keeps_up(&view(1), MemberId(2)));
-    }
 
     #[test]
     fn consensus_follows_the_document() {

@@ -6,6 +6,7 @@
 //! | panics on what cannot be | `check` refuses it first |
 //! | takes it that a winner's log is synced | a member whose log is not, neither campaigns nor counts votes |
 //! | a leader sends at once | not before its own vote is synced: a set of one voter elects itself without asking |
+//! | asks a member once to take over, and waits for an election timeout | `hand_over`: asked with each tick, and waited for while it comes on |
 //! | looks up its own progress in the leader | a leader that is no voter any more steps down as soon as it applies that |
 //! | turns a change of members that cannot be now into an empty entry | it is refused before it is proposed |
 //! | counts a descriptor's bytes | bytes of records are counted here |
@@ -15,6 +16,7 @@
 
 mod ask;
 mod begin;
+mod hand_over;
 mod look;
 mod ready;
 
@@ -72,6 +74,8 @@ pub struct Node {
     /// The last decided entry that the others were told of as such, where that waits for what is proposed next; else 0.
     told: u64,
     reads: u64,
+    /// How the hand-over that is under way goes.
+    hand_over: Option<hand_over::HandOver>,
 }
 
 impl Node {
@@ -134,6 +138,7 @@ impl Node {
             told: 0,
             // Not from 1: answers to what was asked before a restart may still be on their way.
             reads: random() >> 1,
+            hand_over: None,
             raft,
             settings,
             random,
@@ -186,7 +191,9 @@ impl Node {
             return;
         }
         self.look_back();
+        let handing_over_to = self.handing_over_to();
         self.raft.tick();
+        self.go_on_handing_over(handing_over_to);
         self.settle(!leads && elapses);
     }
 

@@ -13,6 +13,8 @@ pub struct Settings {
     pub election_ticks: usize,
     /// Between two heartbeats of a leader; less than `election_ticks`.
     pub heartbeat_ticks: usize,
+    /// A member that is handed over to, and does nothing for so long, is waited for no more.
+    pub hand_over_ticks: usize,
     /// 0 for the members of the highest priority; each rank waits a tenth of `election_ticks` longer.
     pub rank: u32,
     /// Whether it may campaign: no for priority 0, frozen and stopping members.
@@ -34,6 +36,7 @@ impl Settings {
             id,
             election_ticks: 40,
             heartbeat_ticks: 5,
+            hand_over_ticks: 20,
             rank: 0,
             electable: true,
             max_in_flight: 16,

@@ -28,7 +28,8 @@ fn start(voters: &[u64]) -> Start {
 }
 
 fn settings(member: u64) -> Settings {
-    Settings { election_ticks: ELECTION, heartbeat_ticks: 2, ..Settings::new(id(member)) }
+    let (election_ticks, hand_over_ticks) = (ELECTION, ELECTION / 2);
+    Settings { election_ticks, hand_over_ticks, heartbeat_ticks: 2, ..Settings::new(id(member)) }
 }
 
 fn node_with(settings: Settings, start: Start) -> Node {
@@ -270,6 +271,79 @@ fn a_leader_hands_over_and_takes_nothing_meanwhile() {
     assert_eq!(set.at(1).propose(records(1)), Err(Error::NotNow("the leader is handing over")));
     set.settle();
     assert_eq!(set.leaders(), [3]);
+}
+
+/// Whether 3 leads after so many ticks at most.
+fn leads_within(set: &mut Set, ticks: usize) -> bool {
+    (0..ticks).any(|_| {
+        set.tick(1);
+        set.leaders() == [3]
+    })
+}
+
+#[test]
+fn a_member_that_was_not_reached_is_asked_again_to_take_over() {
+    let mut set = Set::led();
+    set.silent.push(id(3));
+    set.at(1).transfer_to(id(3)).unwrap();
+    set.settle();
+    // What it was asked is lost with its link.
+    set.at(1).unreachable(id(3));
+    set.silent.clear();
+    assert!(leads_within(&mut set, 3));
+    // So is what was sent while it still lacked an entry.
+    let mut set = Set::led();
+    set.silent.push(id(3));
+    set.at(1).propose(records(1)).unwrap();
+    set.settle();
+    set.at(1).transfer_to(id(3)).unwrap();
+    set.settle();
+    set.at(1).unreachable(id(3));
+    set.silent.clear();
+    assert!(leads_within(&mut set, 5));
+}
+
+#[test]
+fn a_member_that_could_not_take_over_just_then_is_asked_again() {
+    let mut set = Set::led();
+    // It refuses once, and is able a moment later.
+    set.at(3).set_priority(false, 0);
+    set.at(1).transfer_to(id(3)).unwrap();
+    set.settle();
+    assert_eq!(set.leaders(), [1]);
+    set.at(3).set_priority(true, 0);
+    assert!(leads_within(&mut set, 2));
+}
+
+#[test]
+fn a_leader_goes_on_soon_where_nobody_takes_over() {
+    let mut set = Set::led();
+    set.silent.push(id(3));
+    set.at(1).transfer_to(id(3)).unwrap();
+    set.tick(ELECTION / 2);
+    assert_eq!(set.at(1).handing_over_to(), None);
+    set.at(1).propose(records(1)).unwrap();
+    // It is told that there is nothing to wait for.
+    set.at(1).transfer_to(id(3)).unwrap();
+    set.at(1).end_transfer();
+    set.at(1).propose(records(1)).unwrap();
+    // A member that comes on is waited for.
+    set.silent.clear();
+    set.tick(2);
+    assert_eq!(set.at(3).last(), set.at(1).last());
+}
+
+#[test]
+fn a_leader_that_hands_over_again_and_again_notices_that_nobody_hears_it() {
+    let mut set = Set::led();
+    for tick in 0..3 * ELECTION {
+        let to = 2 + (tick as u64 % 2);
+        let _refused = set.at(1).transfer_to(id(to));
+        set.silent = vec![id(2), id(3)];
+        set.tick(1);
+        set.at(1).end_transfer();
+    }
+    assert!(!set.at(1).leads(), "it leads on with nobody who follows");
 }
 
 fn change(member: u64, standing: Standing) -> Change {

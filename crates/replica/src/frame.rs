@@ -71,6 +71,13 @@ pub struct MemberReport {
     pub frozen: bool,
 }
 
+impl MemberReport {
+    /// Whether the member can take over, by what it says of itself.
+    pub fn may_lead(&self) -> bool {
+        !(self.stopped || self.in_maintenance || self.frozen)
+    }
+}
+
 const CONSENSUS: u8 = 1;
 const REPORT: u8 = 2;
 /// Flags of a report.

@@ -103,6 +103,15 @@ pub(crate) fn tick_ms(election_ms: u64, election_ticks: u64, least: u64) -> u64 
     (election_ms.max(least) / election_ticks.max(1)).max(1)
 }
 
+/// A member that is handed over to, and does nothing for so long, is waited for no more: nobody takes writes meanwhile.
+const HANDS_OVER_MS: u64 = 1_000;
+
+/// That time in ticks; never more than an election timeout.
+pub(crate) fn hand_over_ticks(tick_ms: u64, election_ticks: u64) -> usize {
+    let ticks = (HANDS_OVER_MS / tick_ms.max(1)).clamp(2, election_ticks.max(2));
+    usize::try_from(ticks).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +123,15 @@ mod tests {
         assert_eq!(tick_ms(2_000, 200, 500), 10);
         assert_eq!(tick_ms(1, 40, 500), 12, "what is too short is as long as it may be");
         assert_eq!(tick_ms(0, 1_000, 0), 1);
+    }
+
+    #[test]
+    fn a_hand_over_waits_a_second_or_an_election_timeout() {
+        assert_eq!(hand_over_ticks(50, 40), 20);
+        assert_eq!(hand_over_ticks(250, 40), 4);
+        assert_eq!(hand_over_ticks(10, 40), 40);
+        assert_eq!(hand_over_ticks(10_000, 40), 2);
+        assert_eq!(hand_over_ticks(0, 0), 2);
     }
 
     const fn us(us: u64) -> Duration {

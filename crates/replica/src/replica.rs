@@ -208,6 +208,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         let mut node = Node::new(settings, start, random)?;
         node.set_older(journal.older());
         node.tell_decisions_later();
+        node.set_hand_over_ticks(policy::hand_over_ticks(tick_ms, election_ticks));
         Ok(Self {
             node,
             journal,
@@ -288,10 +289,13 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         }
         let (mut message, mut payloads) = match frame {
             Frame::Report(report) => {
-                if self.node.configuration().is_member(link)
-                    && self.reports.insert(link, report) != Some(report)
-                {
-                    self.reports_version += 1;
+                if self.node.configuration().is_member(link) {
+                    if self.reports.insert(link, report) != Some(report) {
+                        self.reports_version += 1;
+                    }
+                    if !report.may_lead() && self.node.handing_over_to() == Some(link) {
+                        self.node.end_transfer();
+                    }
                 }
                 return Ok(());
             }
@@ -345,6 +349,12 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         {
             // Its leader has what it needs after all.
             self.needs_copy = None;
+        }
+        if matches!(message.body, Body::CampaignNow)
+            && self.ineligibility != Ineligibility::default()
+        {
+            // Its leader waits for it, and has not heard yet that it cannot.
+            self.reported_ms = None;
         }
         let received = self.node.receive(message);
         let worked = self.guarded(Self::work);
@@ -436,6 +446,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
     /// How long no word from the leader comes before an election, in milliseconds; heartbeats go with it.
     pub fn set_election_timeout(&mut self, election_ms: u64) {
         self.tick_ms = policy::tick_ms(election_ms, self.election_ticks, self.least_election_ms);
+        self.node.set_hand_over_ticks(policy::hand_over_ticks(self.tick_ms, self.election_ticks));
     }
 
     /// This member does not campaign before that time, by the clock of [`Replica::step`]; `None` ends that.
@@ -553,6 +564,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
         if let Err(error) = &done {
             self.stopped = Some(error.to_string());
             self.writable = false;
+            // The others are told at once: a leader may be waiting for it to take over.
+            self.reported_ms = None;
         }
         done
     }
@@ -739,7 +752,7 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
                 && peer.matched == status.last.index
                 // One that votes only until a change is over is handed nothing (seed 792).
                 && status.configuration.voters.contains(&peer.member)
-                && !(report.stopped || report.in_maintenance || report.frozen)
+                && report.may_lead()
         };
         let able = status.peers.iter().filter(is_able);
         let ranked =

@@ -246,6 +246,64 @@ fn a_failed_sync_stops_a_member_and_the_others_go_on() {
     assert!(set.at(2).reports()[&id(1)].stopped, "and they are told");
 }
 
+/// How long 1 takes no writes, in steps of 10 ms, where it hands over to 2 and goes on leading.
+fn pause_of_a_hand_over(set: &mut Set) -> u64 {
+    set.at(1).transfer_to(id(2)).unwrap();
+    assert!(!set.at(1).is_writable());
+    let mut waited = 0;
+    while !set.at(1).is_writable() {
+        assert!(waited < 10_000, "it never goes on");
+        set.pass(10);
+        waited += 10;
+    }
+    waited
+}
+
+#[test]
+fn who_cannot_take_over_says_so_at_once() {
+    let mut set = Set::led();
+    set.pass(1);
+    // Nobody was told yet.
+    set.at(2).freeze(Some(1_000_000));
+    assert!(pause_of_a_hand_over(&mut set) <= 20);
+    set.at(1).journal().commit(b"goes on".to_vec());
+    set.pass(10);
+    assert_eq!(set.shown(3), [b"goes on"]);
+    set.at(2).freeze(None);
+    set.pass(10);
+    set.at(2).set_maintenance(true);
+    assert!(pause_of_a_hand_over(&mut set) <= 20);
+}
+
+#[test]
+fn who_is_frozen_while_it_is_handed_over_to_is_waited_for_no_more() {
+    let mut set = Set::led();
+    set.at(2).set_takes_entries(false);
+    set.at(1).journal().commit(b"one".to_vec());
+    set.pass(10);
+    set.at(1).transfer_to(id(2)).unwrap();
+    set.pass(10);
+    assert!(!set.at(1).is_writable(), "it waits for a member that is behind");
+    set.at(2).freeze(Some(1_000_000));
+    set.pass(10);
+    assert!(set.at(1).is_writable());
+}
+
+#[test]
+fn who_is_gone_is_not_waited_for_and_who_is_halted_not_for_long() {
+    let mut set = Set::led();
+    set.silent.push(2);
+    let halted = pause_of_a_hand_over(&mut set);
+    assert!((500..=1100).contains(&halted), "{halted} ms");
+    // However long it is until an election begins.
+    set.at(1).set_election_timeout(10_000);
+    let halted = pause_of_a_hand_over(&mut set);
+    assert!((500..=1500).contains(&halted), "{halted} ms");
+    set.at(1).transfer_to(id(2)).unwrap();
+    set.at(1).port_closed(id(2)).unwrap();
+    assert!(set.at(1).is_writable());
+}
+
 fn append(payload: &[u8], checksum: u32) -> Frame {
     let records = Descriptor { last_ts: 1, last_time: 1, bytes: payload.len() as u32, checksum };
     let entry = Entry { term: 2, index: 2, content: Content::Records(records) };

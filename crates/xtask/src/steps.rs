@@ -41,6 +41,10 @@ const WAITING: &[Step] = &[
     }),
     ("large-transactions", || drivers::script(Build::WithTests, "large_transactions_test.py", &[])),
     ("replica-set-waits", || drivers::script(Build::WithTests, "replica_set_waits_test.py", &[])),
+    // Half a minute: step-downs at moments at which they are awkward.
+    ("replica-set-hand-over", || {
+        drivers::script(Build::WithTests, "replica_set_hand_over_test.py", &[])
+    }),
     ("write-concern-time", || drivers::script(Build::WithTests, "write_concern_time_test.py", &[])),
     // Mongoose and Spring Data while the primary of three is killed.
     ("odm-failover", || with_npm("odm_failover_test.py", drivers::MODULES, &[])),

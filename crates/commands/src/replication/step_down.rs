@@ -8,8 +8,9 @@ use crate::needs::Needs;
 use auth::Action;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
-use membership::Membership;
+use membership::{MemberId, Membership, Refusal};
 use serverstate::replication::Role;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) const REPL_SET_STEP_DOWN: Command = Command::new(
@@ -23,6 +24,9 @@ pub(crate) const REPL_SET_STEP_DOWN: Command = Command::new(
 const DEFAULT_SECONDS: u64 = 60;
 /// How long the others have to catch up, unless the client says otherwise.
 const CATCH_UP_SECONDS: u64 = 10;
+/// After how long a member is asked again that did not take over. It may be because this primary has not heard yet
+/// that it is gone, or frozen; clients write meanwhile.
+const ASKED_AGAIN: Duration = Duration::from_secs(3);
 /// How often who waits looks whether its operation goes on.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -52,9 +56,19 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     if let Some(membership) = service.replication.membership() {
         let catch_up = Duration::from_secs(catch_up.unwrap_or(CATCH_UP_SECONDS).min(seconds));
-        hand_over(context, membership, catch_up)?;
+        let Some(_in_turn) = membership.begin_step_down() else {
+            return Err(Error::new(
+                Code::CONFLICTING_OPERATION_IN_PROGRESS,
+                "This node is already in the process of stepping down",
+            ));
+        };
+        // Before it hands over: whoever leads next may be told to step down at once, and must not choose this member.
         membership.freeze(Some(context.now().saturating_add(Duration::from_secs(seconds))));
-        return Ok(());
+        let handed_over = hand_over(context, membership, catch_up);
+        if handed_over.is_err() && membership.view().leads() {
+            membership.freeze(None);
+        }
+        return handed_over;
     }
     if !force {
         // There is no secondary, so none will catch up however long we wait.
@@ -75,19 +89,29 @@ fn nobody_caught_up() -> Error {
     )
 }
 
-/// Another member leads when this returns. Where none is ready this one goes on, also where the client says
-/// `force`: a set of several is never left without a primary on purpose.
+/// This member leads no more when this returns. Where none is ready it goes on, also where the client says
+/// `force`: a set of several is never left without a primary on purpose. Nobody takes writes while a member is waited for
+/// that does not take over: another one is asked next, and this one only after a while.
 fn hand_over(context: &Context<'_>, membership: &Membership, catch_up: Duration) -> Result<()> {
     let until = context.now().saturating_add(catch_up);
+    let mut failed: BTreeMap<MemberId, Duration> = BTreeMap::new();
     loop {
-        if let Some(asked) = membership.hand_over() {
+        failed.retain(|_, at| context.now() < at.saturating_add(ASKED_AGAIN));
+        if let Some(asked) = membership.hand_over_but(|member| failed.contains_key(&member)) {
             loop {
                 match asked.wait(LOOK) {
                     Some(Ok(())) => return Ok(()),
+                    Some(Err(Refusal::NotInTime(member))) => {
+                        failed.insert(member, context.now());
+                        break;
+                    }
                     Some(Err(_not_ready)) => break,
                     None => context.check_interrupt()?,
                 }
             }
+        }
+        if !membership.view().leads() {
+            return Ok(());
         }
         context.check_interrupt()?;
         if context.now() >= until {

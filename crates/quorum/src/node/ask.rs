@@ -1,4 +1,4 @@
-//! What the layer above asks of a node: proposals, reads, hand-overs, and what it tells of its links.
+//! What the layer above asks of a node: proposals, reads, and what it tells of its links.
 
 use std::collections::BTreeSet;
 
@@ -125,20 +125,6 @@ impl Node {
         Ok(())
     }
 
-    /// Hands over to that voter once it has all entries. Nothing can be proposed until it leads or an
-    /// election timeout has passed.
-    pub fn transfer_to(&mut self, member: MemberId) -> Result<()> {
-        if !self.leads() {
-            return Err(Error::NotLeader);
-        }
-        if member == self.settings.id || !self.configuration().voters.contains(&member) {
-            return Err(Error::Invalid("the leader hands over to another voter"));
-        }
-        self.raft.transfer_leader(member.0);
-        self.settle(false);
-        Ok(())
-    }
-
     /// Asks for votes at once, beginning with the question whether it would get them. Where the leader
     /// is still heard by a majority it would not, and nothing changes.
     pub fn campaign_now(&mut self) -> Result<()> {
@@ -157,6 +143,9 @@ impl Node {
     /// lease up and campaigns within a few ticks.
     pub fn port_closed(&mut self, member: MemberId) {
         self.unreachable(member);
+        if self.handing_over_to() == Some(member) {
+            self.end_transfer();
+        }
         if !self.leads() && self.role_state().leader == Some(member) {
             self.haste = Some(Haste { gone: member, term: self.raft.raft.term, attempts: 0 });
             self.settle(true);
