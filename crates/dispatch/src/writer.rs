@@ -86,6 +86,20 @@ impl Writer {
         (Open(cursor), Open(cursor + 4 + 12))
     }
 
+    /// `$clusterTime: {clusterTime, signature: {hash, keyId}}, operationTime`, which end each reply of a member of a set: in
+    /// one piece.
+    pub fn cluster_time(&mut self, time: bson::Timestamp, hash: [u8; 20], key_id: i64) {
+        let mut bytes = *b"\x03$clusterTime\0\x58\0\0\0\x11clusterTime\0\0\0\0\0\0\0\0\0\x03signature\0\x33\0\0\0\
+            \x05hash\0\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x12keyId\0\0\0\0\0\0\0\0\0\0\0\
+            \x11operationTime\0\0\0\0\0\0\0\0\0";
+        let time = u64::from(time.time) << 32 | u64::from(time.increment);
+        bytes[31..39].copy_from_slice(&time.to_le_bytes());
+        bytes[65..85].copy_from_slice(&hash);
+        bytes[92..100].copy_from_slice(&key_id.to_le_bytes());
+        bytes[117..].copy_from_slice(&time.to_le_bytes());
+        self.bytes.extend_from_slice(&bytes);
+    }
+
     fn key(&mut self, kind: u8, key: &str) {
         let mut key = key.as_bytes();
         // A NUL would end the key early and shift all that follows; no real key has one.
@@ -405,6 +419,23 @@ mod tests {
             assert_eq!(writer.capacity(), room, "{replies} documents");
             assert!(replies > 1 || room < large.as_bytes().len() + 2 * END_BYTES, "{room}");
         }
+    }
+
+    #[test]
+    fn cluster_time_is_what_its_fields_are() {
+        let time = bson::Timestamp { time: 0x0102_0304, increment: 0x0506_0708 };
+        let hash: [u8; 20] = std::array::from_fn(|at| at as u8 + 1);
+        let (mut at_once, mut by_fields) = (Writer::new(), Writer::new());
+        at_once.cluster_time(time, hash, -9);
+        let outer = by_fields.begin_document("$clusterTime");
+        by_fields.timestamp("clusterTime", time);
+        let signature = by_fields.begin_document("signature");
+        by_fields.binary("hash", &hash);
+        by_fields.i64("keyId", -9);
+        by_fields.end(signature);
+        by_fields.end(outer);
+        by_fields.timestamp("operationTime", time);
+        assert_eq!(at_once.finish(), by_fields.finish());
     }
 
     #[test]

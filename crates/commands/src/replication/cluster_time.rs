@@ -5,7 +5,6 @@
 
 use crate::context::Context;
 use auth::{Action, TimeSignature};
-use bson::Timestamp;
 use dispatch::arguments::SeenTime;
 use dispatch::writer::Writer;
 use errors::Result;
@@ -21,23 +20,13 @@ pub(crate) fn write(service: &ServerState, reply: &mut Writer) {
         // A member that has seen no commit of its set knows no time.
         return;
     }
-    match service.sign_time(now) {
+    let signature = match service.sign_time(now) {
         // The hash is zeros, as everybody's who has no keys.
-        Signing::Unsigned => write_cluster_time(reply, now, &TimeSignature::NONE),
-        Signing::Signed(signature) => write_cluster_time(reply, now, &signature),
-        Signing::Unable => {}
-    }
-    reply.timestamp("operationTime", now);
-}
-
-fn write_cluster_time(reply: &mut Writer, time: Timestamp, signature: &TimeSignature) {
-    let document = reply.begin_document("$clusterTime");
-    reply.timestamp("clusterTime", time);
-    let open = reply.begin_document("signature");
-    reply.binary("hash", &signature.hash);
-    reply.i64("keyId", signature.key_id);
-    reply.end(open);
-    reply.end(document);
+        Signing::Unsigned => TimeSignature::NONE,
+        Signing::Signed(signature) => signature,
+        Signing::Unable => return reply.timestamp("operationTime", now),
+    };
+    reply.cluster_time(now, signature.hash, signature.key_id);
 }
 
 /// Follows the time that a client has seen, where it may be followed.
