@@ -121,6 +121,17 @@ def applied(member):
     return raw(member, "admin", {"replSetGetStatus": 1})["optimes"]["appliedOpTime"]["ts"].as_datetime()
 
 
+def rest(members):
+    """Until they merge nothing any more."""
+
+    def is_quiet():
+        before = [thread_times(member)["fern-flush"] for member in members]
+        time.sleep(1)
+        return all(thread_times(member)["fern-flush"] - taken <= 0.02 for member, taken in zip(members, before))
+
+    wait_until(is_quiet, "they merge on and on", wait=300)
+
+
 def settle(members):
     """What is still in memory is to be written too. No more than that: with what is done while nobody uses a member those
     would be charged that wait for the others."""
@@ -525,6 +536,8 @@ class Absence:
         """Documents a second that the member takes until it is `within` documents of the primary, from its first answer on.
         What the others still have to do for what was written would take its processors."""
         settle(self.members[:-1])
+        if within == 0:
+            rest(self.members[:-1])
         behind = self.members[-1]
         behind.start()
         first, began = wait_until(lambda: (self.count(behind), time.monotonic()), "it does not answer", wait=600)

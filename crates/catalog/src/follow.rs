@@ -46,6 +46,13 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Whether it did nothing that the catalog has to know.
+    pub fn is_empty(&self) -> bool {
+        let Self { names, masks, stripes, orders, accounts, left_out } = self;
+        let lists = masks.is_empty() && stripes.is_empty() && orders.is_empty();
+        names.is_empty() && lists && !accounts && left_out.is_empty()
+    }
+
     /// Whether it changed names: then what comes before it in the log has to be visible first.
     pub fn changes_names(&self) -> bool {
         !self.names.is_empty()
@@ -151,6 +158,13 @@ impl Follower {
         if let Some(order) = collection.order {
             self.orders.remove(&order);
         }
+    }
+
+    /// Whether [`Follower::read`] looks at what is written to a dictionary.
+    pub fn follows(&self, dictionary: DictionaryId) -> bool {
+        dictionary == DictionaryId::ROOT
+            || self.orders.contains_key(&dictionary)
+            || self.accounts.contains(&dictionary)
     }
 
     /// Takes in one operation of a commit: a key's new value, or that it is gone.

@@ -412,7 +412,7 @@ impl Committer {
     /// Takes a record that is in the log into what is open.
     pub(crate) fn take_in(&self, order: &mut CommitOrder, place: (u64, u64), pieces: &[&[u8]]) {
         let newest = (order.newest, order.time);
-        order.open.append(&NewRecord { place, pieces, newest, joins: false });
+        order.open.append(&NewRecord { place, pieces, newest });
         self.log.set_entry_bytes(order.open.memory_bytes());
     }
 

@@ -27,3 +27,11 @@ pub(crate) struct CommitOrder {
     /// The log's index wants to know of the first commit from this position on.
     pub(crate) next_point: u64,
 }
+
+impl CommitOrder {
+    /// A record of another member's entry stands in the log, which is so long as members send it.
+    pub(crate) fn note_sent(&mut self, place: (u64, u64), bytes: usize) {
+        let newest = (self.newest, self.time);
+        self.open.note_sent(place, bytes, newest);
+    }
+}

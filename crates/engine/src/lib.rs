@@ -95,7 +95,7 @@ pub use load::{
     SortBehind, Twice,
 };
 pub use locktree::{LockInfo, Refusal};
-pub use members::{CommitStep, EntryBounds, MAX_ENTRY_BYTES};
+pub use members::{CommitStep, EntryBounds, EntryRecords, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,

@@ -14,10 +14,12 @@
 
 mod apply;
 mod commits;
+mod entry_records;
 mod forget;
 mod pieces;
 
 pub use commits::CommitStep;
+pub use entry_records::EntryRecords;
 
 use crate::commit_order::CommitOrder;
 use crate::entries::{Entries, Entry, EntryId, FIRST_TERM};
@@ -79,15 +81,6 @@ impl Engine {
         self.environment().close_entry((term, index), kind, configuration, committed)
     }
 
-    /// Whether these can be the records of an entry that ends with this commit, or the one before it where it
-    /// has none: where they come in their place, [`Engine::append_entry`] takes them.
-    pub fn check_entry_records(records: &[u8], last_timestamp: u64, last_time: u64) -> bool {
-        let commits = apply::commits_of(records);
-        commits.is_ok_and(|commits| {
-            commits.is_none_or(|commits| commits.last == (last_timestamp, last_time))
-        })
-    }
-
     /// Whether memory has room for entries of a leader. Where it has not, they are to come later:
     /// [`Engine::append_entry`] waits for nobody.
     pub fn has_room_for_entries(&self, bytes: u64) -> bool {
@@ -113,6 +106,20 @@ impl Engine {
         configuration: &[u8],
         records: &[u8],
     ) -> Result<()> {
+        let records = EntryRecords::read(Arc::new(records.to_vec()))?;
+        self.append_read_entry(head, configuration, &records)
+    }
+
+    /// The same, of records that were read before.
+    ///
+    /// # Errors
+    /// As [`Engine::append_entry`].
+    pub fn append_read_entry(
+        &self,
+        head: &EntryHead,
+        configuration: &[u8],
+        records: &EntryRecords,
+    ) -> Result<()> {
         self.environment().append_entry(head, configuration, records)
     }
 
@@ -129,7 +136,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::HistoryLost`] where the log does not hold it.
-    pub fn entry_records(&self, index: u64) -> Result<Arc<[u8]>> {
+    pub fn entry_records(&self, index: u64) -> Result<Arc<Vec<u8>>> {
         let kept = {
             let order = self.environment().commits.order.lock();
             match order.entries.get(index) {
@@ -139,7 +146,7 @@ impl Engine {
         };
         match kept {
             Some(kept) => Ok(kept),
-            None => self.read_entry(index).map(|(_, _, records)| records.into()),
+            None => self.read_entry(index).map(|(_, _, records)| Arc::new(records)),
         }
     }
 

@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// Bytes of records in one part.
 pub(crate) const PART_BYTES: u64 = 4 << 20;
 
+/// A part begins with memory for so many bytes at most.
+const MOST_USUAL: usize = 64 << 10;
+
 /// What a leader tells consensus of the records of its next entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatheredRecords {
@@ -43,7 +46,7 @@ pub(crate) struct Part {
 /// The records of an entry, in memory.
 struct Kept {
     index: u64,
-    records: Arc<[u8]>,
+    records: Arc<Vec<u8>>,
 }
 
 /// A record as it is taken in.
@@ -54,8 +57,6 @@ pub(crate) struct NewRecord<'a> {
     pub(crate) pieces: &'a [&'a [u8]],
     /// The last commit up to its end, and its last time.
     pub(crate) newest: (u64, u64),
-    /// It is of the same entry as the record before it, however long that becomes.
-    pub(crate) joins: bool,
 }
 
 /// See above.
@@ -67,6 +68,8 @@ pub(crate) struct OpenRecords {
     /// Bytes of copies, of parts and of entries.
     copied: u64,
     most_copied: u64,
+    /// Bytes of the last part of this member's that was closed, and a bound of them: the next may be as long.
+    usual: usize,
 }
 
 impl Default for OpenRecords {
@@ -78,7 +81,7 @@ impl Default for OpenRecords {
 impl OpenRecords {
     pub(crate) fn new(part_bytes: u64, most_copied: u64) -> Self {
         let (parts, kept) = (VecDeque::new(), VecDeque::new());
-        Self { parts, gathered: 0, part_bytes, kept, copied: 0, most_copied }
+        Self { parts, gathered: 0, part_bytes, kept, copied: 0, most_copied, usual: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -100,14 +103,15 @@ impl OpenRecords {
         let len = record.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let bytes = 4 + u64::from(len);
-        let fits = |part: &Part| record.joins || part.records.bytes + bytes <= self.part_bytes;
+        let fits = |part: &Part| part.records.bytes + bytes <= self.part_bytes;
         let has_room = self.parts.len() > self.gathered && self.parts.back().is_some_and(fits);
         let (start, until) = record.place;
         let keeps = self.make_room(bytes);
         if !has_room {
             let records =
                 GatheredRecords { last_timestamp: 0, last_time: 0, bytes: 0, checksum: 0 };
-            self.parts.push_back(Part { start, until, records, copy: Some(Vec::new()) });
+            let copy = Some(Vec::with_capacity(self.usual));
+            self.parts.push_back(Part { start, until, records, copy });
         }
         let Some(part) = self.parts.back_mut() else { return };
         let records = &mut part.records;
@@ -130,6 +134,21 @@ impl OpenRecords {
             }
             None => {}
         }
+    }
+
+    /// A record of another member's entry was appended to the log, which is so long as members send it. All of that entry
+    /// is with who appends it: see [`OpenRecords::close_as`].
+    pub(crate) fn note_sent(&mut self, place: (u64, u64), len: usize, newest: (u64, u64)) {
+        let (start, until) = place;
+        if self.parts.is_empty() {
+            let records =
+                GatheredRecords { last_timestamp: 0, last_time: 0, bytes: 0, checksum: 0 };
+            self.parts.push_back(Part { start, until, records, copy: None });
+        }
+        let Some(part) = self.parts.back_mut() else { return };
+        part.until = until;
+        part.records.bytes += 4 + len as u64;
+        (part.records.last_timestamp, part.records.last_time) = newest;
     }
 
     /// Lets go of entries' records until so many bytes more may be kept; false where they may not.
@@ -169,13 +188,27 @@ impl OpenRecords {
     pub(crate) fn close(&mut self, index: u64) {
         let Some(part) = self.parts.pop_front() else { return };
         self.gathered = self.gathered.saturating_sub(1);
-        if let Some(copy) = part.copy {
-            self.kept.push_back(Kept { index, records: copy.into() });
+        if let Some(mut copy) = part.copy {
+            self.usual = copy.len().min(MOST_USUAL);
+            if copy.capacity() > copy.len().saturating_mul(2) {
+                copy.shrink_to_fit();
+            }
+            self.kept.push_back(Kept { index, records: Arc::new(copy) });
+        }
+    }
+
+    /// The records that were noted have become the entry `index` of another member, which are these.
+    pub(crate) fn close_as(&mut self, index: u64, records: &Arc<Vec<u8>>) {
+        self.close(index);
+        let bytes = records.len() as u64;
+        if bytes > 0 && self.make_room(bytes) {
+            self.copied += bytes;
+            self.kept.push_back(Kept { index, records: Arc::clone(records) });
         }
     }
 
     /// The records of an entry, where they are in memory.
-    pub(crate) fn kept(&self, index: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn kept(&self, index: u64) -> Option<Arc<Vec<u8>>> {
         let at = self.kept.binary_search_by_key(&index, |kept| kept.index).ok()?;
         self.kept.get(at).map(|kept| Arc::clone(&kept.records))
     }
@@ -204,7 +237,7 @@ mod tests {
         let piece = vec![ts as u8; bytes];
         let place = (ts * 100, ts * 100 + 50);
         let newest = (ts, ts * 10);
-        open.append(&NewRecord { place, pieces: &[&piece], newest, joins: false });
+        open.append(&NewRecord { place, pieces: &[&piece], newest });
     }
 
     fn parts(open: &OpenRecords) -> Vec<(u64, u64, u64)> {
@@ -248,7 +281,27 @@ mod tests {
         let records = open.gather().unwrap();
         assert_eq!((records.bytes, records.checksum), (20, crc32c::crc32c(&sent)));
         open.close(7);
-        assert_eq!(open.kept(7).as_deref(), Some(&sent[..]));
+        assert_eq!(open.kept(7).as_deref(), Some(&sent));
+    }
+
+    #[test]
+    fn what_another_member_sent_is_kept_as_it_came_within_the_same_bound() {
+        let mut open = OpenRecords::new(10, 250);
+        append(&mut open, 1, 96);
+        open.close(1);
+        open.note_sent((500, 550), 76, (5, 50));
+        open.note_sent((600, 650), 76, (6, 60));
+        assert_eq!(parts(&open), [(500, 650, 160)], "it is one entry, however long");
+        let sent = Arc::new(vec![7; 160]);
+        open.close_as(2, &sent);
+        assert!(open.is_empty() && open.kept(1).is_none(), "the older one gives way");
+        assert!(Arc::ptr_eq(&open.kept(2).unwrap(), &sent));
+        assert_eq!(open.memory_bytes(), 160);
+        open.note_sent((700, 750), 296, (7, 70));
+        open.close_as(3, &Arc::new(vec![7; 300]));
+        assert_eq!((open.kept(3), open.memory_bytes()), (None, 0), "what is too long is not kept");
+        open.close_as(4, &Arc::default());
+        assert_eq!(open.kept(4), None, "it has no records");
     }
 
     #[test]

@@ -395,6 +395,15 @@ impl Snapshots {
         self.wait_for(timestamp)
     }
 
+    /// As [`Snapshots::publish`], of all commits up to `timestamp` at once, where nobody else commits.
+    pub(crate) fn publish_all(&self, timestamp: u64) {
+        let complete = self.complete().get();
+        assert!(timestamp > complete, "commits up to {timestamp} are published twice");
+        self.complete.store(timestamp, Ordering::SeqCst);
+        self.advance(true);
+        self.settle();
+    }
+
     /// Some commit will never be published: those behind it stop waiting for it.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);

@@ -24,6 +24,9 @@ use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
 use std::sync::{Arc, OnceLock};
 
+/// Entries that are added together.
+pub(crate) const MOST_TOGETHER: usize = 32;
+
 /// The hash that filters on disk are made of.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
@@ -76,7 +79,37 @@ impl MemTable {
     /// Adds an entry; false where the table is sealed and the caller must take the new one. An
     /// entry that is there already (same key and timestamp) stays once.
     pub(crate) fn insert(&self, key: &[u8], hash: u64, ts: u64, message: Message<'_>) -> bool {
-        assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
+        self.insert_with(|body| {
+            if let Some(record) = self.link(body, hash, Entry { key, ts, message }) {
+                body.order.insert(&body.arena, record);
+            }
+        })
+    }
+
+    /// Adds what one commit wrote, at most [`MOST_TOGETHER`] entries; as [`MemTable::insert`] otherwise. Takes less time
+    /// than one after the other where their places are scattered over memory.
+    pub(crate) fn insert_all(&self, ts: u64, writes: &[(&[u8], Message<'_>)]) -> bool {
+        assert!(writes.len() <= MOST_TOGETHER, "more are added in parts");
+        self.insert_with(|body| {
+            let mut hashes = [0; MOST_TOGETHER];
+            for ((key, _), hash) in writes.iter().zip(&mut hashes) {
+                *hash = self.hasher.hash(key);
+                body.index.fetch(*hash);
+            }
+            let (mut new, mut count) = ([std::ptr::null_mut(); MOST_TOGETHER], 0);
+            for ((key, message), hash) in writes.iter().zip(hashes) {
+                let entry = Entry { key, ts, message: *message };
+                if let Some(record) = self.link(body, hash, entry) {
+                    new[count] = record;
+                    count += 1;
+                }
+            }
+            body.order.insert_all(&body.arena, &new[..count]);
+        })
+    }
+
+    /// Calls `insert` where the table is not sealed; says whether it did.
+    fn insert_with(&self, insert: impl FnOnce(&Body)) -> bool {
         let Some(body) = self.body.get() else {
             // Either the sealer sees us here, or we see the seal: see `is_quiescent`.
             let _maker = Writer::enter(&self.makers);
@@ -84,30 +117,28 @@ impl MemTable {
                 return false;
             }
             let body = self.body.get_or_init(|| Box::new(Body::new(&self.cache)));
-            return self.insert_into(body, key, hash, ts, message);
+            return self.insert_into(body, insert);
         };
-        self.insert_into(body, key, hash, ts, message)
+        self.insert_into(body, insert)
     }
 
-    fn insert_into(
-        &self,
-        body: &Body,
-        key: &[u8],
-        hash: u64,
-        ts: u64,
-        message: Message<'_>,
-    ) -> bool {
+    fn insert_into(&self, body: &Body, insert: impl FnOnce(&Body)) -> bool {
         let writer = body.writers.enter();
         if self.sealed.load(Ordering::SeqCst) {
             return false;
         }
-        let record = Record::new(&body.arena, key, ts, message);
-        let weight = Entry { key, ts, message }.weight();
-        if body.index.insert(&body.arena, &self.hasher, hash, record, weight) {
-            body.order.insert(&body.arena, record);
-        }
+        insert(body);
         drop(writer);
         true
+    }
+
+    /// Makes an entry's record and links it into the index; `None` where it is there already.
+    fn link(&self, body: &Body, hash: u64, entry: Entry<'_>) -> Option<*mut Record> {
+        let Entry { key, ts, message } = entry;
+        assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
+        let record = Record::new(&body.arena, key, ts, message);
+        let weight = entry.weight();
+        body.index.insert(&body.arena, &self.hasher, hash, record, weight).then_some(record)
     }
 
     /// No insert starts after this; [`MemTable::is_quiescent`] tells when the last one has ended.

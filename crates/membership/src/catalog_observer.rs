@@ -52,17 +52,26 @@ impl CatalogObserver {
 
     fn follower(&mut self) -> Observed<&mut Follower> {
         let led = self.times_led.get();
-        let follower = match self.follower.take() {
-            Some((since, follower)) if since == led => follower,
+        let is_current = self.follower.as_ref().is_some_and(|(since, _)| *since == led);
+        if is_current {
+            let follower = self.follower.as_mut().map(|(_, follower)| follower);
+            return follower.ok_or_else(|| "nobody follows the catalog".to_owned());
+        }
+        let follower = if led == 0 {
             // The catalog was opened over this very state.
-            None if led == 0 => Follower::new(&self.catalog),
-            _ => told(Follower::again(&self.catalog))?,
+            Follower::new(&self.catalog)
+        } else {
+            told(Follower::again(&self.catalog))?
         };
         Ok(&mut self.follower.insert((led, follower)).1)
     }
 }
 
 impl Observer for CatalogObserver {
+    fn follows(&mut self, dictionary: DictionaryId) -> Observed<bool> {
+        Ok(self.follower()?.follows(dictionary))
+    }
+
     fn read(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Observed<()> {
         let mut changes = std::mem::take(&mut self.changes);
         let read = self.follower()?.read(&mut changes, dictionary, key, value);
@@ -74,7 +83,9 @@ impl Observer for CatalogObserver {
         let changes = std::mem::take(&mut self.changes);
         self.follower()?.before_visible(&changes);
         let stands_alone = changes.changes_names();
-        self.coming.push_back((commit, changes));
+        if !changes.is_empty() {
+            self.coming.push_back((commit, changes));
+        }
         Ok(stands_alone)
     }
 

@@ -339,7 +339,7 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         front.log.append(entry, &[], commit)
     }
 
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         self.begin_front_where_due()?;
         match &self.front {
             Some(front) => front.log.append(entry, payload, commit),
@@ -374,7 +374,7 @@ impl<O: Observer> Journal for DelayableJournal<O> {
         self.engine.payload(at)
     }
 
-    fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check(&self, content: &Content, payload: &Payload) -> std::result::Result<(), &'static str> {
         check_payload(content, payload)
     }
 

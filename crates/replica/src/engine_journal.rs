@@ -21,13 +21,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{CommitStep, Engine, EntryHead, EntryKind, Timestamp};
+use engine::{CommitStep, DictionaryId, Engine, EntryHead, EntryKind, Timestamp};
 use os::sync::Mutex;
 use quorum::{Configuration, Content, Descriptor, Entry, Older, Position, codec};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, LoadedLog};
-use crate::observer::Observer;
+use crate::observer::{Observed, Observer};
 use crate::payload::{Payload, WeakPayload};
 use crate::syncs::{SyncMode, Syncs};
 use older::OlderEntries;
@@ -170,14 +170,20 @@ impl<O: Observer> EngineJournal<O> {
     fn tell(&mut self, index: u64) -> Result<()> {
         let Self { engine, observer, .. } = self;
         let mut refused = None;
+        // Of the dictionary that the commit at hand wrote to last, whether the observer follows it.
+        let mut follows = None;
         let read = engine.each_commit(index, &mut |step| {
             let done = match step {
                 CommitStep::Write { dictionary, key, value } => {
-                    observer.read(dictionary, key, value)
+                    match asked(&mut follows, observer, dictionary) {
+                        Ok(true) => observer.read(dictionary, key, value),
+                        Ok(false) => Ok(()),
+                        Err(error) => Err(error),
+                    }
                 }
                 // The catalog makes none of its records this way.
                 CommitStep::Update { .. } => Ok(()),
-                CommitStep::End(commit) => match observer.before_visible(commit) {
+                CommitStep::End(commit) => match ended(&mut follows, observer, commit) {
                     Ok(true) => {
                         let before = Timestamp(commit.0.saturating_sub(1));
                         engine.advance_commit_point(before)?;
@@ -201,6 +207,32 @@ impl<O: Observer> EngineJournal<O> {
             None => journal_result(read),
         }
     }
+}
+
+/// Whether the observer follows a dictionary, which it was asked of the one before.
+fn asked<O: Observer>(
+    before: &mut Option<(DictionaryId, bool)>,
+    observer: &mut O,
+    dictionary: DictionaryId,
+) -> Observed<bool> {
+    match before {
+        Some((of, follows)) if *of == dictionary => Ok(*follows),
+        _ => {
+            let follows = observer.follows(dictionary)?;
+            *before = Some((dictionary, follows));
+            Ok(follows)
+        }
+    }
+}
+
+/// A commit's writes were told: what the observer follows may be something else behind it.
+fn ended<O: Observer>(
+    follows: &mut Option<(DictionaryId, bool)>,
+    observer: &mut O,
+    commit: Timestamp,
+) -> Observed<bool> {
+    *follows = None;
+    observer.before_visible(commit)
 }
 
 impl<O: Observer> Journal for EngineJournal<O> {
@@ -285,7 +317,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
         Ok(())
     }
 
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         let last = self.engine.entries().last;
         let (kind, content) = kind_of(&entry.content);
         let (last_timestamp, last_time, checksum) = match &entry.content {
@@ -303,7 +335,14 @@ impl<O: Observer> Journal for EngineJournal<O> {
             bytes: payload.len() as u64,
             checksum,
         };
-        journal_result(self.engine.append_entry(&head, &content, payload))
+        match payload.records() {
+            Some(records) => {
+                journal_result(self.engine.append_read_entry(&head, &content, records))
+            }
+            None => {
+                Err(Error::Journal(format!("the records of {:?} cannot be read", entry.position())))
+            }
+        }
     }
 
     fn cut(&mut self, index: u64) -> Result<()> {
@@ -341,7 +380,7 @@ impl<O: Observer> Journal for EngineJournal<O> {
         }
     }
 
-    fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check(&self, content: &Content, payload: &Payload) -> std::result::Result<(), &'static str> {
         check_payload(content, payload)
     }
 
@@ -375,14 +414,15 @@ pub(crate) fn changes_configuration(content: &Content) -> bool {
 /// Whether an engine would take these as the records of an entry with this content.
 pub(crate) fn check_payload(
     content: &Content,
-    payload: &[u8],
+    payload: &Payload,
 ) -> std::result::Result<(), &'static str> {
     match content {
         Content::Records(_) if payload.is_empty() => Err("there are none"),
         Content::Records(records) => {
             let (last_ts, last_time) = (records.last_ts, records.last_time);
-            let are_records = Engine::check_entry_records(payload, last_ts, last_time);
-            if are_records { Ok(()) } else { Err("they cannot be read") }
+            let read = payload.records();
+            let ends = read.is_some_and(|read| read.end_with(last_ts, last_time));
+            if ends { Ok(()) } else { Err("they cannot be read") }
         }
         _ if payload.is_empty() => Ok(()),
         _ => Err("there are some"),

@@ -15,8 +15,6 @@
 //!
 //! On the wire: `docs/formats/replica-frames.md`.
 
-use std::sync::Arc;
-
 use quorum::{Body, Content, MemberId, Message, codec};
 
 use crate::error::{Error, Result};
@@ -274,7 +272,7 @@ impl<'a> Input<'a> {
         if length & PACKED == 0 {
             let bytes = self.take(length as usize)?;
             held(here + bytes.len());
-            return Ok(Payload::from(Arc::from(bytes)));
+            return Ok(Payload::from(bytes.to_vec()));
         }
         let unpacked = self.length()?;
         if unpacked > MAX_FRAME - here.min(MAX_FRAME) {

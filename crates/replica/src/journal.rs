@@ -115,7 +115,7 @@ pub trait Journal {
 
     /// Writes an entry of another member, with its payload, which was checked against it, and the
     /// commit index.
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()>;
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()>;
 
     /// Entries from `index` on, and all open records, are void: the next entry has that index.
     fn cut(&mut self, index: u64) -> Result<()>;
@@ -132,7 +132,11 @@ pub trait Journal {
     /// Whether a payload can be that of an entry with this content; its length and checksum are checked. What
     /// is wrong with it otherwise. Nothing that passes makes [`Journal::append`] fail, where it comes in its
     /// place.
-    fn check(&self, _content: &Content, _payload: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check(
+        &self,
+        _content: &Content,
+        _payload: &Payload,
+    ) -> std::result::Result<(), &'static str> {
         Ok(())
     }
 

@@ -316,7 +316,7 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         if !self.held.open.is_empty() {
             return Err(damaged("open records lie before another member's"));
         }

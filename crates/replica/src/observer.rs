@@ -12,6 +12,11 @@ pub type Observed<T> = Result<T, String>;
 ///  read, read, …  one commit's writes ─► before_visible ─► readers see it ─► visible
 /// ```
 pub trait Observer: Send {
+    /// Whether it is to be told of writes to that dictionary by the commit at hand; of others it need not be.
+    fn follows(&mut self, _dictionary: DictionaryId) -> Observed<bool> {
+        Ok(true)
+    }
+
     /// A write of the commit at hand: a key's new value, or that it is gone.
     fn read(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Observed<()>;
 
@@ -29,6 +34,10 @@ pub trait Observer: Send {
 pub struct Nobody;
 
 impl Observer for Nobody {
+    fn follows(&mut self, _: DictionaryId) -> Observed<bool> {
+        Ok(false)
+    }
+
     fn read(&mut self, _: DictionaryId, _: &[u8], _: Option<&[u8]>) -> Observed<()> {
         Ok(())
     }

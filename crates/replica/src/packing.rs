@@ -77,11 +77,10 @@ fn unpack_by(
         let room = (length - here).min(here.max(first));
         held(here + room);
         payload.reserve_exact(room);
-        payload.resize(here + room, 0);
-        let mut output = OutBuffer::around(payload.get_mut(here..)?);
+        // What is unpacked is written behind what is there, into memory that nobody has to clear before.
+        let mut output = OutBuffer::around_pos(&mut payload, here);
         let left = unpacker.run(&mut input, &mut output).ok()?;
-        let came = output.pos();
-        payload.truncate(here + came);
+        let came = payload.len() - here;
         if left == 0 && input.pos() == packed.len() {
             return (payload.len() == length).then_some(payload);
         }

@@ -1,21 +1,25 @@
 //! What goes to other members beside an entry.
 //!
-//! Always true: its packed form is made once, by who needs it first, however many members it goes to.
+//! Always true: its packed form is made once, by who needs it first, however many members it goes to. What it says of its
+//! records is read once.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::packing;
+use engine::EntryRecords;
 
 /// The payload of an entry. Clones are the same payload.
 #[derive(Clone)]
 pub struct Payload(Arc<Shared>);
 
 struct Shared {
-    bytes: Arc<[u8]>,
+    bytes: Arc<Vec<u8>>,
     /// `None` where packing saves nothing.
     packed: OnceLock<Option<Box<[u8]>>>,
+    /// `None` where they cannot be an entry's.
+    records: OnceLock<Option<EntryRecords>>,
 }
 
 /// A payload for as long as somebody else has it.
@@ -25,6 +29,12 @@ impl Payload {
     /// Its packed form, where that is shorter.
     pub(crate) fn packed(&self) -> Option<&[u8]> {
         self.0.packed.get_or_init(|| packing::pack(&self.0.bytes)).as_deref()
+    }
+
+    /// The records of an entry that it is, for an engine; `None` where it is none.
+    pub(crate) fn records(&self) -> Option<&EntryRecords> {
+        let read = || EntryRecords::read(Arc::clone(&self.0.bytes)).ok();
+        self.0.records.get_or_init(read).as_ref()
     }
 
     pub(crate) fn downgrade(&self) -> WeakPayload {
@@ -38,15 +48,16 @@ impl WeakPayload {
     }
 }
 
-impl From<Arc<[u8]>> for Payload {
-    fn from(bytes: Arc<[u8]>) -> Self {
-        Self(Arc::new(Shared { bytes, packed: OnceLock::new() }))
+impl From<Arc<Vec<u8>>> for Payload {
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
+        let (packed, records) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Shared { bytes, packed, records }))
     }
 }
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self::from(Arc::from(bytes))
+        Self::from(Arc::new(bytes))
     }
 }
 

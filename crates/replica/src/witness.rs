@@ -123,7 +123,7 @@ impl Journal for WitnessJournal {
         self.log.append(entry, &[], commit)
     }
 
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         self.log.append(entry, payload, commit)
     }
 
@@ -143,7 +143,7 @@ impl Journal for WitnessJournal {
         Ok(self.log.payload(at)?.map(Payload::from))
     }
 
-    fn check(&self, content: &Content, payload: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check(&self, content: &Content, payload: &Payload) -> std::result::Result<(), &'static str> {
         check_payload(content, payload)
     }
 
@@ -204,7 +204,7 @@ mod tests {
     /// Entries from one index to the one before another, decided, and on disk.
     fn decide(journal: &mut WitnessJournal, configuration: &Configuration, from: u64, to: u64) {
         for index in from..to {
-            let payload = vec![7; 1000];
+            let payload = Payload::from(vec![7; 1000]);
             let records = Descriptor {
                 last_ts: index,
                 last_time: index,

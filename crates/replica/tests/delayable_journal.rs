@@ -106,7 +106,7 @@ impl Follower {
     fn take(&mut self, (entry, payload): &(Entry, Vec<u8>)) {
         let number = self.syncs + 1;
         let journal = self.journal();
-        journal.append(entry, payload, 1).unwrap();
+        journal.append(entry, &payload.clone().into(), 1).unwrap();
         journal.begin_sync(number).unwrap();
         assert_eq!(journal.synced().unwrap(), number, "it acknowledges at once");
         self.syncs = number;

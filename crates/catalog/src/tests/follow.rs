@@ -42,7 +42,10 @@ impl Pair {
                     HistoryOperation::Delete { dictionary, key } => (dictionary, key, None),
                     HistoryOperation::Update { .. } | HistoryOperation::Note { .. } => continue,
                 };
-                self.follower.read(&mut changes, dictionary, key, value).unwrap();
+                // As whoever tells it: what it does not follow it is not told.
+                if self.follower.follows(dictionary) {
+                    self.follower.read(&mut changes, dictionary, key, value).unwrap();
+                }
             }
             changed += usize::from(changes.changes_names());
             self.follower.before_visible(&changes);

@@ -1,19 +1,24 @@
 //! Appending a leader's entry: its records go into the log as they came, and its commits into the trees.
 //!
-//! Always true: all of an entry is checked before any of it is appended. Its commits are published in their
-//! order; that nobody else writes meanwhile is the caller's word.
+//! Always true: all of an entry is checked before any of it is appended. Its commits are published together, when all of
+//! them are in the trees; that nobody else writes meanwhile is the caller's word.
 
+use super::entry_records::{EntryRecords, Records, wrong};
 use super::pieces::Pieces;
 use crate::chunk_lists::Chunked;
 use crate::commit_order::CommitOrder;
+use crate::dictionary::Found;
 use crate::entries::Entry;
 use crate::environment::Environment;
-use crate::open_records::NewRecord;
 use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
 use crate::recovery::{Piece, each_needed};
 use crate::times::Place;
 use crate::{Error, Result};
 use ftree::Message;
+use smallvec::SmallVec;
+
+/// Writes that are put into a memtable together.
+const MOST_WRITES: usize = 32;
 
 /// A follower appends whatever its leader says.
 #[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
@@ -21,102 +26,29 @@ fn any(_: &CommitOrder) -> Result<()> {
     Ok(())
 }
 
-/// The records of an entry, one after the other.
-pub(super) struct Records<'a>(pub(super) &'a [u8]);
-
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<&'a [u8]>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let record = self
-            .0
-            .split_first_chunk::<4>()
-            .and_then(|(len, rest)| rest.split_at_checked(u32::from_le_bytes(*len) as usize));
-        let Some((record, rest)) = record else {
-            self.0 = &[];
-            return Some(Err(wrong("a record ends behind the entry")));
-        };
-        self.0 = rest;
-        Some(Ok(record))
-    }
-}
-
-pub(super) fn wrong(what: &str) -> Error {
-    Error::Corruption(format!("an entry that was sent: {what}").into())
-}
-
-/// The commits of an entry.
-pub(super) struct Commits {
-    /// Timestamp and first time of the first one.
-    first: (u64, u64),
-    /// Timestamp and last time of the last one.
-    pub(super) last: (u64, u64),
-}
-
-/// Looks at each record of an entry; `None` where there are no commits among them.
-pub(super) fn commits_of(records: &[u8]) -> Result<Option<Commits>> {
-    let mut commits: Option<Commits> = None;
-    let malformed = |_| wrong("a record cannot be read");
-    for record in Records(records) {
-        let operations = match Record::decode(record?).map_err(malformed)? {
-            Record::Commit { timestamp, history: Some(place), operations, .. } => {
-                let last = (timestamp, place.last_time());
-                match &mut commits {
-                    Some(commits) => {
-                        let follows = timestamp == commits.last.0.saturating_add(1);
-                        if !follows || place.time <= commits.last.1 {
-                            return Err(wrong("a commit is out of order"));
-                        }
-                        commits.last = last;
-                    }
-                    None => commits = Some(Commits { first: (timestamp, place.time), last }),
-                }
-                operations
-            }
-            Record::Chunk { operations, .. } => operations,
-            Record::Abort { .. } => continue,
-            Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
-                return Err(wrong("a record of another kind"));
-            }
-        };
-        for operation in Operations::new(operations) {
-            match operation.map_err(malformed)? {
-                Operation::Create { options, .. } | Operation::Reshape { options, .. } => {
-                    let shape = crate::options::validate(options);
-                    shape.map_err(|_| wrong("the shape of a dictionary"))?;
-                }
-                Operation::Adopt { .. } => {
-                    return Err(wrong("a dictionary that is not in the log"));
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(commits)
-}
-
 impl Environment {
     pub(super) fn append_entry(
         &self,
         head: &EntryHead,
         configuration: &[u8],
-        records: &[u8],
+        records: &EntryRecords,
     ) -> Result<()> {
         if !self.snapshots.holds_back() {
             return Err(Error::InvalidOption("every complete commit is shown".to_owned()));
         }
         self.check_entry(head, configuration, records)?;
-        for record in Records(records) {
-            self.append_record(record?)?;
-        }
+        let mut appending = Appending { records, complete: 0, commits: 0 };
+        let appended = Records(records.bytes())
+            .try_for_each(|record| self.append_record(record?, &mut appending));
+        // Also where a later one has failed: these are complete.
+        self.publish(&appending);
+        appended?;
         let record = records::entry_record(head, configuration);
         let follows = self.commits.append_in_order(&[&record], any, |order, end, behind| {
             let part = order.open.first().map(|part| (part.start, part.until));
             let (start, until) = part.unwrap_or((end, end));
-            order.open.close(head.index);
+            order.open.close_as(head.index, records.bytes());
+            self.log.set_entry_bytes(order.open.memory_bytes());
             super::after_fence(order, head);
             order.entries.push(Entry { head: *head, start, until, end, behind })
         })?;
@@ -124,15 +56,13 @@ impl Environment {
         Ok(())
     }
 
-    /// Takes a record of an entry in, which is in the log now.
-    fn take_in(&self, order: &mut CommitOrder, place: (u64, u64), record: &[u8]) {
-        let newest = (order.newest, order.time);
-        order.open.append(&NewRecord { place, pieces: &[record], newest, joins: true });
-        self.log.set_entry_bytes(order.open.memory_bytes());
-    }
-
     /// Fails where the entry does not follow what is there, or is not what its head says.
-    fn check_entry(&self, head: &EntryHead, configuration: &[u8], records: &[u8]) -> Result<()> {
+    fn check_entry(
+        &self,
+        head: &EntryHead,
+        configuration: &[u8],
+        records: &EntryRecords,
+    ) -> Result<()> {
         let (last, newest, time, is_open) = {
             let order = self.commits.order.lock();
             (order.entries.last(), order.newest, order.time, !order.open.is_empty())
@@ -147,13 +77,13 @@ impl Environment {
         {
             return Err(wrong("its configuration"));
         }
-        if records.len() as u64 != head.bytes || crc32c::crc32c(records) != head.checksum {
+        if records.bytes().len() as u64 != head.bytes || records.checksum() != head.checksum {
             return Err(wrong("its checksum"));
         }
-        if (head.kind == EntryKind::Records) == records.is_empty() {
+        if (head.kind == EntryKind::Records) == records.bytes().is_empty() {
             return Err(wrong("it has records, or none, against its kind"));
         }
-        let Some(commits) = commits_of(records)? else {
+        let Some(commits) = records.commits() else {
             let is_same = (head.last_timestamp, head.last_time) == (newest, time);
             return if is_same { Ok(()) } else { Err(wrong("its last commit")) };
         };
@@ -166,13 +96,14 @@ impl Environment {
         Ok(())
     }
 
-    fn append_record(&self, record: &[u8]) -> Result<()> {
+    fn append_record(&self, record: &[u8], appending: &mut Appending<'_>) -> Result<()> {
         let malformed = |_| wrong("a record cannot be read");
+        let bytes = record.len();
         match Record::decode(record).map_err(malformed)? {
             Record::Chunk { txn, number, .. } => {
                 self.live.taken_below(txn.saturating_add(1));
                 self.commits.append_in_order(&[record], any, |order, position, end| {
-                    self.take_in(order, (position, end), record);
+                    order.note_sent((position, end), bytes);
                     if number == 0 {
                         self.log.needed.lock().chunk(txn, position);
                         order.chunked.begin(txn, Chunked { first: position, fence: None });
@@ -181,7 +112,7 @@ impl Environment {
             }
             Record::Abort { txn } => {
                 self.commits.append_in_order(&[record], any, |order, position, end| {
-                    self.take_in(order, (position, end), record);
+                    order.note_sent((position, end), bytes);
                     if let Some(first) = order.chunked.end(txn) {
                         self.log.needed.lock().chunks_end(txn, first, None);
                     }
@@ -190,12 +121,7 @@ impl Environment {
             Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
                 self.live.taken_below(txn.saturating_add(1));
                 self.schedule.make_room_for_entries(operations.len() as u64)?;
-                let chunked = self.commits.order.lock().chunked.newest(txn);
-                let chunked = chunked.filter(|chunked| chunks > 0 && chunked.fence.is_none());
-                let first = chunked.map(|chunked| chunked.first);
-                if chunks > 0 && first.is_none() {
-                    return Err(wrong("chunks of a commit are missing"));
-                }
+                let first = self.first_chunk(txn, chunks)?;
                 let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
                 let own = records::commit_head(txn, timestamp, chunks, Some(history));
                 let pieces = [own.bytes(), operations];
@@ -203,18 +129,22 @@ impl Environment {
                     self.commits.append_in_order(&pieces, any, |order, position, end| {
                         order.newest = timestamp;
                         order.time = history.last_time();
-                        self.take_in(order, (position, end), record);
+                        order.note_sent((position, end), bytes);
                         if let Some(kept) = &self.history {
                             kept.times().given(Place { timestamp, time: order.time, end });
-                            let next = kept.note_commit(&history, chunks, position);
-                            order.next_history_point = next;
+                            if chunks > 0 || position >= order.next_history_point {
+                                let next = kept.note_commit(&history, chunks, position);
+                                order.next_history_point = next;
+                            }
                         }
-                        let mut needed = self.log.needed.lock();
-                        order.next_point = needed.commit(timestamp, position);
-                        if let Some(first) = first {
-                            let ended = order.chunked.end(txn);
-                            debug_assert_eq!(ended, Some(first), "nobody else appends");
-                            needed.chunks_end(txn, first, Some(timestamp));
+                        if first.is_some() || position >= order.next_point {
+                            let mut needed = self.log.needed.lock();
+                            order.next_point = needed.commit(timestamp, position);
+                            if let Some(first) = first {
+                                let ended = order.chunked.end(txn);
+                                debug_assert_eq!(ended, Some(first), "nobody else appends");
+                                needed.chunks_end(txn, first, Some(timestamp));
+                            }
                         }
                         position
                     })?;
@@ -223,17 +153,30 @@ impl Environment {
                         let commit = Pieces { txn, chunks, timestamp, first, position, operations };
                         self.apply_pieces(&commit)?;
                     }
-                    None => self.apply(position, timestamp, operations)?,
+                    None => {
+                        if appending.records.change_dictionaries() {
+                            self.change_dictionaries(position, timestamp, operations)?;
+                        }
+                        self.insert(position, timestamp, operations)?;
+                    }
                 }
-                self.publish(timestamp)
+                appending.complete = timestamp;
+                appending.commits += 1;
+                Ok(())
             }
             _ => Err(wrong("a record of another kind")),
         }
     }
 
-    fn apply(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
-        self.change_dictionaries(position, timestamp, operations)?;
-        self.insert(position, timestamp, operations)
+    /// The first chunk of a transaction whose commit has come; `None` where it has none.
+    fn first_chunk(&self, txn: u64, chunks: u32) -> Result<Option<u64>> {
+        if chunks == 0 {
+            return Ok(None);
+        }
+        let chunked = self.commits.order.lock().chunked.newest(txn);
+        let chunked = chunked.filter(|chunked| chunked.fence.is_none());
+        let first = chunked.map(|chunked| chunked.first);
+        first.map(Some).ok_or_else(|| wrong("chunks of a commit are missing"))
     }
 
     /// What operations do to dictionaries as a whole.
@@ -273,31 +216,75 @@ impl Environment {
     /// What operations write to keys, into memtables.
     pub(super) fn insert(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
         let piece = Piece { position, timestamp, operations: Vec::new() };
-        let mut written = Vec::new();
-        each_needed(self, &piece, operations, |dictionary, key, message: Message<'_>| {
-            if dictionary.tree.insert(key, timestamp, message) {
-                written.push(dictionary.id);
-            }
+        let mut inserts = Inserts::at(timestamp);
+        each_needed(self, &piece, operations, |dictionary, key, message| {
+            inserts.add(dictionary, key, message);
             Ok(())
         })?;
-        written.sort_unstable();
-        written.dedup();
-        for id in written {
-            if let Some(dictionary) = self.directory.find(id) {
-                self.schedule.account(&dictionary);
-            }
+        for dictionary in inserts.finish() {
+            self.schedule.account(&dictionary);
         }
         Ok(())
     }
 
-    fn publish(&self, timestamp: u64) -> Result<()> {
-        // No lock was taken: who has one and does not see the commit yet has to look.
-        self.locks.not_remembered(timestamp);
-        if !self.snapshots.publish(timestamp) {
-            return Err(self.health.stop("an earlier commit was never published"));
+    /// The commits of an entry are complete. Nobody else writes: no earlier one is on its way.
+    fn publish(&self, appending: &Appending<'_>) {
+        if appending.commits == 0 {
+            return;
         }
+        // No lock was taken: who has one and does not see the last commit yet has to look.
+        self.locks.not_remembered(appending.complete);
+        self.snapshots.publish_all(appending.complete);
         self.commits.became_visible();
-        self.counters.commits.inc();
-        Ok(())
+        self.counters.commits.add(appending.commits);
+    }
+}
+
+/// How far an entry was appended.
+struct Appending<'a> {
+    records: &'a EntryRecords,
+    /// Commits up to this timestamp are in the trees.
+    complete: u64,
+    /// How many of the entry.
+    commits: u64,
+}
+
+/// Writes of a commit on their way into memtables, those to one dictionary together.
+struct Inserts<'a> {
+    timestamp: u64,
+    into: Option<Found>,
+    writes: SmallVec<[(&'a [u8], Message<'a>); MOST_WRITES]>,
+    /// Dictionaries that took more memory.
+    grown: SmallVec<[Found; 4]>,
+}
+
+impl<'a> Inserts<'a> {
+    fn at(timestamp: u64) -> Self {
+        Self { timestamp, into: None, writes: SmallVec::new(), grown: SmallVec::new() }
+    }
+
+    fn add(&mut self, dictionary: &Found, key: &'a [u8], message: Message<'a>) {
+        let is_same = self.into.as_ref().is_some_and(|into| into.id == dictionary.id);
+        if !is_same || self.writes.len() >= MOST_WRITES {
+            self.insert();
+        }
+        if !is_same {
+            self.into = Some(dictionary.clone());
+        }
+        self.writes.push((key, message));
+    }
+
+    fn insert(&mut self) {
+        let Some(dictionary) = &self.into else { return };
+        let grew = dictionary.tree.insert_all(self.timestamp, &self.writes);
+        if grew && self.grown.iter().all(|grown| grown.id != dictionary.id) {
+            self.grown.push(dictionary.clone());
+        }
+        self.writes.clear();
+    }
+
+    fn finish(mut self) -> SmallVec<[Found; 4]> {
+        self.insert();
+        self.grown
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Always true: commits are told in their order, each with all that it did, visible or not.
 
-use super::apply::{Records, wrong};
+use super::entry_records::{Records, wrong};
 use super::lost;
 use crate::environment::Environment;
 use crate::records::{Operation, Operations, Record};

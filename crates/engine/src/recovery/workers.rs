@@ -6,7 +6,7 @@
 //!
 //! [`Background::Manual`]: crate::Background::Manual
 
-use crate::dictionary::{Dictionary, Found};
+use crate::dictionary::Found;
 use crate::environment::Environment;
 use crate::records::{Operation, Operations};
 use crate::{Error, Result};
@@ -174,11 +174,11 @@ fn apply(environment: &Environment, batch: &Batch, share: Share) -> Result<u64> 
 }
 
 /// Every put and delete of a piece whose tree has not flushed it.
-pub(crate) fn each_needed(
+pub(crate) fn each_needed<'a>(
     environment: &Environment,
     piece: &Piece,
-    operations: &[u8],
-    mut see: impl FnMut(&Dictionary, &[u8], Message<'_>) -> Result<()>,
+    operations: &'a [u8],
+    mut see: impl FnMut(&Found, &'a [u8], Message<'a>) -> Result<()>,
 ) -> Result<()> {
     let mut target = Target { id: 0, dictionary: None };
     for operation in Operations::new(operations) {

@@ -10,6 +10,7 @@
 use super::arena::Arena;
 use super::record::Record;
 use crate::KeyHasher;
+use crate::fetch::{LINE_BYTES, fetch};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,6 +19,8 @@ const SHARD_SHIFT: u32 = 60;
 const TAG_SHIFT: u32 = 48;
 const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 const FIRST_SLOTS: usize = 16;
+/// So many slots ahead of use a record is asked for when a table grows.
+const SLOTS_AHEAD: usize = 8;
 
 #[repr(C)]
 struct Table {
@@ -61,6 +64,15 @@ impl Index {
         let record = unsafe { address(slot.load(Ordering::Acquire)).as_ref() }?;
         // A slot that was free when it was probed may have got another key since.
         (record.key() == key).then_some(record)
+    }
+
+    /// Asks for the memory where a key of this hash is looked for.
+    pub(super) fn fetch(&self, hash: u64) {
+        let table = self.tables[shard_of(hash)].load(Ordering::Acquire);
+        if !table.is_null() {
+            let slots = slots(table);
+            fetch(std::ptr::from_ref(&slots[hash as usize & (slots.len() - 1)]).cast());
+        }
     }
 
     /// Links a record in; false where the same version is there already. A duplicate's memory
@@ -178,7 +190,14 @@ fn grow((arena, hasher): (&Arena, &KeyHasher), old: *mut Table) -> *mut Table {
         return new_table(arena, FIRST_SLOTS);
     }
     let new = new_table(arena, capacity(old) * 2);
-    for slot in slots(old) {
+    let held = slots(old);
+    for (at, slot) in held.iter().enumerate() {
+        // Records are scattered over memory.
+        if let Some(ahead) = held.get(at + SLOTS_AHEAD) {
+            let record: *const u8 = address(ahead.load(Ordering::Relaxed)).cast();
+            fetch(record);
+            fetch(record.wrapping_add(LINE_BYTES));
+        }
         let held = slot.load(Ordering::Relaxed);
         // SAFETY: as in `find`.
         if let Some(record) = unsafe { address(held).as_ref() } {

@@ -11,11 +11,14 @@
 
 use super::arena::Arena;
 use super::record::{Record, Target};
+use crate::fetch::{LINE_BYTES, fetch};
 use os::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Order;
 
 /// Slots per node: two searches of six steps beat deeper trees, and shifting stays in L1.
 pub(super) const SLOTS: usize = 48;
+/// Records whose leaves are asked for before the first of them is used.
+const TOGETHER: usize = 4;
 
 #[repr(C)]
 struct Node {
@@ -71,16 +74,36 @@ impl Ordered {
 
     /// Adds a record that is not there yet.
     pub(super) fn insert(&self, arena: &Arena, record: *mut Record) {
-        // SAFETY: the caller made the record in this memtable's arena.
-        let target = Target::new(Some(unsafe { &*record }.entry_place()));
+        self.make_root(arena);
+        let target = target_of(record);
+        let leaf = self.descend(&target, 0, false);
+        self.insert_at(arena, leaf, &target, record, std::ptr::null_mut());
+    }
+
+    /// Adds records that are not there yet: the memory of one's place comes while the place of another is looked for.
+    pub(super) fn insert_all(&self, arena: &Arena, records: &[*mut Record]) {
+        self.make_root(arena);
+        for records in records.chunks(TOGETHER) {
+            let mut leaves = [std::ptr::null_mut(); TOGETHER];
+            for (record, leaf) in records.iter().zip(&mut leaves) {
+                *leaf = self.descend(&target_of(*record), 0, false);
+                fetch_leaf(*leaf);
+            }
+            // What belongs behind a leaf that was split since is put there.
+            for (record, leaf) in records.iter().zip(leaves) {
+                let target = target_of(*record);
+                self.insert_at(arena, leaf, &target, *record, std::ptr::null_mut());
+            }
+        }
+    }
+
+    fn make_root(&self, arena: &Arena) {
         if self.root.load(Ordering::Acquire).is_null() {
             let null = std::ptr::null_mut();
             // Where another thread was first, its root stays and ours is 900 unused bytes.
             let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
             let _first = self.root.compare_exchange(null, new_node(arena, 0), release, acquire);
         }
-        let leaf = self.descend(&target, 0, false);
-        self.insert_at(arena, leaf, &target, record, std::ptr::null_mut());
     }
 
     /// Inserts into `node` or, where it was split meanwhile, a node right of it; splits go up
@@ -119,8 +142,7 @@ impl Ordered {
         }
         let level = node.level + 1;
         node.unlock();
-        // SAFETY: records live as long as the memtable.
-        let target = Target::new(Some(unsafe { &*separator }.entry_place()));
+        let target = target_of(separator);
         let parent = self.descend(&target, level, false);
         self.insert_at(arena, parent, &target, separator, right);
     }
@@ -230,6 +252,17 @@ fn non_null(record: *mut Record) -> Option<*const Record> {
 fn head_of(record: *mut Record) -> u64 {
     // SAFETY: records live as long as the memtable.
     crate::message::head(unsafe { &*record }.key())
+}
+
+/// Where a record belongs that the caller has made in the memtable's arena.
+fn target_of<'a>(record: *mut Record) -> Target<'a> {
+    // SAFETY: records live as long as the memtable.
+    Target::new(Some(unsafe { &*record }.entry_place()))
+}
+
+fn fetch_leaf(leaf: *const Node) {
+    let bytes: *const u8 = leaf.cast();
+    (0..size_of::<Node>()).step_by(LINE_BYTES).for_each(|at| fetch(bytes.wrapping_add(at)));
 }
 
 fn node_ref<'a>(node: *mut Node) -> &'a Node {

@@ -56,6 +56,46 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
 }
 
 #[test]
+fn what_one_commit_wrote_is_added_together_as_one_after_the_other() {
+    let new = || Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
+    let (together, each) = (new(), new());
+    let mut seed = 7;
+    for ts in 1..1500u64 {
+        // Whole leaves of neighbours, keys anywhere, and keys that the same commit has twice.
+        let count = 1 + random(&mut seed) as usize % MOST_TOGETHER;
+        let first = random(&mut seed) % 5000;
+        let number = |i: u64, seed: &mut u64| match ts % 3 {
+            0 => first * 100 + i,
+            1 => random(seed) % 1_000_000,
+            _ => random(seed) % 20,
+        };
+        let keys: Vec<_> =
+            (0..count as u64).map(|i| number(i, &mut seed).to_be_bytes().to_vec()).collect();
+        let message = |key: &[u8]| match key[7] % 3 {
+            0 => Message::Delete,
+            _ => Message::Put(b"value"),
+        };
+        let writes: Vec<_> = keys.iter().map(|key| (&key[..], message(key))).collect();
+        assert!(together.insert_all(ts, &writes));
+        for (key, message) in writes {
+            assert!(each.insert(key, each.hash(key), ts, message));
+        }
+    }
+    let totals = |table: &MemTable| (table.entries(), table.weight());
+    assert_eq!(totals(&together), totals(&each));
+    let [mut one, mut other] =
+        [&together, &each].map(|table| MemIter::forward(Arc::clone(table), None));
+    while let Some(entry) = one.entry() {
+        assert_eq!(Some(entry), other.entry());
+        let found = together.get(entry.key, together.hash(entry.key), entry.ts);
+        assert_eq!(found, Some((entry.ts, entry.message)));
+        one.advance();
+        other.advance();
+    }
+    assert_eq!(other.entry(), None);
+}
+
+#[test]
 fn version_that_arrives_late_takes_its_place_in_the_chain() {
     let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed());
     for ts in [5, 9, 7, 3, 8] {
@@ -73,6 +113,7 @@ fn sealed_table_refuses_and_becomes_quiet() {
     assert!(table.insert(b"a", table.hash(b"a"), 1, Message::Delete));
     table.seal(1);
     assert!(!table.insert(b"b", table.hash(b"b"), 2, Message::Delete));
+    assert!(!table.insert_all(2, &[(b"b", Message::Delete), (b"c", Message::Delete)]));
     assert!(table.is_quiescent());
     assert_eq!(table.entries(), 1);
 }
@@ -91,7 +132,15 @@ fn threads_insert_at_once_and_readers_see_order_all_the_while() {
                     // Half ascending at the right edge, half anywhere.
                     let number = if i % 2 == 0 { u64::MAX / 2 + i } else { random(&mut seed) / 2 };
                     let key = [&number.to_be_bytes()[..], &thread.to_be_bytes()].concat();
-                    assert!(table.insert(&key, table.hash(&key), i + 1, Message::Put(&key)));
+                    let beside = [&key[..], b"beside"].concat();
+                    let writes = [(&key[..], Message::Put(&key)), (&beside, Message::Put(&beside))];
+                    if thread % 2 == 0 {
+                        assert!(table.insert_all(i + 1, &writes));
+                    } else {
+                        for (key, message) in writes {
+                            assert!(table.insert(key, table.hash(key), i + 1, message));
+                        }
+                    }
                     let (_, read) =
                         table.get(&key, table.hash(&key), u64::MAX - 1).expect("own write");
                     assert_eq!(read.value(), Some(&key[..]));
@@ -124,5 +173,5 @@ fn threads_insert_at_once_and_readers_see_order_all_the_while() {
         count += 1;
         iter.advance();
     }
-    assert_eq!(count, THREADS * EACH);
+    assert_eq!(count, 2 * THREADS * EACH);
 }

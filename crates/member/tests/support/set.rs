@@ -122,7 +122,7 @@ impl Journal for Shared {
     fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()> {
         self.0.lock().write_entry(entry, commit)
     }
-    fn append(&mut self, entry: &Entry, payload: &[u8], commit: u64) -> Result<()> {
+    fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         self.0.lock().append(entry, payload, commit)
     }
     fn cut(&mut self, index: u64) -> Result<()> {

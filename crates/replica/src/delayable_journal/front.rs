@@ -12,6 +12,7 @@ use crate::entry_log::EntryLog;
 use crate::error::{Error, Result};
 use crate::journal::{HeldBack, Journal as _, log_bytes};
 use crate::observer::Observer;
+use crate::payload::Payload;
 use crate::syncs::Syncs;
 
 /// Bytes of records that one step shows, and some more: frames are looked at between.
@@ -36,8 +37,8 @@ pub(super) struct Front {
 }
 
 /// An entry of the log, with its records.
-pub(super) fn read(log: &EntryLog, index: u64) -> Result<(Entry, Vec<u8>)> {
-    let read = log.read(index)?;
+pub(super) fn read(log: &EntryLog, index: u64) -> Result<(Entry, Payload)> {
+    let read = log.read(index)?.map(|(entry, payload)| (entry, Payload::from(payload)));
     read.ok_or_else(|| Error::Journal(format!("entry {index} is not in the log of entries")))
 }
 
@@ -113,7 +114,7 @@ impl Front {
     }
 
     /// The next entry that is decided, on disk, and due.
-    fn next_due(&mut self, wall_ms: i64, delay: u32) -> Result<Option<(Entry, Vec<u8>)>> {
+    fn next_due(&mut self, wall_ms: i64, delay: u32) -> Result<Option<(Entry, Payload)>> {
         let index = self.applied + 1;
         if index > self.log.decided().at.index.min(self.log.synced_index()) {
             self.is_short = false;

@@ -1,0 +1,142 @@
+//! The records of an entry of another member, as bytes that were read to their end once.
+//!
+//! Always true: what an [`EntryRecords`] says of its bytes it has read in them; they never change.
+
+use crate::records::{Operation, Operations, Record};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// The records of an entry, one after the other.
+pub(super) struct Records<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let record = self
+            .0
+            .split_first_chunk::<4>()
+            .and_then(|(len, rest)| rest.split_at_checked(u32::from_le_bytes(*len) as usize));
+        let Some((record, rest)) = record else {
+            self.0 = &[];
+            return Some(Err(wrong("a record ends behind the entry")));
+        };
+        self.0 = rest;
+        Some(Ok(record))
+    }
+}
+
+pub(super) fn wrong(what: &str) -> Error {
+    Error::Corruption(format!("an entry that was sent: {what}").into())
+}
+
+/// The commits of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Commits {
+    /// Timestamp and first time of the first one.
+    pub(super) first: (u64, u64),
+    /// Timestamp and last time of the last one.
+    pub(super) last: (u64, u64),
+}
+
+/// Records that [`crate::Engine::append_read_entry`] takes, where they come in their place. Clones share them.
+#[derive(Clone, Debug)]
+pub struct EntryRecords {
+    bytes: Arc<Vec<u8>>,
+    checksum: u32,
+    /// `None` where there are none among them.
+    commits: Option<Commits>,
+    changes_dictionaries: bool,
+}
+
+impl EntryRecords {
+    /// Looks at each record.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] where one cannot be read, or is none that an entry has.
+    pub fn read(bytes: Arc<Vec<u8>>) -> Result<Self> {
+        let checksum = crc32c::crc32c(&bytes);
+        let mut records = Self { bytes, checksum, commits: None, changes_dictionaries: false };
+        let bytes = Arc::clone(&records.bytes);
+        for record in Records(&bytes) {
+            let operations = match Record::decode(record?).map_err(malformed)? {
+                Record::Commit { timestamp, history: Some(place), operations, .. } => {
+                    records.take_commit(timestamp, (place.time, place.last_time()))?;
+                    operations
+                }
+                Record::Chunk { operations, .. } => operations,
+                Record::Abort { .. } => continue,
+                Record::Commit { history: None, .. } | Record::Entry { .. } | Record::Cut(_) => {
+                    return Err(wrong("a record of another kind"));
+                }
+            };
+            for operation in Operations::new(operations) {
+                records.changes_dictionaries |=
+                    changes_dictionaries(&operation.map_err(malformed)?)?;
+            }
+        }
+        Ok(records)
+    }
+
+    fn take_commit(&mut self, timestamp: u64, (first, last): (u64, u64)) -> Result<()> {
+        let Some(commits) = &mut self.commits else {
+            self.commits = Some(Commits { first: (timestamp, first), last: (timestamp, last) });
+            return Ok(());
+        };
+        let follows = timestamp == commits.last.0.saturating_add(1);
+        if !follows || first <= commits.last.1 {
+            return Err(wrong("a commit is out of order"));
+        }
+        commits.last = (timestamp, last);
+        Ok(())
+    }
+
+    /// Whether they can be those of an entry that ends with this commit, or the one before it where they have none.
+    pub fn end_with(&self, last_timestamp: u64, last_time: u64) -> bool {
+        self.commits.is_none_or(|commits| commits.last == (last_timestamp, last_time))
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> &Arc<Vec<u8>> {
+        &self.bytes
+    }
+
+    /// The crc32c of their bytes.
+    pub(super) fn checksum(&self) -> u32 {
+        self.checksum
+    }
+
+    pub(super) fn commits(&self) -> Option<&Commits> {
+        self.commits.as_ref()
+    }
+
+    /// Whether any of them does something to a dictionary as a whole.
+    pub(super) fn change_dictionaries(&self) -> bool {
+        self.changes_dictionaries
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
+fn malformed(_: crate::records::Malformed) -> Error {
+    wrong("a record cannot be read")
+}
+
+/// Whether an operation does something to a dictionary as a whole; fails where no entry has it.
+fn changes_dictionaries(operation: &Operation<'_>) -> Result<bool> {
+    match operation {
+        Operation::Create { options, .. } | Operation::Reshape { options, .. } => {
+            crate::options::validate(*options)
+                .map(|_| true)
+                .map_err(|_| wrong("the shape of a dictionary"))
+        }
+        Operation::Adopt { .. } => Err(wrong("a dictionary that is not in the log")),
+        Operation::Drop { .. } | Operation::Tombstone { .. } => Ok(true),
+        Operation::Put { .. }
+        | Operation::Delete { .. }
+        | Operation::Update { .. }
+        | Operation::Note { .. } => Ok(false),
+    }
+}
