@@ -16,7 +16,7 @@ use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use crate::metadata::records;
 use crate::shape;
-use engine::{DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
+use engine::{DictionaryOptions, Direction, Engine, KeyRange, LogWait, Snapshot};
 use errors::{Code, Error, Result};
 use indexkeys::IndexSpec;
 use indexkeys::StorageOptions;
@@ -276,6 +276,12 @@ impl Catalog {
     /// is waited for with [`Catalog::settle`].
     pub fn sync(&self) -> Result<()> {
         self.engine.sync().map_err(from_engine)
+    }
+
+    /// As [`Catalog::sync`] for what is committed when `wait` was made, where nobody else is about to bring it to disk;
+    /// `false` where somebody is ([`engine::Engine::watch_sync`]).
+    pub fn sync_or_join(&self, wait: &LogWait) -> Result<bool> {
+        self.engine.sync_or_join(wait).map_err(from_engine)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::outcome::{
 };
 use crate::redact::redacted;
 use crate::registry::COMMANDS;
-use crate::replication::acknowledgement::{Acknowledged, Acknowledgement};
+use crate::replication::acknowledgement::Acknowledgement;
 use crate::replication::{cluster_time, read_concern, write_concern};
 use crate::transactions::labels::LabelFacts;
 use crate::transactions::{self, bound};
@@ -235,9 +235,7 @@ impl Service {
             Some(hit) => self.fail(hit, context),
         };
         let Some(mut acknowledgement) = Acknowledgement::of(context, &result) else {
-            let not_durable = wait_for_disk(context, result.is_ok()).err();
-            let acknowledged = Acknowledged::Answers(not_durable.map_or(Ok(()), Err));
-            return Executed::Ended(Outcome::of(context.command, result, acknowledged));
+            return Executed::Ended(Outcome { result, not_durable: None });
         };
         let operation = &connection.operation;
         let acknowledged = match (acknowledgement.look(self, operation), may_answer_later(context))
@@ -419,7 +417,8 @@ enum Executed<'r> {
     Waits { result: Result<()>, acknowledgement: Box<Acknowledgement>, waker: MakeWaker<'r> },
 }
 
-/// What wakes the answer of a command that is done and waits for other members, where it may wait without a thread.
+/// What wakes the answer of a command that is done and waits for the disk or other members, where it may wait without a
+/// thread.
 fn may_answer_later<'r>(context: &Context<'r>) -> Option<MakeWaker<'r>> {
     let is_told_of = context.service.audits && audit::tells_of_end(context);
     let goes_on = context.exhaust.is_some() || context.hand_over.is_some();
@@ -737,21 +736,4 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         context.command.name
     );
     result
-}
-
-/// Waits until what a command did is as durable as was asked; an error is one of this wait alone,
-/// for what was done stays. Of a command that failed half-way that is what it had done by then. A
-/// statement of a transaction has done nothing yet.
-fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
-    let Context { service, command, .. } = context;
-    if !command.writes_data() || context.inside || !(succeeded || context.committed) {
-        return Ok(());
-    }
-    let concern = &context.arguments.write_concern;
-    let always =
-        command.is_always_durable || service.catalog.engine().options().log_flush_period.is_zero();
-    if always || concern.synced {
-        service.catalog.sync()?;
-    }
-    Ok(())
 }

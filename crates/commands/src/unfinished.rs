@@ -1,4 +1,4 @@
-//! The answer to a command that is done, kept while it waits for other members on no thread.
+//! The answer to a command that is done, kept while it waits for the disk or for other members on no thread.
 //!
 //! From → to: [`Unfinished::park`] takes out of a request's [`Context`] what its answer needs; whoever goes on with it
 //! ends as [`Service`](crate::Service) ends a request that did not wait.
@@ -107,19 +107,27 @@ impl Unfinished {
     fn wait(mut self: Box<Self>, waker: MakeWaker<'_>) -> Reply {
         let call = (waker.0)();
         self.operation.slot().when_killed(Arc::clone(&call));
-        let is_beyond_majority = self.acknowledgement.is_beyond_majority();
-        self.watch = self.acknowledgement.watch(&self.state, &call);
-        // What came before somebody was to call is found now.
-        let mut acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
-        if self.acknowledgement.is_beyond_majority() != is_beyond_majority {
+        let acknowledged = loop {
+            let met = self.acknowledgement.met();
             self.watch = self.acknowledgement.watch(&self.state, &call);
-            acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
-        }
+            // What came before somebody was to call is found now.
+            let acknowledged = self.look();
+            if acknowledged.is_some() || self.acknowledgement.met() == met {
+                break acknowledged;
+            }
+        };
         if let Some(acknowledged) = acknowledged {
             return self.answer(acknowledged);
         }
         let until = self.acknowledgement.next_look(&self.state, self.operation.slot());
         Reply { wait: Some(until), unfinished: Some(self), ..Reply::default() }
+    }
+
+    fn look(&mut self) -> Option<Acknowledged> {
+        let before = Waits::now();
+        let acknowledged = self.acknowledgement.look(&self.state, self.operation.slot());
+        self.waits = self.waits.plus(Waits::now().since(before));
+        acknowledged
     }
 
     /// The answer, and the end of the operation.
@@ -178,7 +186,7 @@ impl Unfinished {
 
 impl dispatch::Unfinished for Unfinished {
     fn go_on(mut self: Box<Self>, waker: MakeWaker<'_>) -> Reply {
-        match self.acknowledgement.look(&self.state, self.operation.slot()) {
+        match self.look() {
             Some(acknowledged) => self.answer(acknowledged),
             None => self.wait(waker),
         }

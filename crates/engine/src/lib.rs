@@ -39,6 +39,7 @@ mod keys;
 mod live;
 mod load;
 mod log;
+mod log_wait;
 mod maintenance;
 mod members;
 mod memory;
@@ -95,6 +96,7 @@ pub use load::{
     SortBehind, Twice,
 };
 pub use locktree::{LockInfo, Refusal};
+pub use log_wait::LogWait;
 pub use members::{CommitStep, EntryBounds, EntryRecords, MAX_ENTRY_BYTES};
 pub use open_records::GatheredRecords;
 pub use options::{
@@ -114,5 +116,5 @@ pub use txn::{
 };
 pub use types::{Committed, Timestamp, Value};
 pub use unsettled::{DecisionWatch, SettleOutcome, Unsettled, forget_unsettled};
-pub use wal::SyncedFile;
+pub use wal::{SyncWatch, SyncedFile};
 pub use watermarks::{Complete, Visible};

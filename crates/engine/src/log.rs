@@ -182,8 +182,8 @@ pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
     opened: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
-    /// Notified where much of the log is in memory only.
-    pub(crate) wake: Notify,
+    /// Notified where much of the log is in memory only, and where somebody waits for a sync without a thread.
+    pub(crate) wake: Arc<Notify>,
     /// The cluster times of commits, where history is kept.
     pub(crate) times: Option<Arc<Times>>,
     /// Redo begins here: where the last completed checkpoint says. What is before is history.
@@ -216,7 +216,7 @@ impl Log {
         Self {
             opened: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
-            wake: Notify::default(),
+            wake: Arc::default(),
             times,
             redo_from: AtomicU64::new(0),
             archived: AtomicU64::new(u64::MAX),
@@ -258,14 +258,24 @@ impl Log {
         let started = self.clock.monotonic();
         self.health.check(self.wal().sync_to(end))?;
         self.settle_times();
-        let waited = self.clock.monotonic().saturating_sub(started);
-        self.counters.sync_micros.record(waited.as_micros() as u64);
-        Waits::add(Wait::LogSync, waited);
+        self.waited_since(started);
         Ok(())
     }
 
+    /// Syncs for those who wait without a thread, where that is due.
+    pub(crate) fn sync_for_waiters(&self) -> Result<()> {
+        self.health.check(self.wal().sync_for_waiters())
+    }
+
+    /// Who has begun to wait then is on disk.
+    pub(crate) fn waited_since(&self, began: Duration) {
+        let waited = self.clock.monotonic().saturating_sub(began);
+        self.counters.sync_micros.record(waited.as_micros() as u64);
+        Waits::add(Wait::LogSync, waited);
+    }
+
     /// What is on disk is durable for readers of the history, whoever has synced it.
-    fn settle_times(&self) {
+    pub(crate) fn settle_times(&self) {
         if let Some(times) = &self.times {
             times.settle(self.wal().synced_lsn());
         }
@@ -310,10 +320,15 @@ impl Log {
 
     /// It has grown to `end`: much of it in memory is written out before it fills the buffer.
     pub(crate) fn grew(&self, end: u64) {
-        if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY_BYTES {
+        if self.is_to_be_written(end) {
             self.wake.notify();
         }
         self.count_memory();
+    }
+
+    /// Whether much of what is before `end` is in memory only.
+    pub(crate) fn is_to_be_written(&self, end: u64) -> bool {
+        end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY_BYTES
     }
 
     /// Counts the log's buffers into the cache's bound. They grow and shrink seldom.

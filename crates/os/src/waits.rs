@@ -73,6 +73,12 @@ impl Waits {
         Self(std::array::from_fn(|kind| self.0[kind].saturating_sub(before.0[kind])))
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|kind| self.0[kind] + other.0[kind]))
+    }
+
     /// The time of one kind.
     pub fn of(self, kind: Wait) -> Duration {
         self.0[kind as usize]
@@ -111,5 +117,6 @@ mod tests {
         let waited = Waits::now().since(before);
         assert_eq!(waited.of(Wait::Lock), Duration::from_micros(7));
         assert_eq!(waited.of(Wait::Throttle), Duration::ZERO);
+        assert_eq!(waited.plus(waited).of(Wait::Lock), Duration::from_micros(14));
     }
 }

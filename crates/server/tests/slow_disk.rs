@@ -3,21 +3,18 @@
 //! The disk holds those reads until the others are done, so none of their operations can have waited for them.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "support/asked_disk.rs"]
+mod asked_disk;
 #[path = "support/sockets.rs"]
 mod sockets;
 
+use asked_disk::{Asked, Served};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use catalog::{Catalog, CatalogOptions};
-use engine::Engine;
-use limits::Account;
-use net::{NetOptions, NetStats, Server};
-use os::{File, FilePermissions, LockGuard, OpenOptions, Os, Space, Vfs};
+use os::Os;
 use parking_lot::{Condvar, Mutex};
-use serverstate::{Parts, ServerInfo, SessionRecords, SilentHost};
-use sockets::{Client, Commands};
+use sockets::Client;
 use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,143 +94,37 @@ impl Gate {
     }
 }
 
-/// The machine's disk behind a gate for reads of the data file.
-struct GatedDisk {
-    inner: Arc<dyn Vfs>,
-    gate: Arc<Gate>,
-}
-
-struct GatedFile {
-    inner: Arc<dyn File>,
-    gate: Arc<Gate>,
-}
-
-impl Vfs for GatedDisk {
-    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        let inner = self.inner.open(path, options)?;
-        if path.file_name().is_none_or(|name| name != "fern.data") {
-            return Ok(inner);
+impl Asked for Gate {
+    fn before_read(&self, name: &str, offset: u64) {
+        if name == "fern.data" {
+            self.pass(offset);
         }
-        Ok(Arc::new(GatedFile { inner, gate: Arc::clone(&self.gate) }))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir_all(path)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove_file(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.inner.list_dir(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<LockGuard> {
-        self.inner.lock(path)
-    }
-
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        self.inner.space(path)
-    }
-}
-
-impl File for GatedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.gate.pass(offset);
-        self.inner.read_at(buf, offset)
-    }
-
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_all_at(buf, offset)
-    }
-
-    fn begin_writeback(&self, offset: u64, len: u64) {
-        self.inner.begin_writeback(offset, len);
-    }
-
-    fn permissions(&self) -> io::Result<FilePermissions> {
-        self.inner.permissions()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.inner.sync_all()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.inner.allocate(offset, len)
-    }
-
-    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.inner.punch_hole(offset, len)
     }
 }
 
 /// A server over a directory, whose disk can be told to hold reads.
 struct Gated {
     gate: Arc<Gate>,
-    engine: Engine,
-    stats: Arc<NetStats>,
-    server: Server<Commands>,
-    port: u16,
+    served: Served,
 }
 
 impl Gated {
     fn start(directory: &Path) -> Self {
         let gate = Arc::new(Gate::default());
-        let real = Os::real();
-        let vfs = Arc::new(GatedDisk { inner: Arc::clone(&real.vfs), gate: Arc::clone(&gate) });
-        let os = Os { vfs, ..real };
-        let registry = Arc::new(telemetry::Registry::new());
-        let engine = Engine::open(os.clone(), registry, engine::Options::new(directory)).unwrap();
-        let options = CatalogOptions::new(os.clone(), directory.join("tmp"));
-        let catalog = Catalog::open(engine.clone(), options).unwrap();
-        let service = commands::Service::new(Parts {
-            os: os.clone(),
-            session_records: SessionRecords::open(&catalog).unwrap(),
-            catalog,
-            info: ServerInfo::default(),
-            host: Arc::new(SilentHost),
-            memory: Account::new(1 << 30),
-            follows: false,
-        });
-        let stats = Arc::new(NetStats::default());
-        let options = NetOptions { permits: PERMITS, ..NetOptions::default() };
-        let (server, port) = sockets::serve(&os, &service, options, &stats);
-        Self { gate, engine, stats, server, port }
+        let served = Served::start(directory, &gate, PERMITS, LONGEST_WAIT);
+        Self { gate, served }
     }
 
     fn client(&self) -> Client {
-        Client::connect(self.port, LONGEST_WAIT)
+        self.served.client()
+    }
+
+    fn threads(&self) -> usize {
+        self.served.stats.threads()
     }
 
     fn stop(self) {
-        self.server.stop(LONGEST_WAIT);
-        self.engine.close().unwrap();
+        self.served.stop();
     }
 }
 
@@ -356,7 +247,7 @@ fn clients_whose_pages_do_not_come_hold_up_nobody_else() {
     }
     assert_eq!(gated.gate.held(), STUCK + 1, "the reads are held as before");
     let most = STUCK + 1 + PERMITS + MORE_THREADS;
-    assert!(gated.stats.threads() <= most, "{} threads", gated.stats.threads());
+    assert!(gated.threads() <= most, "{} threads", gated.threads());
     tell(&format!("alone: {}", shown(alone)));
     tell(&format!("beside {STUCK} reads that do not end: {}", shown(beside)));
     gated.gate.open();

@@ -36,6 +36,7 @@ mod directory;
 mod encrypted;
 mod error;
 mod frame;
+mod group;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod live;
@@ -48,6 +49,7 @@ mod window;
 mod writer;
 
 pub use error::{Error, Result};
+pub use group::{GroupDue, SyncWatch};
 pub use live::{LiveReader, SyncedFile};
 pub use metrics::{Metrics, Stats};
 pub use reader::{Record, Replay, TornTail};
@@ -66,6 +68,13 @@ pub type Lsn = u64;
 
 /// The longest payload of one append.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
+
+/// What a test of tests has wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedSyncBug {
+    /// What was written counts as synced, and those who wait for it are called.
+    CountsWhatIsWritten,
+}
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

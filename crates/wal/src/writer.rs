@@ -4,7 +4,7 @@
 //! |---|---|
 //! | caller → tail buffer, where there are files for them | [`Wal::append`] |
 //! | tail buffer → pending, encrypted where the log is → file | `Writer::write_out`, under the writer lock |
-//! | file → disk | [`Wal::sync_to`], one leader at a time |
+//! | file → disk | [`Wal::sync_to`] and [`Wal::sync_or_join`], one leader at a time (`group.rs`) |
 
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -12,19 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crypt::{FreshKey, KeyRing, Purpose};
-use os::sync::{Condvar, Mutex};
+use os::sync::Mutex;
 use os::{File, Os, Padded};
 
 use crate::directory::{LogScan, Segment, scan, scan_files};
 use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
+use crate::group::Group;
 use crate::maker::{BLOCK_BYTES, Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
 use crate::rotate::begin_epoch;
 use crate::segment::{EpochKey, HEADER_BYTES};
-use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
+use crate::{Lsn, MAX_PAYLOAD_BYTES, PlantedSyncBug, WalOptions};
 
 /// A full buffer's last record may bring so many bytes beside its payload.
 const FRAMING: usize = 64;
@@ -57,8 +58,7 @@ pub struct Wal {
     /// Who may write to the files.
     pub(crate) writer: Mutex<Writer>,
     /// Who may sync; the others wait.
-    group: Mutex<Group>,
-    group_done: Condvar,
+    pub(crate) group: Arc<Group>,
     written: AtomicU64,
     pub(crate) synced: AtomicU64,
     /// There are files for everything before this; nothing is appended behind it.
@@ -72,6 +72,7 @@ pub struct Wal {
     /// What the two buffers take.
     memory: [AtomicU64; 2],
     stopped: OnceLock<String>,
+    pub(crate) planted: Option<PlantedSyncBug>,
 }
 
 /// The places of the buffers in `Wal::memory`.
@@ -105,11 +106,6 @@ pub(crate) struct Writer {
     /// The files of the next segments, made ahead, in their order.
     pub(crate) ready: VecDeque<Ready>,
     pub(crate) spares: Vec<PathBuf>,
-}
-
-#[derive(Default)]
-struct Group {
-    leader: bool,
 }
 
 impl Wal {
@@ -190,8 +186,7 @@ impl Wal {
                 ready: VecDeque::new(),
                 spares,
             }),
-            group: Mutex::new(Group::default()),
-            group_done: Condvar::new(),
+            group: Arc::default(),
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
             limit: AtomicU64::new(limit),
@@ -200,6 +195,7 @@ impl Wal {
             names_held: AtomicU64::new(0),
             memory: Default::default(),
             stopped: OnceLock::new(),
+            planted: None,
         })
     }
 
@@ -331,31 +327,10 @@ impl Wal {
         self.keep_free.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns when everything before `lsn` is on disk. One of all waiting callers writes and
-    /// syncs for the others.
-    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
-        let lsn = lsn.min(self.next_lsn());
-        loop {
-            self.check_running()?;
-            if self.synced_lsn() >= lsn {
-                return Ok(());
-            }
-            let mut group = self.group.lock();
-            if group.leader {
-                self.metrics.sync_waits.inc();
-                self.group_done.wait(&mut group);
-                continue;
-            }
-            if self.synced_lsn() >= lsn {
-                return Ok(());
-            }
-            group.leader = true;
-            drop(group);
-            let result = self.write_and_sync();
-            self.group.lock().leader = false;
-            self.group_done.notify_all();
-            result?;
-        }
+    /// With a bug, for tests of tests.
+    #[must_use]
+    pub fn planted(self, bug: Option<PlantedSyncBug>) -> Self {
+        Self { planted: bug, ..self }
     }
 
     /// Syncs everything appended so far.
@@ -417,18 +392,6 @@ impl Wal {
         writer.segments.iter().map(|s| s.header.body_bytes + HEADER_BYTES as u64).sum()
     }
 
-    fn write_and_sync(&self) -> Result<()> {
-        let (file, written) = {
-            let mut writer = self.writer.lock();
-            self.write_out_locked(&mut writer)?;
-            (writer.file.clone(), self.written_lsn())
-        };
-        // segments before this file were synced when they were full
-        self.sync_file(&*file)?;
-        self.synced.fetch_max(written, Ordering::AcqRel);
-        Ok(())
-    }
-
     pub(crate) fn sync_file(&self, file: &dyn File) -> Result<()> {
         let start = self.os.clock.monotonic();
         let synced = file.sync_data();
@@ -437,7 +400,7 @@ impl Wal {
     }
 
     /// Pending first, which a full disk may have left, then the tail.
-    fn write_out_locked(&self, writer: &mut Writer) -> Result<()> {
+    pub(crate) fn write_out_locked(&self, writer: &mut Writer) -> Result<()> {
         self.check_running()?;
         self.write_pending(writer)?;
         let mut tail = self.tail.lock();

@@ -5,8 +5,11 @@
 #[path = "support/log_model.rs"]
 mod support;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crypt::{KeyRing, KeysFile, MasterKey, NonceLog};
 use os::Os;
@@ -14,7 +17,7 @@ use os::sim::Survival;
 use support::{LogModel, TINY, seeds_asked_for};
 use telemetry::Registry;
 use testkit::{CrashPlan, Failure, Gen, crash_everywhere};
-use wal::{Metrics, Replay, Wal};
+use wal::{Lsn, Metrics, PlantedSyncBug, Replay, SyncWatch, Wal};
 
 const DIR: &str = "/log";
 /// The log, and what it is encrypted with.
@@ -22,6 +25,7 @@ const DIR: &str = "/log";
 struct Model {
     log: LogModel,
     keys: Option<Arc<KeyRing>>,
+    planted: Option<PlantedSyncBug>,
 }
 
 /// Keys that no crash touches.
@@ -92,6 +96,72 @@ fn random_survival_with_many_seeds() {
         crash_recovery: false,
     };
     crash_everywhere(&plan, workload, verify);
+}
+
+/// One that waits without a thread: how many records it tells of, and where the last of them ends.
+struct Waiting {
+    records: usize,
+    end: Lsn,
+    is_called: Arc<AtomicBool>,
+    _watch: Option<SyncWatch>,
+}
+
+impl Waiting {
+    fn begin(wal: &Wal, model: &Model) -> Self {
+        let is_called = Arc::new(AtomicBool::new(false));
+        let called = Arc::clone(&is_called);
+        let end = wal.next_lsn();
+        let call: os::Call = Arc::new(move || called.store(true, Ordering::Relaxed));
+        let watch = wal.watch_sync(end, &call);
+        Self { records: model.log.records.len(), end, is_called, _watch: watch }
+    }
+
+    /// As whoever is called: asks again, and acknowledges.
+    fn look(&self, wal: &Wal, model: &mut Model) {
+        if self.is_called.load(Ordering::Relaxed) && wal.synced_lsn() >= self.end {
+            model.log.acknowledged = model.log.acknowledged.max(self.records);
+        }
+    }
+}
+
+/// Several wait for each sync; who is called acknowledges at once, also where the sync fails.
+fn workload_of_waiting(os: &Os, model: &mut Model) -> Result<(), Failure> {
+    let mut replay = open(os, model)?;
+    model.log.check(&mut replay)?;
+    let wal = replay.start_writing()?.planted(model.planted);
+    wal.begin_serving(Arc::new(|| ()));
+    for _ in 0..5 {
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            model.log.append(&wal, 200)?;
+            waiting.push(Waiting::begin(&wal, model));
+        }
+        os.clock.sleep(Duration::from_millis(1));
+        let result = wal.sync_for_waiters();
+        waiting.iter().for_each(|waiting| waiting.look(&wal, model));
+        result?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_crash_loses_what_was_acknowledged_without_a_thread() {
+    let plan = CrashPlan { seeds: 0..3, ..CrashPlan::default() };
+    let report = crash_everywhere(&plan, workload_of_waiting, verify);
+    assert!(report.crashes > 20, "{report:?}");
+}
+
+#[test]
+fn an_acknowledgement_before_the_sync_is_found() {
+    let plan = CrashPlan { seeds: 0..1, crash_recovery: false, ..CrashPlan::default() };
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let planted = |os: &Os, model: &mut Model| {
+            model.planted = Some(PlantedSyncBug::CountsWhatIsWritten);
+            workload_of_waiting(os, model)
+        };
+        crash_everywhere(&plan, planted, verify)
+    }));
+    assert!(found.is_err(), "what was only written counts as acknowledged");
 }
 
 /// With `FERN_CRASH_SEEDS` so many seeds, each at every syscall, and how many crashes that was.

@@ -1,5 +1,5 @@
-//! What the answer to a command waits for on a member of a set of several: that a majority has what the command
-//! did, then whatever else its write concern asks for.
+//! What the answer to a command waits for: on a member of a set of several that a majority has what the command did; that
+//! it is on this server's own disk, where that is asked for; then whatever else its write concern asks for.
 //!
 //! Always true:
 //! 1. Nothing is acknowledged that is not as sure as was asked for: each look begins at the first condition that
@@ -9,7 +9,7 @@
 
 use crate::context::Context;
 use crate::replication::write_concern::{self, fails, holders};
-use catalog::{DecisionWatch, Unsettled};
+use catalog::{DecisionWatch, LogWait, SyncWatch, Unsettled};
 use dispatch::write_concern::WriteConcern;
 use errors::{Code, Error, Result};
 use os::Call;
@@ -43,8 +43,19 @@ pub(crate) struct Acknowledgement {
     until: Option<Duration>,
     /// Something was done that the command's end leaves: the concern asks for more than a majority of it.
     is_kept: bool,
-    /// Who must have which entry, once a majority has what was done.
-    beyond: Option<(Holders, u64)>,
+    /// How far this server's log has to be on its disk.
+    log: Option<LogWait>,
+    condition: Condition,
+}
+
+/// The first condition that is not met yet.
+enum Condition {
+    /// A majority has what was done.
+    Majority,
+    /// It is on this server's disk.
+    Disk,
+    /// These have it up to this entry.
+    Members(Holders, u64),
 }
 
 /// A place among those who wait.
@@ -52,23 +63,32 @@ pub(crate) struct Acknowledgement {
 pub(crate) enum Watch {
     /// For a majority.
     Decision(DecisionWatch),
+    /// For this server's disk.
+    Disk(SyncWatch),
     /// For certain members.
     Members(ConcernWatch),
 }
 
 impl Acknowledgement {
-    /// What the answer to this command waits for. Nothing on a standalone and in a set of one, whose own disk is
-    /// all there is.
+    /// What the answer to this command waits for. On a standalone and in a set of one, whose own disk is all there is,
+    /// for that alone, or for nothing.
     pub(crate) fn of(context: &Context<'_>, result: &Result<()>) -> Option<Self> {
         let Context { service, command, .. } = context;
-        if !service.replication.is_of_several() || !command.writes_data() {
+        if !command.writes_data() {
+            return None;
+        }
+        // A statement of a transaction has done nothing yet. What a command that failed had done by then stays.
+        let is_kept = !context.inside && (result.is_ok() || context.committed);
+        let log = (is_kept && waits_for_disk(context)).then(|| service.catalog.engine().log_wait());
+        let is_of_several = service.replication.is_of_several();
+        if !is_of_several && log.is_none() {
             return None;
         }
         let says_nothing =
             matches!(result, Err(error) if error.code() == Code::NOT_WRITABLE_PRIMARY);
         let concern = context.arguments.write_concern;
         Some(Self {
-            unsettled: if says_nothing {
+            unsettled: if says_nothing || !is_of_several {
                 Unsettled::default()
             } else {
                 service.catalog.take_unsettled()
@@ -76,8 +96,9 @@ impl Acknowledgement {
             concern: concern.without_mode(),
             mode: concern.mode.map(Into::into),
             until: write_concern::deadline(context),
-            is_kept: !context.inside && (result.is_ok() || context.committed),
-            beyond: None,
+            is_kept,
+            log,
+            condition: if is_of_several { Condition::Majority } else { Condition::Disk },
         })
     }
 
@@ -92,33 +113,36 @@ impl Acknowledgement {
         state: &ServerState,
         operation: &OperationSlot,
     ) -> Option<Acknowledged> {
-        if self.beyond.is_none() {
+        let beside = |error| Acknowledged::Answers(Err(error));
+        if let Condition::Majority = self.condition {
             match state.catalog.is_settled(&self.unsettled) {
-                Ok(true) => match self.majority_has_it(state) {
-                    Ok(false) => {}
-                    Ok(true) => return Some(Acknowledged::Answers(Ok(()))),
-                    Err(error) => return Some(Acknowledged::Answers(Err(error))),
-                },
+                Ok(true) => self.condition = Condition::Disk,
                 Ok(false) => return self.look_at_time(state, operation, Acknowledged::Fails),
                 Err(error) => return Some(Acknowledged::Fails(error.into())),
             }
         }
+        if let Condition::Disk = self.condition {
+            match self.log.as_ref().map_or(Ok(true), |log| state.catalog.sync_or_join(log)) {
+                Ok(true) => {}
+                Ok(false) => return self.look_at_time(state, operation, beside),
+                Err(error) => return Some(beside(error)),
+            }
+            let Some(members) = self.members_beyond(state) else {
+                return Some(Acknowledged::Answers(Ok(())));
+            };
+            self.condition = members;
+        }
         self.look_for_members(state, operation)
     }
 
-    /// Goes on to what is asked for beyond a majority; says whether that is nothing.
-    fn majority_has_it(&mut self, state: &ServerState) -> Result<bool> {
+    /// What is asked for beyond a majority and this server's disk.
+    fn members_beyond(&self, state: &ServerState) -> Option<Condition> {
         let concern = self.concern();
-        if !self.is_kept {
-            return Ok(true);
+        if !self.is_kept || !state.replication.is_of_several() {
+            return None;
         }
-        if concern.journal == Some(true) && !concern.is_majority {
-            // A majority has it on its disks already; this member's own is asked for by `j`.
-            state.catalog.sync()?;
-        }
-        let wanted = holders(&concern).filter(|_| !fails(&concern, &state.replication));
-        self.beyond = wanted.map(|holders| (holders, state.catalog.engine().committed_index()));
-        Ok(self.beyond.is_none())
+        let wanted = holders(&concern).filter(|_| !fails(&concern, &state.replication))?;
+        Some(Condition::Members(wanted, state.catalog.engine().committed_index()))
     }
 
     /// The part of [`Self::look`] behind where a majority has what was done.
@@ -128,7 +152,7 @@ impl Acknowledgement {
         operation: &OperationSlot,
     ) -> Option<Acknowledged> {
         let beside = |error| Acknowledged::Answers(Err(error));
-        let Some((holders, index)) = &self.beyond else {
+        let Condition::Members(holders, index) = &self.condition else {
             return Some(Acknowledged::Answers(Ok(())));
         };
         match state.replication.held_up_to(holders) {
@@ -159,17 +183,27 @@ impl Acknowledgement {
     /// Has `call` made once a look may find more, as long as what this gives is kept. Who relies on it looks after
     /// this; where that look goes on to another condition, it watches again and looks again.
     pub(crate) fn watch(&self, state: &ServerState, call: &Call) -> Option<Watch> {
-        match &self.beyond {
-            None => state.catalog.when_settled(&self.unsettled, call).map(Watch::Decision),
-            Some((holders, index)) => {
+        match &self.condition {
+            Condition::Majority => {
+                state.catalog.when_settled(&self.unsettled, call).map(Watch::Decision)
+            }
+            Condition::Disk => {
+                let log = self.log.as_ref()?;
+                state.catalog.engine().watch_sync(log, call).map(Watch::Disk)
+            }
+            Condition::Members(holders, index) => {
                 state.when_held(holders.clone(), *index, Arc::clone(call)).map(Watch::Members)
             }
         }
     }
 
-    /// Whether it waits for members beyond a majority.
-    pub(crate) fn is_beyond_majority(&self) -> bool {
-        self.beyond.is_some()
+    /// How many of its conditions are met.
+    pub(crate) fn met(&self) -> usize {
+        match self.condition {
+            Condition::Majority => 0,
+            Condition::Disk => 1,
+            Condition::Members(..) => 2,
+        }
     }
 
     /// When to look again where no call comes.
@@ -203,4 +237,16 @@ impl Acknowledgement {
             *is_woken = false;
         }
     }
+}
+
+/// Whether a command's answer waits for this server's own disk. Of a member of a set of several a majority has it on disk,
+/// whatever was asked for.
+fn waits_for_disk(context: &Context<'_>) -> bool {
+    let Context { service, command, .. } = context;
+    let concern = &context.arguments.write_concern;
+    if service.replication.is_of_several() {
+        return concern.journal == Some(true) && !concern.is_majority;
+    }
+    let options = service.catalog.engine().options();
+    command.is_always_durable || options.log_flush_period.is_zero() || concern.synced
 }

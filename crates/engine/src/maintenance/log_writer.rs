@@ -1,5 +1,5 @@
 //! The log thread: writes the log out early, so that a commit finds room in the buffer, and to disk
-//! every `logFlushPeriod`.
+//! every `logFlushPeriod`, and for those who wait for that without a thread.
 
 use crate::Result;
 use crate::adjustable::Adjustable;
@@ -11,8 +11,18 @@ use locktree::LockTable;
 use os::{Clock, Padded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use wal::GroupDue;
 
-/// Brings the log to disk by its period.
+/// Those who wait for a sync sync themselves when the log's thread ends, also by a bug.
+struct EndServing<'a>(&'a Log);
+
+impl Drop for EndServing<'_> {
+    fn drop(&mut self) {
+        self.0.wal().end_serving();
+    }
+}
+
+/// Brings the log to disk by its period, and for those who wait for that without a thread.
 pub(crate) struct LogWriter {
     log: Arc<Padded<Log>>,
     schedule: Arc<Scheduler>,
@@ -48,18 +58,29 @@ impl LogWriter {
 
     /// What the log thread does, until everything stops.
     pub(crate) fn run(&self) {
+        let wal = self.log.wal();
+        let wake = Arc::clone(&self.log.wake);
+        wal.begin_serving(Arc::new(move || wake.notify()));
+        let _ends = EndServing(&self.log);
         let round = Tuning::STANDARD.round;
         let mut synced = self.clock.monotonic();
         while !self.schedule.queue.is_stopping() {
             let set = self.adjustable.log_flush_period();
             let period = if set.is_zero() { round } else { set.min(round) };
-            let since = self.clock.monotonic().saturating_sub(synced);
-            self.log.wake.wait(period.saturating_sub(since));
+            let now = self.clock.monotonic();
+            let rest = period.saturating_sub(now.saturating_sub(synced));
+            match wal.group_due(now) {
+                GroupDue::Now => {
+                    self.schedule.report("sync the log", self.log.sync_for_waiters());
+                }
+                GroupDue::At(until) => self.log.wake.wait(rest.min(until.saturating_sub(now))),
+                GroupDue::Never => self.log.wake.wait(rest),
+            }
             let now = self.clock.monotonic();
             if now.saturating_sub(synced) >= period {
                 synced = now;
                 self.schedule.report("flush the log", self.flush());
-            } else {
+            } else if self.log.is_to_be_written(wal.next_lsn()) {
                 self.schedule.report("write the log", self.log.write_out());
             }
         }

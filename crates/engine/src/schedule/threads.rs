@@ -3,7 +3,7 @@
 //! ```text
 //!  fern-flush-N     units of background work on trees
 //!  fern-checkpoint  every checkpointPeriod, and where something presses
-//!  fern-log         writes the log out early, to disk every logFlushPeriod
+//!  fern-log         writes the log out early, to disk every logFlushPeriod and for those who wait for it
 //!  fern-maintain    what has a period of its own
 //! ```
 
