@@ -121,17 +121,6 @@ def applied(member):
     return raw(member, "admin", {"replSetGetStatus": 1})["optimes"]["appliedOpTime"]["ts"].as_datetime()
 
 
-def rest(members):
-    """Until they merge nothing any more."""
-
-    def is_quiet():
-        before = [thread_times(member)["fern-flush"] for member in members]
-        time.sleep(1)
-        return all(thread_times(member)["fern-flush"] - taken <= 0.02 for member, taken in zip(members, before))
-
-    wait_until(is_quiet, "they merge on and on", wait=300)
-
-
 def settle(members):
     """What is still in memory is to be written too. No more than that: with what is done while nobody uses a member those
     would be charged that wait for the others."""
@@ -529,6 +518,19 @@ class Absence:
         took, seconds = send_all(self.members[0].port, 4, batches, rate and rate / 1000)
         return len(took) * 1000 / seconds
 
+    def rest(self):
+        """Until the members that are there merge nothing any more of what was written: that would take the processors of
+        the one that comes back."""
+        others = self.members[:-1]
+        settle(others)
+
+        def is_quiet():
+            before = [thread_times(member)["fern-flush"] for member in others]
+            time.sleep(1)
+            return all(thread_times(member)["fern-flush"] - taken <= 0.02 for member, taken in zip(others, before))
+
+        wait_until(is_quiet, "they merge on and on", wait=600)
+
     def count(self, member):
         return counted(member, "iibench", "purchases")
 
@@ -536,8 +538,6 @@ class Absence:
         """Documents a second that the member takes until it is `within` documents of the primary, from its first answer on.
         What the others still have to do for what was written would take its processors."""
         settle(self.members[:-1])
-        if within == 0:
-            rest(self.members[:-1])
         behind = self.members[-1]
         behind.start()
         first, began = wait_until(lambda: (self.count(behind), time.monotonic()), "it does not answer", wait=600)
@@ -560,9 +560,11 @@ def catch_up(bench):
         full = absence.written(held)
         absence.members[-1].stop()
         alone = absence.written(bench.sizes.behind)
+        absence.rest()
         stopped = absence.comes_back(0)
         absence.members[-1].stop()
         absence.written(bench.sizes.behind)
+        absence.rest()
         half = threading.Thread(target=absence.written, args=(2 * bench.sizes.behind, full / 2))
         half.start()
         loaded = absence.comes_back(full / 2)

@@ -460,7 +460,7 @@ impl Committer {
         let id = txn.id();
         let count = chunks.map_or(0, |chunks| chunks.count);
         let held_back = self.snapshots.holds_back();
-        let (mut order, timestamp, place, len, end) = loop {
+        let (mut order, timestamp, place, head, end) = loop {
             let order = self.order.lock();
             if held_back {
                 self.check_leads(&order, txn.era())?;
@@ -468,17 +468,16 @@ impl Committer {
             let timestamp = order.newest + 1;
             let place = self.history.as_deref().map(|history| place(history, &order, txn, chunks));
             let head = records::commit_head(id, timestamp, count, place);
-            let head = head.bytes();
-            let len = head.len() + tail.len();
-            if let Some(end) =
-                self.health.check(self.log.wal().try_append(&[head, tail], priority))?
-            {
-                break (order, timestamp, place, len, end);
+            let appended = self.log.wal().try_append(&[head.bytes(), tail], priority);
+            if let Some(end) = self.health.check(appended)? {
+                break (order, timestamp, place, head, end);
             }
+            let len = head.bytes().len() + tail.len();
             // Where the log has no room, nobody else waits for this one.
             drop(order);
             self.health.check(self.log.wal().make_room(len, priority))?;
         };
+        let len = head.bytes().len() + tail.len();
         let position = end.saturating_sub(self.log.wal().record_bytes(len));
         order.newest = timestamp;
         let mut time = 0;
@@ -492,9 +491,13 @@ impl Committer {
             }
         }
         if held_back {
-            // Positions are of this log alone.
-            let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
-            let head = records::commit_head(id, timestamp, count, sent);
+            let head = if count > 0 {
+                // Positions are of this log alone.
+                let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
+                records::commit_head(id, timestamp, count, sent)
+            } else {
+                head
+            };
             self.take_in(&mut order, (position, end), &[head.bytes(), tail]);
         }
         if chunks.is_some() || position >= order.next_point {
@@ -566,8 +569,11 @@ impl Committer {
                 self.schedule.add_layer(&dictionary);
                 grew = true;
             }
-            txn.writes.each_in_memory(id, |key, message| {
-                grew |= dictionary.tree.insert(key, timestamp, message);
+            txn.writes.each_in_memory(id, |writes| {
+                grew |= match writes {
+                    [(key, message)] => dictionary.tree.insert(key, timestamp, *message),
+                    writes => dictionary.tree.insert_all(timestamp, writes),
+                };
             });
             if grew {
                 grown.push(dictionary);

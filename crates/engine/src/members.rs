@@ -333,7 +333,7 @@ impl Environment {
             let mut order = self.commits.order.lock();
             let last = order.entries.last();
             let is_records = kind == EntryKind::Records;
-            let part = order.open.first().filter(|_| is_records).map(|part| {
+            let part = order.open.describe_first().filter(|_| is_records).map(|part| {
                 let Part { start, until, records, .. } = part;
                 (*start, *until, *records)
             });

@@ -38,6 +38,7 @@ pub(crate) struct Part {
     pub(crate) start: u64,
     /// Behind its last one.
     pub(crate) until: u64,
+    /// The checksum of those of which there is a copy is taken when they are gathered.
     pub(crate) records: GatheredRecords,
     /// A copy of them.
     copy: Option<Vec<u8>>,
@@ -114,25 +115,24 @@ impl OpenRecords {
             self.parts.push_back(Part { start, until, records, copy });
         }
         let Some(part) = self.parts.back_mut() else { return };
-        let records = &mut part.records;
-        records.checksum = crc32c::crc32c_append(records.checksum, &len.to_le_bytes());
-        for piece in record.pieces {
-            records.checksum = crc32c::crc32c_append(records.checksum, piece);
-        }
-        records.bytes += bytes;
-        (records.last_timestamp, records.last_time) = record.newest;
+        part.records.bytes += bytes;
+        (part.records.last_timestamp, part.records.last_time) = record.newest;
         part.until = until;
+        if !keeps && let Some(copy) = part.copy.take() {
+            self.copied -= copy.len() as u64;
+            part.records.checksum = crc32c::crc32c(&copy);
+        }
+        let length = len.to_le_bytes();
+        let pieces = std::iter::once(&length[..]).chain(record.pieces.iter().copied());
         match &mut part.copy {
-            Some(copy) if keeps => {
-                copy.extend_from_slice(&len.to_le_bytes());
-                record.pieces.iter().for_each(|piece| copy.extend_from_slice(piece));
+            Some(copy) => {
+                pieces.for_each(|piece| copy.extend_from_slice(piece));
                 self.copied += bytes;
             }
-            Some(copy) => {
-                self.copied -= copy.len() as u64;
-                part.copy = None;
+            None => {
+                let checksum = &mut part.records.checksum;
+                pieces.for_each(|piece| *checksum = crc32c::crc32c_append(*checksum, piece));
             }
-            None => {}
         }
     }
 
@@ -163,7 +163,10 @@ impl OpenRecords {
 
     /// The next part that was not gathered is now.
     pub(crate) fn gather(&mut self) -> Option<GatheredRecords> {
-        let next = self.parts.get(self.gathered)?;
+        let next = self.parts.get_mut(self.gathered)?;
+        if let Some(copy) = &next.copy {
+            next.records.checksum = crc32c::crc32c(copy);
+        }
         self.gathered += 1;
         Some(next.records)
     }
@@ -182,6 +185,16 @@ impl OpenRecords {
     /// The part that is closed next.
     pub(crate) fn first(&self) -> Option<&Part> {
         self.parts.front()
+    }
+
+    /// The part that is closed next, with its checksum, whether it was gathered or not.
+    pub(crate) fn describe_first(&mut self) -> Option<&Part> {
+        let is_gathered = self.gathered > 0;
+        let first = self.parts.front_mut()?;
+        if !is_gathered && let Some(copy) = &first.copy {
+            first.records.checksum = crc32c::crc32c(copy);
+        }
+        Some(first)
     }
 
     /// The first part has become the entry `index`.
@@ -282,6 +295,29 @@ mod tests {
         assert_eq!((records.bytes, records.checksum), (20, crc32c::crc32c(&sent)));
         open.close(7);
         assert_eq!(open.kept(7).as_deref(), Some(&sent));
+    }
+
+    #[test]
+    fn a_checksum_is_of_all_records_whether_a_copy_of_them_is_kept_or_not() {
+        for most_copied in [0, 60, 120, 1000] {
+            let mut open = OpenRecords::new(1000, most_copied);
+            let mut sent = Vec::new();
+            for ts in 1..=3 {
+                append(&mut open, ts, 46);
+                sent.extend(46_u32.to_le_bytes());
+                sent.extend([ts as u8; 46]);
+            }
+            assert_eq!(open.describe_first().unwrap().records.checksum, crc32c::crc32c(&sent));
+            assert_eq!(open.gather().unwrap().checksum, crc32c::crc32c(&sent));
+            open.ungather();
+            append(&mut open, 4, 1);
+            sent.extend([1, 0, 0, 0, 4]);
+            let records = open.gather().unwrap();
+            assert_eq!((records.bytes, records.checksum), (155, crc32c::crc32c(&sent)));
+            assert_eq!(open.describe_first().unwrap().records, records);
+            open.close(1);
+            assert_eq!(open.kept(1).is_some(), most_copied == 1000);
+        }
     }
 
     #[test]

@@ -11,7 +11,6 @@ use crate::writes::{Key, Write, Writes};
 use crate::{Direction, KeyRange, Result, Value};
 use ftree::{Message, SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
-use std::convert::Infallible;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +42,9 @@ impl From<ftree::Written> for Written {
         }
     }
 }
+
+/// Writes that are put into a memtable together.
+pub(crate) const WRITES_TOGETHER: usize = 32;
 
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
@@ -225,13 +227,23 @@ impl WriteSet {
         }
     }
 
-    /// The writes in memory to one dictionary, in order; none of a spilled set.
-    pub(crate) fn each_in_memory(&self, dictionary: u64, mut see: impl FnMut(&[u8], Message<'_>)) {
-        if let Some(writes) = self.dictionaries.get(dictionary) {
-            let _all = writes.try_each(|key, write| {
-                see(key, write.message());
-                Ok::<(), Infallible>(())
-            });
+    /// The writes in memory to one dictionary, in order, some of them at a time; none of a spilled set.
+    pub(crate) fn each_in_memory(
+        &self,
+        dictionary: u64,
+        mut see: impl FnMut(&[(&[u8], Message<'_>)]),
+    ) {
+        let Some(writes) = self.dictionaries.get(dictionary) else { return };
+        let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
+        for (key, write) in writes.iter() {
+            if some.len() == WRITES_TOGETHER {
+                see(&some);
+                some.clear();
+            }
+            some.push((key, write.message()));
+        }
+        if !some.is_empty() {
+            see(&some);
         }
     }
 

@@ -13,12 +13,10 @@ use crate::environment::Environment;
 use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
 use crate::recovery::{Piece, each_needed};
 use crate::times::Place;
+use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
 use ftree::Message;
 use smallvec::SmallVec;
-
-/// Writes that are put into a memtable together.
-const MOST_WRITES: usize = 32;
 
 /// A follower appends whatever its leader says.
 #[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
@@ -253,7 +251,7 @@ struct Appending<'a> {
 struct Inserts<'a> {
     timestamp: u64,
     into: Option<Found>,
-    writes: SmallVec<[(&'a [u8], Message<'a>); MOST_WRITES]>,
+    writes: SmallVec<[(&'a [u8], Message<'a>); WRITES_TOGETHER]>,
     /// Dictionaries that took more memory.
     grown: SmallVec<[Found; 4]>,
 }
@@ -265,7 +263,7 @@ impl<'a> Inserts<'a> {
 
     fn add(&mut self, dictionary: &Found, key: &'a [u8], message: Message<'a>) {
         let is_same = self.into.as_ref().is_some_and(|into| into.id == dictionary.id);
-        if !is_same || self.writes.len() >= MOST_WRITES {
+        if !is_same || self.writes.len() >= WRITES_TOGETHER {
             self.insert();
         }
         if !is_same {

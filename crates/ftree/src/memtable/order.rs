@@ -361,6 +361,16 @@ impl Node {
         if high > low && self.slot_is_before(high - 1, target, strict)? {
             return Some(high);
         }
+        if target.place.is_some() && low < high {
+            // Versions of one key stand together, the newest first: a new one goes before all of them, which is seen without
+            // comparing it with each.
+            let before = |head: &AtomicU64| head.load(Ordering::Relaxed) < target.head;
+            let first = low + self.heads[low..high].partition_point(before);
+            if first == high || !self.slot_is_before(first, target, strict)? {
+                return Some(first);
+            }
+            low = first + 1;
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
             if self.slot_is_before(middle, target, strict)? {
