@@ -18,4 +18,5 @@ pub(crate) mod several;
 pub(crate) mod status;
 pub(crate) mod step_down;
 pub(crate) mod sync_from;
+mod woken;
 pub(crate) mod write_concern;

@@ -1,12 +1,12 @@
-//! A member from its start to its end: what it begins with, what it does when its role or the set changes.
-//!
-//! Always true: `raft.state` is there before anything of the set is, and the set's document on disk before the
-//! replica runs, so that a start after a crash goes on where this one was.
+//! A member of a set: what it is made of, what can be seen of it, and what is asked of it. How it begins stands in `start`,
+//! what it does when its role or the set changes in `follow`, and to whom it hands over in `hand_over`.
 
+mod follow;
 mod hand_over;
+mod start;
 
 use crate::admission::AdmitKnown;
-use crate::catalog_observer::{CatalogObserver, TimesLed};
+use crate::catalog_observer::TimesLed;
 use crate::delay_log;
 use crate::error::{Error, Result};
 use crate::left_out;
@@ -15,20 +15,21 @@ use crate::set_file;
 use catalog::Catalog;
 use dispatch::LinkAcceptor;
 use engine::Engine;
+use follow::is_alone;
 use limits::Account;
 use links::{Dialer, Links, Tuning};
-use member::{Member, Pending, Refusal, View, Watcher, keeps_up};
+use member::{Member, Pending, View, keeps_up};
 use os::Os;
 use parking_lot::Mutex;
 use quorum::{Change, Configuration, HardState, MemberId, Position, Standing};
-use replica::{
-    DelayableJournal, EngineJournal, HeldBack, Journal, Nobody, Options, Promises, Replica,
-    StateFile, SyncMode, WitnessJournal,
-};
-use std::path::{Path, PathBuf};
+use replica::{DelayableJournal, HeldBack, Nobody, Promises, SyncMode};
+use start::open_state;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+
+pub use start::{Founding, Stored};
 
 /// Where the log of every set begins that was founded with an empty directory, and where all who join begin: those of
 /// other sets lack the founder's data by that, and get a copy.
@@ -36,15 +37,10 @@ pub const BASE: Position = Position { term: 1, index: 1 };
 
 /// How long the links may take to end.
 const LINKS_END: Duration = Duration::from_secs(2);
-/// How long a founder waits until its thread has proposed the configuration.
-const CONFIGURING: Duration = Duration::from_secs(5);
 /// How long this member's thread may take to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
 /// How long an answer waits for its reason to be known.
 const TELLING: Duration = Duration::from_secs(1);
-/// The directory of a witness's log, in the data directory, and how much of what a member lacks it keeps there.
-const WITNESS_LOG: &str = "witness";
-const WITNESS_LOG_BYTES: u64 = 1 << 30;
 /// How often a founder that waits for the others looks whether it ends.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -85,53 +81,6 @@ pub struct Parts {
     pub pace_ms: Option<(u64, u64)>,
 }
 
-/// What a data directory says of its membership.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// Which member it is.
-    pub member: MemberId,
-    /// The set's document, once it belongs to a set of several.
-    pub document: Option<SetDocument>,
-}
-
-/// How a set begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Founding {
-    /// With this directory.
-    Here,
-    /// With another member's; this one has nothing.
-    By(MemberId),
-}
-
-fn state_path(directory: &Path) -> PathBuf {
-    directory.join("raft.state")
-}
-
-fn open_state(os: &Os, directory: &Path) -> Result<StateFile> {
-    let entropy = Arc::clone(&os.entropy);
-    Ok(StateFile::open(&*os.vfs, &state_path(directory), move || {
-        // Zero is nobody.
-        MemberId(entropy.next_u64().max(1))
-    })?)
-}
-
-impl Stored {
-    /// Reads it where there is something; writes nothing.
-    pub fn find(os: &Os, directory: &Path) -> Result<Option<Self>> {
-        let path = state_path(directory);
-        let exists = os.vfs.exists(&path).map_err(|source| Error::File { path, source })?;
-        if exists { Self::read(os, directory).map(Some) } else { Ok(None) }
-    }
-
-    /// Reads it; the directory gets a member's number where it has none.
-    pub fn read(os: &Os, directory: &Path) -> Result<Self> {
-        let state = open_state(os, directory)?;
-        let document = set_file::read(&*os.vfs, directory)?;
-        // Without the document the set was never begun here.
-        Ok(Self { member: state.state().member, document })
-    }
-}
-
 /// A member of a set. Ends when it is dropped.
 pub struct Membership {
     inner: Arc<Inner>,
@@ -170,192 +119,6 @@ struct Inner {
 }
 
 impl Membership {
-    /// Begins a set with this directory, or goes into one that another member has begun. On disk when it
-    /// returns.
-    ///
-    /// # Errors
-    /// The document does not name this directory, or the directory is in a set, or has data that the others
-    /// do not have.
-    pub fn begin(parts: Parts, document: &SetDocument, founding: Founding) -> Result<Arc<Self>> {
-        let mut state = open_state(&parts.os, &parts.directory)?;
-        let own = state.state().member;
-        if document.id_of(own).is_none() {
-            return Err(Error::Document(format!("it does not name this directory, {own}")));
-        }
-        if set_file::read(&*parts.os.vfs, &parts.directory)?.is_some() {
-            return Err(Error::Directory("this directory is in a set already".to_owned()));
-        }
-        let founder = match founding {
-            Founding::Here => own,
-            Founding::By(other) => other,
-        };
-        let engine = &parts.engine;
-        let last = engine.entries().last.index;
-        // A crash may have come between the beginning of the log and the document.
-        let was_begun = last == BASE.index && state.state().lineage == founder.0;
-        if (last > 0 && !was_begun) || engine.complete().timestamp().0 > 0 {
-            return Err(Error::Directory(
-                "this directory has data, which the other members would not get: a set of several is begun \
-                 with empty directories"
-                    .to_owned(),
-            ));
-        }
-        let is_witness = document.is_witness(own);
-        if is_witness && founder == own {
-            return Err(Error::Document("a witness founds no set".to_owned()));
-        }
-        let configuration = Configuration::of_voters([founder]);
-        if is_witness {
-            state.set_name(document.name(), founder.0)?;
-            // The engine stays empty.
-            witness_journal(engine, SyncMode::Inline)?.begin(BASE, &configuration)?;
-        } else if !was_begun {
-            state.set_name(document.name(), founder.0)?;
-            EngineJournal::<CatalogObserver>::begin(engine, BASE, &configuration)?;
-        }
-        set_file::write(&*parts.os.vfs, &parts.directory, document)?;
-        let membership = Self::run(parts, state, document.clone())?;
-        if founder == own
-            && let Some(member) = membership.inner.member()
-        {
-            // It is the only voter: nobody is waited for.
-            member.campaign();
-        }
-        Ok(membership)
-    }
-
-    /// Makes a directory with data the beginning of a set of several: at its next start the engine holds commits
-    /// back, and the log begins behind the data ([`Membership::start`]). On disk when it returns. `term` is one in
-    /// which nobody leads any more.
-    ///
-    /// # Errors
-    /// As [`Membership::begin`], but for the data.
-    pub fn prepare(os: &Os, directory: &Path, document: &SetDocument, term: u64) -> Result<()> {
-        let mut state = open_state(os, directory)?;
-        let own = state.state().member;
-        if document.id_of(own).is_none() {
-            return Err(Error::Document(format!("it does not name this directory, {own}")));
-        }
-        if set_file::read(&*os.vfs, directory)?.is_some() {
-            return Err(Error::Directory("this directory is in a set already".to_owned()));
-        }
-        state.set_name(document.name(), own.0)?;
-        let term = term.max(state.state().term);
-        state.keep(HardState { term, vote: None }, 0)?;
-        set_file::write(&*os.vfs, directory, document)
-    }
-
-    /// Goes on as the member that the directory is.
-    ///
-    /// # Errors
-    /// The directory is in no set, or what stands in it does not fit together.
-    pub fn start(parts: Parts) -> Result<Arc<Self>> {
-        let state = open_state(&parts.os, &parts.directory)?;
-        let Some(document) = set_file::read(&*parts.os.vfs, &parts.directory)? else {
-            return Err(Error::Directory("this directory is in no set".to_owned()));
-        };
-        let own = state.state().member;
-        let is_witness = is_witness(&parts.os, &parts.directory, &document, own)?;
-        let begins = !is_witness && parts.engine.entries().last.index == 0;
-        if begins {
-            // What was removed by hand, all but the files that say who this is, must not begin a second time.
-            let has_data = parts.engine.complete().timestamp().0 > 0;
-            if state.state().lineage != own.0 || !has_data {
-                let text = "the log of this directory has nothing of its set: empty it, and it is filled again";
-                return Err(Error::Directory(text.to_owned()));
-            }
-            // Behind where others begin, so that nobody takes it that he has this data.
-            let base = Position { term: state.state().term.max(1), index: BASE.index + 1 };
-            let configuration = Configuration::of_voters([own]);
-            EngineJournal::<CatalogObserver>::begin(&parts.engine, base, &configuration)?;
-        }
-        let membership = Self::run(parts, state, document)?;
-        if begins && let Some(member) = membership.inner.member() {
-            member.campaign();
-        }
-        Ok(membership)
-    }
-
-    fn run(parts: Parts, state: StateFile, document: SetDocument) -> Result<Arc<Self>> {
-        let Parts { os, directory, engine, catalog, memory, roles, dialer, tuning, pace_ms } =
-            parts;
-        let (own, lineage) = (state.state().member, state.state().lineage);
-        let others = document.others(own);
-        let rank = document.campaign_rank(own);
-        let (kinds, is_witness) = (document.kinds(), is_witness(&os, &directory, &document, own)?);
-        if !is_witness && left_out::decide(&os, &directory, &document, own)? {
-            catalog
-                .leave_out_indexes()
-                .map_err(|error| Error::Catalog(error.message().to_owned()))?;
-        }
-        let election_ms = document.election_timeout_ms();
-        let admission = Arc::new(AdmitKnown::new(own, lineage, document));
-        let links = Arc::new(Links::new(dialer, memory, Arc::clone(&admission) as _, tuning));
-        let times_led = TimesLed::default();
-        let inbox = links.inbox();
-        let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || inbox.wake());
-        let observer = CatalogObserver::new(&catalog, times_led.clone());
-        let syncs = SyncMode::Thread(Arc::clone(&os.spawner), Arc::clone(&notify));
-        let mut options = Options::new(own);
-        options.is_witness = is_witness;
-        if let Some((report_ms, tick_ms)) = pace_ms {
-            (options.report_ms, options.tick_ms) = (report_ms, tick_ms);
-        }
-        if let Some(ticks) = ticks_of(election_ms, options.tick_ms) {
-            options.settings.election_ticks = ticks.max(options.settings.heartbeat_ticks * 2);
-        }
-        options.settings.electable = rank.is_some();
-        options.settings.rank = rank.unwrap_or(0);
-        let inner = Arc::new(Inner {
-            own,
-            os: os.clone(),
-            directory: directory.clone(),
-            engine: engine.clone(),
-            catalog,
-            is_witness,
-            admission,
-            links: Arc::downgrade(&links),
-            roles,
-            times_led,
-            member: OnceLock::new(),
-            takes_writes: AtomicU64::new(0),
-            taking_over: Mutex::default(),
-            is_short: AtomicBool::new(false),
-            is_behind: AtomicBool::new(false),
-            stepping_down: Mutex::default(),
-            preferred: Mutex::default(),
-            telling: Mutex::default(),
-            ends: AtomicBool::new(false),
-        });
-        links.set_peers(&others)?;
-        let arrivals = links.arrivals();
-        let watcher = Box::new(Follow(Arc::downgrade(&inner)));
-        let start = StartParts {
-            os: os.clone(),
-            options,
-            kinds,
-            sender: links.sender(),
-            state,
-            arrivals,
-            watcher,
-        };
-        let member = if is_witness {
-            let journal = witness_journal(&engine, syncs)?;
-            if !journal.is_begun() {
-                let text = "the log of this witness has nothing of its set: empty the directory, and it begins anew";
-                return Err(Error::Directory(text.to_owned()));
-            }
-            start.member(journal)?
-        } else {
-            let beside = delay_log::find(&os, &directory, &engine)?;
-            let journal = DelayableJournal::open(engine.clone(), observer, syncs, beside)?;
-            engine.when_awaited(notify);
-            start.member(journal)?
-        };
-        let _only_once = inner.member.set(member);
-        Ok(Arc::new(Self { inner, links }))
-    }
-
     /// Which member this directory is.
     pub fn own(&self) -> MemberId {
         self.inner.own
@@ -592,49 +355,6 @@ fn another_lineage(os: &Os, before: u64, document: &SetDocument) -> u64 {
     }
 }
 
-/// What a member's thread is started with beside its journal.
-struct StartParts<S> {
-    os: Os,
-    options: Options,
-    kinds: replica::Kinds,
-    sender: S,
-    state: StateFile,
-    arrivals: Arc<dyn member::Arrivals>,
-    watcher: Box<dyn Watcher>,
-}
-
-impl<S: replica::Links + Send + 'static> StartParts<S> {
-    fn member<J: Journal + Send + 'static>(self, journal: J) -> Result<Member> {
-        let Self { os, options, kinds, sender, state, arrivals, watcher } = self;
-        let entropy = Arc::clone(&os.entropy);
-        let random = Box::new(move || entropy.next_u64());
-        let mut replica = Replica::new(options, journal, sender, state, random)?;
-        replica.set_kinds(kinds);
-        Ok(Member::start(&os, replica, None, arrivals, watcher)?)
-    }
-}
-
-/// Whether a directory is a witness's: its set says so, or has removed it and it has a witness's log, with which it stays
-/// what it was until it is one of its set again.
-fn is_witness(os: &Os, directory: &Path, document: &SetDocument, own: MemberId) -> Result<bool> {
-    if document.id_of(own).is_some() {
-        return Ok(document.is_witness(own));
-    }
-    let path = directory.join(WITNESS_LOG);
-    os.vfs.exists(&path).map_err(|source| Error::File { path, source })
-}
-
-/// The journal of a witness, in a directory of its own beside the engine's file, which stays empty.
-fn witness_journal(engine: &Engine, mode: SyncMode) -> Result<WitnessJournal> {
-    let most_bytes = witness_log_bytes(engine);
-    Ok(WitnessJournal::open(engine.log_beside(WITNESS_LOG)?, mode, most_bytes)?)
-}
-
-/// How long the log of a witness may become.
-fn witness_log_bytes(engine: &Engine) -> u64 {
-    WITNESS_LOG_BYTES.min(engine.options().history.map_or(u64::MAX, |history| history.bytes))
-}
-
 impl Drop for Membership {
     fn drop(&mut self) {
         self.stop();
@@ -645,11 +365,6 @@ impl std::fmt::Debug for Membership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Membership").field("own", &self.inner.own).finish_non_exhaustive()
     }
-}
-
-/// How many ticks without a word from the leader begin an election, where the document says so.
-fn ticks_of(election_ms: Option<u64>, tick_ms: u64) -> Option<usize> {
-    usize::try_from(election_ms?.checked_div(tick_ms)?).ok()
 }
 
 /// What has to change for consensus to have the members of a document. Who is new, and would have to be waited for
@@ -714,60 +429,6 @@ impl Inner {
         !is_forced && self.engine.entries().first_readable <= BASE.index + 1
     }
 
-    /// As [`Inner::follow_configuration`]. What the disk does not take now it may take later.
-    fn follow_decided(&self, bytes: &[u8]) {
-        let followed = self.follow_configuration(bytes);
-        let is_behind = followed.is_err();
-        if let Err(error) = followed
-            && !self.is_behind.load(Ordering::Acquire)
-        {
-            tracing::error!(target: "REPL", id = 9_016_882, %error,
-                "A decided configuration cannot be followed: it is tried again");
-        }
-        self.is_behind.store(is_behind, Ordering::Release);
-    }
-
-    /// A decided configuration, as it stands in the log.
-    fn follow_configuration(&self, bytes: &[u8]) -> Result<()> {
-        let document = SetDocument::decode(bytes)?;
-        self.follow_build_indexes(&document)?;
-        set_file::write(&*self.os.vfs, &self.directory, &document)?;
-        let others = document.others(self.own);
-        let rank = document.campaign_rank(self.own);
-        let kinds = document.kinds();
-        let election_ms = document.election_timeout_ms();
-        self.admission.follow(document);
-        if let Some(links) = self.links.upgrade() {
-            links.set_peers(&others)?;
-        }
-        if let Some(member) = self.member() {
-            member.set_kinds(kinds);
-            member.set_priority(rank.is_some(), rank.unwrap_or(0));
-            if let Some(election_ms) = election_ms {
-                member.set_election_timeout(election_ms);
-            }
-        }
-        Ok(())
-    }
-
-    /// A member is without indexes from when it comes on; what comes later is a configuration that nobody should have
-    /// made, and is obeyed as far as the data allows it.
-    fn follow_build_indexes(&self, document: &SetDocument) -> Result<()> {
-        if self.is_witness {
-            return Ok(());
-        }
-        let decided = left_out::decide(&self.os, &self.directory, document, self.own);
-        if let Err(Error::Directory(why)) = &decided {
-            // As one that has them it could lead.
-            self.engine.stop(why);
-        }
-        if decided? && !self.catalog.leaves_out_indexes() {
-            let left_out = self.catalog.leave_out_indexes();
-            left_out.map_err(|error| Error::Catalog(error.message().to_owned()))?;
-        }
-        Ok(())
-    }
-
     /// Fails where this member cannot go on with its data as what a newer document says that it is.
     fn check_comes_back(&self, known: &SetDocument, document: &SetDocument) -> Result<()> {
         let refused =
@@ -785,116 +446,6 @@ impl Inner {
             return refused(", as another kind of member: empty it, and it is filled again");
         }
         Ok(())
-    }
-
-    /// On a thread of its own, once this member may write.
-    fn take_over(&self, term: u64) {
-        let _one_at_a_time = self.taking_over.lock();
-        // A founder may lead before its start has ended.
-        let member = self.member.wait();
-        let leads = |view: &View| view.writable && view.role_state.term == term;
-        if !leads(&member.view()) {
-            return;
-        }
-        if let Err(why) = self.roles.take_over(term) {
-            if leads(&member.view()) {
-                tracing::error!(target: "REPL", term, why, "This member cannot take the writing over");
-                self.hand_over_until(|view| !leads(view));
-            }
-            return;
-        }
-        // A founder that is alone yet, also where a crash came between.
-        if member.view().document.is_none() && self.engine_has_no_document() {
-            let refusal = match self.configure(&self.admission.document()) {
-                Ok(asked) => asked
-                    .and_then(|asked| asked.wait(CONFIGURING))
-                    .and_then(std::result::Result::err),
-                Err(error) => Some(Refusal::Refused(error.to_string())),
-            };
-            // It is proposed again when this member leads again.
-            if let Some(refusal) = refusal {
-                tracing::error!(target: "REPL", %refusal, "The set is not configured");
-            }
-        }
-        // A founder that took writes before would acknowledge what nobody else has. One that has brought its data
-        // along has done so all the time, and goes on until the others have copies.
-        let document = self.admission.document();
-        let brought_data = !self.reaches_back();
-        let is_founded =
-            |view: &View| !leads(view) || brought_data || !is_alone(view, self.own, &document);
-        while !member.wait_for(LOOK, is_founded) {
-            if self.ends.load(Ordering::Acquire) {
-                return;
-            }
-        }
-        let _in_order = self.telling.lock();
-        // What is published is told after this, where it is not so any more.
-        let view = member.view();
-        if leads(&view) {
-            self.takes_writes.store(term, Ordering::Release);
-            self.roles.changed(&view, true, &self.admission.document());
-        }
-    }
-
-    /// Whether consensus has nobody but the founder.
-    fn engine_has_no_document(&self) -> bool {
-        let alone = Configuration::of_voters([self.own]);
-        self.member().is_some_and(|member| *member.view().configuration == alone)
-    }
-}
-
-/// Whether whoever founds the set decides alone yet: the others do not count, though the document says that they
-/// vote.
-fn is_alone(view: &View, own: MemberId, document: &SetDocument) -> bool {
-    let Configuration { voters, outgoing, .. } = &*view.configuration;
-    let is_own = |set: &std::collections::BTreeSet<MemberId>| set.len() == 1 && set.contains(&own);
-    let others_vote = document.members().iter().any(|listed| listed.votes && listed.member != own);
-    others_vote && (is_own(outgoing) || is_own(voters))
-}
-
-/// Follows the replica's role and configuration, on the member's thread.
-struct Follow(Weak<Inner>);
-
-impl Watcher for Follow {
-    fn changed(&mut self, before: &View, now: &View) {
-        let Some(inner) = self.0.upgrade() else { return };
-        // A configuration is rare, and on disk before the links follow it.
-        if now.document != before.document
-            && let Some(document) = &now.document
-        {
-            inner.follow_decided(&document.bytes);
-        }
-        if let (Some(why), None) = (&now.stopped, &before.stopped)
-            && !inner.ends.load(Ordering::Acquire)
-        {
-            tracing::error!(target: "REPL", why, "This member has stopped");
-            // Who waits for a commit would wait for ever.
-            inner.engine.stop(why);
-        }
-        if now.has_given_up && !before.has_given_up {
-            let bytes = witness_log_bytes(&inner.engine);
-            tracing::warn!(target: "REPL", id = 9_016_880, bytes,
-                "This arbiter's log is as long as it may be, and lets go of what a member with data lacks: until that \
-                 member has caught up, the set cannot do without its primary");
-        }
-        let began =
-            now.writable && (!before.writable || before.role_state.term != now.role_state.term);
-        let in_order = inner.telling.lock();
-        if !now.writable || began {
-            inner.takes_writes.store(0, Ordering::Release);
-        }
-        let takes_writes = inner.takes_writes.load(Ordering::Acquire) != 0;
-        inner.roles.changed(now, takes_writes, &inner.admission.document());
-        drop(in_order);
-        // Those above know by now that what was before is over.
-        if began {
-            inner.times_led.again();
-            let (taking_over, term) = (Arc::clone(&inner), now.role_state.term);
-            let job = Box::new(move || taking_over.take_over(term));
-            if let Err(error) = inner.os.spawner.spawn("take-over", job) {
-                tracing::error!(target: "REPL", %error, "No thread to take the writing over");
-            }
-        }
     }
 }
 

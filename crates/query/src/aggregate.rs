@@ -5,6 +5,7 @@
 //! covers it [`open`]; everything else runs in `pipeline` over that source.
 
 mod change_stream;
+pub(crate) mod collection_figures;
 mod env;
 mod geo_near;
 mod merge;

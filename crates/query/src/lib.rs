@@ -31,6 +31,7 @@ mod ttl;
 mod view;
 mod write;
 
+pub use aggregate::collection_figures::OplogFigures;
 pub use aggregate::oplog_collection::{count_oplog, explain_oplog, find_oplog};
 pub use aggregate::{aggregate, explain_aggregate};
 pub use context::{Atomicity, Interrupt, OpContext, StatementLog, StatementOutcome, Uninterrupted};

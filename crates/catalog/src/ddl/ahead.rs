@@ -92,12 +92,33 @@ impl Catalog {
         namespace: &Namespace,
         check: Check<'_>,
     ) -> Result<(Arc<Collection>, MetadataGuard)> {
+        let lock = |found: &Collection| self.keep_writers_out(found, check);
+        self.lock_what_stands(namespace, lock, || self.require_newest(namespace))
+    }
+
+    /// The collection's current version under its exclusive metadata lock. What was written there is visible.
+    pub(crate) fn lock_current(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+    ) -> Result<(Arc<Collection>, MetadataGuard)> {
+        let lock = |found: &Collection| self.lock_metadata(found, check);
+        self.lock_what_stands(namespace, lock, || self.require(namespace))
+    }
+
+    /// Locks what stands under a name, until a look behind that finds the same collection.
+    fn lock_what_stands(
+        &self,
+        namespace: &Namespace,
+        lock: impl Fn(&Collection) -> Result<MetadataGuard>,
+        look: impl Fn() -> Result<Arc<Collection>>,
+    ) -> Result<(Arc<Collection>, MetadataGuard)> {
         loop {
             let found = self.require_newest(namespace)?;
-            let guard = self.keep_writers_out(&found, check)?;
-            let newest = self.require_newest(namespace)?;
-            if newest.number == found.number {
-                return Ok((newest, guard));
+            let guard = lock(&found)?;
+            let there = look()?;
+            if there.number == found.number {
+                return Ok((there, guard));
             }
         }
     }

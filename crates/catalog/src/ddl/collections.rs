@@ -406,22 +406,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// The collection's current version under its exclusive metadata lock. What was written there is visible.
-    pub(crate) fn lock_current(
-        &self,
-        namespace: &Namespace,
-        check: Check<'_>,
-    ) -> Result<(Arc<Collection>, MetadataGuard)> {
-        loop {
-            let found = self.require_newest(namespace)?;
-            let guard = self.lock_metadata(&found, check)?;
-            let current = self.require(namespace)?;
-            if current.number == found.number {
-                return Ok((current, guard));
-            }
-        }
-    }
-
     /// Locks what stands under both names, in the order of the names; says the numbers of what that
     /// is.
     fn lock_pair(

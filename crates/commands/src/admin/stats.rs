@@ -56,26 +56,23 @@ fn parse_scale(field: &Field<'_>) -> Result<u64> {
 
 /// The oplog's figures. It is the log itself: how many entries it has is an estimate.
 fn oplog_stats(context: &mut Context<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
-    /// Bytes of log that an entry is taken for.
-    const ENTRY_BYTES: u64 = 256;
-    let Some(history) = context.service.catalog.engine().history() else { return Ok(()) };
-    let stats = history.stats().map_err(catalog::from_engine)?;
+    let Some(oplog) = query::OplogFigures::of(&context.service.catalog)? else { return Ok(()) };
     let reply = &mut context.reply;
     reply.str("ns", namespace.as_str());
-    reply.number("size", stats.bytes / scale);
-    reply.number("count", stats.bytes / ENTRY_BYTES);
-    reply.number("avgObjSize", ENTRY_BYTES);
+    reply.number("size", oplog.bytes / scale);
+    reply.number("count", oplog.entries);
+    reply.number("avgObjSize", oplog.entry_bytes);
     reply.number("numOrphanDocs", 0);
-    reply.number("storageSize", stats.bytes / scale);
+    reply.number("storageSize", oplog.bytes / scale);
     reply.number("freeStorageSize", 0);
     reply.bool("capped", true);
     reply.number("max", 0);
-    reply.number("maxSize", stats.options.bytes / scale);
+    reply.number("maxSize", oplog.most_bytes / scale);
     reply.number("nindexes", 0);
     let builds = reply.begin_array("indexBuilds");
     reply.end(builds);
     reply.number("totalIndexSize", 0);
-    reply.number("totalSize", stats.bytes / scale);
+    reply.number("totalSize", oplog.bytes / scale);
     let sizes = reply.begin_document("indexSizes");
     reply.end(sizes);
     reply.number("scaleFactor", scale);

@@ -8,19 +8,16 @@
 //!    looks again now and then. Who has a thread anyway may wait on it ([`Acknowledgement::wait_here`]).
 
 use crate::context::Context;
+use crate::replication::woken::Woken;
 use crate::replication::write_concern::{self, fails, holders};
 use catalog::{DecisionWatch, LogWait, SyncWatch, Unsettled};
 use dispatch::write_concern::WriteConcern;
 use errors::{Code, Error, Result};
 use os::Call;
-use os::sync::{Condvar, Mutex};
 use serverstate::{ConcernWatch, Holders, ServerState};
 use session::OperationSlot;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How often who waits on its thread looks whether its operation goes on.
-const LOOK: Duration = Duration::from_millis(25);
 
 /// How often who waits without a thread looks for what nobody calls it for: an engine that has stopped.
 const LOOK_WITHOUT_CALL: Duration = Duration::from_secs(1);
@@ -219,22 +216,14 @@ impl Acknowledgement {
         operation: &OperationSlot,
     ) -> Acknowledged {
         operation.set_awaits_members();
-        let woken = Arc::new((Mutex::new(false), Condvar::new()));
+        let woken = Woken::default();
+        let call = woken.call();
         loop {
-            let waking = Arc::clone(&woken);
-            let call: Call = Arc::new(move || {
-                *waking.0.lock() = true;
-                waking.1.notify_all();
-            });
             let _watch = self.watch(state, &call);
             if let Some(acknowledged) = self.look(state, operation) {
                 return acknowledged;
             }
-            let mut is_woken = woken.0.lock();
-            if !*is_woken {
-                woken.1.wait_for(&mut is_woken, LOOK);
-            }
-            *is_woken = false;
+            woken.wait();
         }
     }
 }

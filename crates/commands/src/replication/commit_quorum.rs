@@ -5,15 +5,14 @@
 //!
 //! Always true: what the configuration can never give is refused before anything is built.
 
+use super::woken::Woken;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, as_i64};
 use errors::{Code, Error, Result};
 use serverstate::replication::config::{Config, member::Member};
 use serverstate::{Holders, ServerState};
-use std::time::Duration;
+use std::sync::Arc;
 
-/// How often who waits looks.
-const LOOK: Duration = Duration::from_millis(25);
 /// The most members that a set may have.
 const MOST_MEMBERS: i64 = 50;
 
@@ -101,7 +100,11 @@ pub(crate) fn wait(
         return Ok(());
     }
     let index = state.catalog.engine().committed_index();
+    let woken = Woken::default();
+    let call = woken.call();
     loop {
+        // Before the look, so that what comes between them is not missed.
+        let _watch = state.when_held(holders.clone(), index, Arc::clone(&call));
         match state.replication.held_up_to(holders) {
             Some(up_to) if up_to >= index => return Ok(()),
             Some(_) => {}
@@ -111,7 +114,7 @@ pub(crate) fn wait(
             }
         }
         check()?;
-        state.wait(LOOK);
+        woken.wait();
     }
 }
 

@@ -92,6 +92,20 @@ fn every_change_is_an_entry() {
     assert_eq!(batch.len(), 1);
     let stats = client.ok("local", doc! { "collStats": "oplog.rs" });
     assert!(stats.get_bool("capped").unwrap());
+    let asked = doc! { "$collStats": { "count": {}, "storageStats": { "scale": 4 } } };
+    let asked = doc! { "aggregate": "oplog.rs", "pipeline": [asked], "cursor": {} };
+    let reply = client.ok("local", asked);
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let told = batch[0].as_document().unwrap();
+    let storage = told.get_document("storageStats").unwrap();
+    // What it says to the command it says here.
+    for counted in [told, storage] {
+        assert_eq!(counted.get_i64("count").unwrap(), i64::from(stats.get_i32("count").unwrap()));
+    }
+    let bytes = i64::from(stats.get_i32("size").unwrap());
+    assert_eq!(storage.get_i64("size").unwrap(), bytes / 4);
+    assert_eq!(storage.get_i64("scaleFactor").unwrap(), 4);
+    assert!(told.get_datetime("localTime").is_ok() && storage.get_bool("capped").unwrap());
     client.ok("local", doc! { "explain": { "find": "oplog.rs" } });
 }
 

@@ -443,14 +443,19 @@ mod tests {
         assert!(held.waiters.lock().watches.is_empty());
     }
 
-    #[test]
-    fn it_is_told_when_as_many_wait_as_was_asked_for() {
-        let held = HeldBack::default();
-        let told = Arc::new(AtomicU64::new(0));
+    /// One that counts how often it has told.
+    fn counted() -> (HeldBack, Arc<AtomicU64>) {
+        let (held, told) = (HeldBack::default(), Arc::new(AtomicU64::new(0)));
         let count = Arc::clone(&told);
         held.set_notify(Arc::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }));
+        (held, told)
+    }
+
+    #[test]
+    fn it_is_told_when_as_many_wait_as_was_asked_for() {
+        let (held, told) = counted();
         held.notify_from(3);
         // The third is told of though it waits for an older one; behind it newer ones are.
         for (timestamp, waiting, times) in [(1, 1, 0), (9, 2, 0), (5, 3, 1), (6, 4, 1), (10, 5, 2)]
@@ -469,12 +474,7 @@ mod tests {
 
     #[test]
     fn it_is_told_once_for_each_newer_commit_that_somebody_waits_for() {
-        let held = HeldBack::default();
-        let told = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&told);
-        held.set_notify(Arc::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
-        }));
+        let (held, told) = counted();
         held.commit(2);
         held.settle(Complete::at(20));
         assert!(held.wait_for(2, 0).is_none());

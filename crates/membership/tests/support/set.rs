@@ -190,10 +190,15 @@ impl Set {
 
     /// Waits until all members that run show the same, and the same as an opening of their engines; what.
     pub(crate) fn agree(&self) -> Vec<String> {
+        self.agree_on(|_| true)
+    }
+
+    /// As [`Set::agree`], once that is as asked: changes of names are shown a moment after they are done.
+    pub(crate) fn agree_on(&self, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..3000 {
             all = self.nodes.iter().filter_map(|node| node.running.as_ref()).map(shown).collect();
-            if all.windows(2).all(|pair| pair[0] == pair[1]) {
+            if all.windows(2).all(|pair| pair[0] == pair[1]) && is_so(&all[0]) {
                 return all.swap_remove(0);
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -101,6 +101,27 @@ fn check_coll_stats(spec: &RawDocument) -> Result<()> {
         if let Some(value) = value.filter(|value| value.as_document().is_none()) {
             return Err(wrong_type(&format!("$collStats.{kind}"), value, "object"));
         }
+        if let ("storageStats", Some(storage)) = (*kind, value.and_then(|v| v.as_document())) {
+            check_storage_stats(storage)?;
+        }
+    }
+    Ok(())
+}
+
+/// The scale is a number; the others change nothing: figures are read without locks, and are numbers.
+fn check_storage_stats(spec: &RawDocument) -> Result<()> {
+    const NAMES: [&str; 4] = ["scale", "verbose", "waitForLock", "numericOnly"];
+    let place = "$collStats.storageStats";
+    let given = parse_fields(spec, NAMES, |other| unknown(place, other))?;
+    for (name, value) in NAMES.iter().zip(given) {
+        let Some(value) = value.filter(|value| *value != RawBsonRef::Null) else { continue };
+        let (is_right, wanted) = match *name {
+            "scale" => (bsonval::types::option_integer(value).is_some(), "number"),
+            _ => (value.as_bool().is_some(), "bool"),
+        };
+        if !is_right {
+            return Err(wrong_type(&format!("{place}.{name}"), value, wanted));
+        }
     }
     Ok(())
 }

@@ -454,6 +454,9 @@ fn malformed_pipelines_are_refused() {
     fails_with(&[doc! {"$indexStats": 1}], 28803);
     fails_with(&[doc! {"$collStats": {"x": {}}}], 40415);
     fails_with(&[doc! {"$collStats": {"count": 1}}], 14);
+    fails_with(&[doc! {"$collStats": {"storageStats": {"x": 1}}}], 40415);
+    fails_with(&[doc! {"$collStats": {"storageStats": {"scale": "a"}}}], 14);
+    fails_with(&[doc! {"$collStats": {"storageStats": {"verbose": 1}}}], 14);
     fails_with(&[doc! {"$collStats": 1}], 5447000);
     fails_with(&[doc! {"$unionWith": {"coll": 1}}], 14);
     fails_with(&[doc! {"$out": {"db": "d"}}], 40414);

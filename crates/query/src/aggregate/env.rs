@@ -1,5 +1,6 @@
 //! What pipelines ask from the world: other collections, temporary files, interruption, writing.
 
+use super::collection_figures::coll_stats;
 use super::merge::MergeWriter;
 use super::open;
 use super::out::CollectionWriter;
@@ -11,7 +12,7 @@ use crate::plan_cache::plan_cache_stats;
 use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
 use bson::raw::{RawArrayBuf, RawDocumentBuf};
-use bson::{Bson, DateTime, Document, doc};
+use bson::{DateTime, Document, doc};
 use catalog::{Catalog, Collection, Names, Namespace, View};
 use engine::Snapshot;
 use errors::{Code, Error, Result};
@@ -230,10 +231,7 @@ impl Env for QueryEnv {
             self.check_permit(ns, Opening::Metadata)?;
         }
         let documents = match (request.name(), ns) {
-            ("$collStats", Some(ns)) if self.catalog.is_oplog(ns) => {
-                vec![super::oplog_collection::stats(&self.catalog, ns, request)?]
-            }
-            ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
+            ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request.spec())?],
             ("$indexStats", Some(ns)) => index_stats(&self.catalog, ns),
             ("$planCacheStats", Some(ns)) => plan_cache_stats(&self.catalog, ns),
             (name, _) => {
@@ -249,57 +247,6 @@ impl Env for QueryEnv {
             .collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(Box::new(VecSource::new(documents)))
     }
-}
-
-fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<Document> {
-    let collection = catalog.collection(ns).ok_or_else(|| {
-        Error::new(Code::NAMESPACE_NOT_FOUND, format!("Collection [{ns}] not found."))
-    })?;
-    let stats = catalog.stats(&collection);
-    let mut out = doc! {
-        "ns": ns.as_str(),
-        "localTime": DateTime::from_millis(catalog.os().clock.wall_ms()),
-    };
-    let spec = request.spec();
-    let asked = |name: &str| matches!(spec.get(name), Ok(Some(_)));
-    if asked("count") {
-        out.insert("count", stats.documents as i64);
-    }
-    if asked("storageStats") {
-        let shown = || stats.indexes.iter().filter(|index| index.is_shown());
-        let sizes: Document = shown()
-            .map(|index| (index.name.clone(), Bson::Int64(index.beside_bytes() as i64)))
-            .collect();
-        let total: u64 = stats.index_bytes();
-        let mut storage = doc! {
-                "size": stats.data_bytes as i64,
-                "count": stats.documents as i64,
-                "avgObjSize": (stats.data_bytes / stats.documents.max(1)) as i64,
-                "numOrphanDocs": 0,
-                "storageSize": stats.storage_bytes as i64,
-                "freeStorageSize": 0,
-                "capped": collection.cap().is_some(),
-                "nindexes": shown().count() as i32,
-                "indexBuilds": [],
-                "totalIndexSize": total as i64,
-                "totalSize": (stats.storage_bytes + total) as i64,
-                "indexSizes": sizes,
-                "scaleFactor": 1,
-        };
-        if let Some(cap) = collection.cap() {
-            storage.insert("max", cap.documents.unwrap_or(0) as i64);
-            storage.insert("maxSize", cap.bytes as i64);
-        }
-        out.insert("storageStats", storage);
-    }
-    if asked("latencyStats") {
-        let none = || doc! { "latency": 0_i64, "ops": 0_i64 };
-        out.insert(
-            "latencyStats",
-            doc! { "reads": none(), "writes": none(), "commands": none(), "transactions": none() },
-        );
-    }
-    Ok(out)
 }
 
 fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {

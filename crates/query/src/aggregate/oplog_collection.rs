@@ -23,7 +23,6 @@ use catalog::{Catalog, Namespace};
 use engine::History;
 use errors::{Code, Error, Result};
 use oplog::Time;
-use pipeline::stage::metadata::Metadata;
 use pipeline::{DocumentSource, Pipeline, PipelineContext, PipelineStage};
 use source::{End, OplogSource};
 use std::sync::Arc;
@@ -241,28 +240,7 @@ pub fn explain_oplog(ns: &Namespace, filter: Option<&RawDocument>) -> Result<Raw
     Ok(RawDocumentBuf::try_from(&whole)?)
 }
 
-/// What `$collStats` tells of the oplog.
-pub(crate) fn stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<Document> {
-    let history = catalog.engine().history().ok_or_else(no_oplog)?;
-    let stats = history.stats().map_err(catalog::from_engine)?;
-    let figure = |bytes: u64| Bson::Int64(i64::try_from(bytes).unwrap_or(i64::MAX));
-    let mut out = doc! { "ns": ns.as_str() };
-    let asked = |name: &str| matches!(request.spec().get(name), Ok(Some(_)));
-    if asked("storageStats") {
-        let storage = doc! {
-            "size": figure(stats.bytes),
-            "storageSize": figure(stats.bytes),
-            "capped": true,
-            "maxSize": figure(stats.options.bytes),
-            "nindexes": 0,
-            "scaleFactor": 1,
-        };
-        out.insert("storageStats", storage);
-    }
-    Ok(out)
-}
-
-fn no_oplog() -> Error {
+pub(super) fn no_oplog() -> Error {
     Error::new(Code::NOT_A_REPLICA_SET, "only a member of a replica set has an oplog")
 }
 
