@@ -2,7 +2,7 @@
 //!
 //! From → to: who has written asks how far the log has to be on disk ([`Engine::log_wait`]), and asks for that
 //! ([`Engine::sync_or_join`]): who writes alone syncs on its thread; where others do, the log's thread syncs for all of them
-//! (`crates/wal/src/group.rs`) and calls those who wait ([`Engine::watch_sync`]), who ask again.
+//! (`crates/wal/src/sync.rs`) and calls those who wait ([`Engine::watch_sync`]), who ask again.
 //!
 //! Always true: a wait is over only when the log was synced up to its end by a sync that did not fail.
 

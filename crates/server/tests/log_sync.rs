@@ -2,14 +2,14 @@
 //! long as what it tells of is not on disk, and as its client lets it.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/asked_disk.rs"]
-mod asked_disk;
+#[path = "support/hooked_disk.rs"]
+mod hooked_disk;
 #[path = "support/sockets.rs"]
 mod sockets;
 
-use asked_disk::{Asked, Served};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use engine::Engine;
+use hooked_disk::{DiskHooks, Served};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use sockets::Client;
@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-impl Asked for Gate {
+impl DiskHooks for Gate {
     fn before_sync(&self, name: &str) -> io::Result<()> {
         if !name.ends_with(".fernlog") {
             return Ok(());

@@ -3,13 +3,13 @@
 //! The disk holds those reads until the others are done, so none of their operations can have waited for them.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/asked_disk.rs"]
-mod asked_disk;
+#[path = "support/hooked_disk.rs"]
+mod hooked_disk;
 #[path = "support/sockets.rs"]
 mod sockets;
 
-use asked_disk::{Asked, Served};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use hooked_disk::{DiskHooks, Served};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use sockets::Client;
@@ -94,7 +94,7 @@ impl Gate {
     }
 }
 
-impl Asked for Gate {
+impl DiskHooks for Gate {
     fn before_read(&self, name: &str, offset: u64) {
         if name == "fern.data" {
             self.pass(offset);

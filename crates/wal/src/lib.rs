@@ -45,6 +45,7 @@ mod metrics;
 mod reader;
 mod rotate;
 mod segment;
+mod sync;
 mod window;
 mod writer;
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | caller → tail buffer, where there are files for them | [`Wal::append`] |
 //! | tail buffer → pending, encrypted where the log is → file | `Writer::write_out`, under the writer lock |
-//! | file → disk | [`Wal::sync_to`] and [`Wal::sync_or_join`], one leader at a time (`group.rs`) |
+//! | file → disk | [`Wal::sync_to`] and [`Wal::sync_or_join`], one leader at a time (`sync.rs`) |
 
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;

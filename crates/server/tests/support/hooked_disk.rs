@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a test has to say before its disk does something.
-pub(crate) trait Asked: Send + Sync + 'static {
+pub(crate) trait DiskHooks: Send + Sync + 'static {
     /// A file of this name is read from this place on.
     fn before_read(&self, _name: &str, _offset: u64) {}
 
@@ -23,22 +23,22 @@ pub(crate) trait Asked: Send + Sync + 'static {
     }
 }
 
-struct AskedDisk<A> {
+struct HookedDisk<A> {
     inner: Arc<dyn Vfs>,
-    asked: Arc<A>,
+    hooks: Arc<A>,
 }
 
-struct AskedFile<A> {
+struct HookedFile<A> {
     inner: Arc<dyn File>,
-    asked: Arc<A>,
+    hooks: Arc<A>,
     name: String,
 }
 
-impl<A: Asked> Vfs for AskedDisk<A> {
+impl<A: DiskHooks> Vfs for HookedDisk<A> {
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let inner = self.inner.open(path, options)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        Ok(Arc::new(AskedFile { inner, asked: Arc::clone(&self.asked), name }))
+        Ok(Arc::new(HookedFile { inner, hooks: Arc::clone(&self.hooks), name }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -74,9 +74,9 @@ impl<A: Asked> Vfs for AskedDisk<A> {
     }
 }
 
-impl<A: Asked> File for AskedFile<A> {
+impl<A: DiskHooks> File for HookedFile<A> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.asked.before_read(&self.name, offset);
+        self.hooks.before_read(&self.name, offset);
         self.inner.read_at(buf, offset)
     }
 
@@ -93,7 +93,7 @@ impl<A: Asked> File for AskedFile<A> {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.asked.before_sync(&self.name)?;
+        self.hooks.before_sync(&self.name)?;
         self.inner.sync_data()
     }
 
@@ -131,12 +131,12 @@ impl Served {
     /// Starts one over a directory. An answer that takes longer than `longest_wait` fails the test.
     pub(crate) fn start(
         directory: &Path,
-        asked: &Arc<impl Asked>,
+        hooks: &Arc<impl DiskHooks>,
         permits: usize,
         longest_wait: Duration,
     ) -> Self {
         let real = Os::real();
-        let vfs = Arc::new(AskedDisk { inner: Arc::clone(&real.vfs), asked: Arc::clone(asked) });
+        let vfs = Arc::new(HookedDisk { inner: Arc::clone(&real.vfs), hooks: Arc::clone(hooks) });
         let os = Os { vfs, ..real };
         let registry = Arc::new(telemetry::Registry::new());
         let engine = Engine::open(os.clone(), registry, engine::Options::new(directory)).unwrap();
