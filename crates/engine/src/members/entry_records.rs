@@ -119,7 +119,6 @@ impl EntryRecords {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
 fn malformed(_: crate::records::Malformed) -> Error {
     wrong("a record cannot be read")
 }
