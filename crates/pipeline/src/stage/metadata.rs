@@ -101,7 +101,7 @@ fn check_coll_stats(spec: &RawDocument) -> Result<()> {
         if let Some(value) = value.filter(|value| value.as_document().is_none()) {
             return Err(wrong_type(&format!("$collStats.{kind}"), value, "object"));
         }
-        if let ("storageStats", Some(storage)) = (*kind, value.and_then(|v| v.as_document())) {
+        if let ("storageStats", Some(storage)) = (*kind, value.and_then(RawBsonRef::as_document)) {
             check_storage_stats(storage)?;
         }
     }
