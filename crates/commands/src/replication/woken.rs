@@ -40,15 +40,18 @@ mod tests {
     #[test]
     fn a_call_ends_a_wait_or_the_next_one() {
         let woken = Woken::default();
-        let call = woken.call();
-        call();
-        call();
-        let clock = Os::real().clock;
+        let (call, clock) = (woken.call(), Os::real().clock);
+        let is_ended_by_calls = |_| {
+            call();
+            call();
+            let begun = clock.monotonic();
+            woken.wait();
+            clock.monotonic() < begun + LOOK
+        };
+        // A busy machine may let this thread stand for longer than that.
+        assert!((0..20).any(is_ended_by_calls), "it was called before");
         let begun = clock.monotonic();
         woken.wait();
-        let called = clock.monotonic();
-        woken.wait();
-        assert!(called - begun < LOOK, "it was called before");
-        assert!(clock.monotonic() - called >= LOOK, "two calls are one");
+        assert!(clock.monotonic() >= begun + LOOK, "two calls are one");
     }
 }
