@@ -9,6 +9,8 @@
 //! of records are kept within a bound, and never needed: the log has them. But it gives out only what is on
 //! disk, and an entry is sent while it is being synced.
 
+#![expect(clippy::rc_buffer, reason = "what was unpacked or gathered is kept without a copy")]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -124,15 +126,12 @@ impl OpenRecords {
         }
         let length = len.to_le_bytes();
         let pieces = std::iter::once(&length[..]).chain(record.pieces.iter().copied());
-        match &mut part.copy {
-            Some(copy) => {
-                pieces.for_each(|piece| copy.extend_from_slice(piece));
-                self.copied += bytes;
-            }
-            None => {
-                let checksum = &mut part.records.checksum;
-                pieces.for_each(|piece| *checksum = crc32c::crc32c_append(*checksum, piece));
-            }
+        if let Some(copy) = &mut part.copy {
+            pieces.for_each(|piece| copy.extend_from_slice(piece));
+            self.copied += bytes;
+        } else {
+            let checksum = &mut part.records.checksum;
+            pieces.for_each(|piece| *checksum = crc32c::crc32c_append(*checksum, piece));
         }
     }
 

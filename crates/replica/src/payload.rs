@@ -3,6 +3,8 @@
 //! Always true: its packed form is made once, by who needs it first, however many members it goes to. What it says of its
 //! records is read once.
 
+#![expect(clippy::rc_buffer, reason = "what was unpacked is kept without a copy")]
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};

@@ -211,11 +211,11 @@ mod tests {
     fn open(sim: &SimOs) -> Wal {
         let metrics = Metrics::new(&telemetry::Registry::new());
         let replay = Wal::open(&sim.os(), Path::new("/log"), WalOptions::default(), metrics);
-        replay.unwrap().start_writing().unwrap()
+        replay.and_then(|mut replay| replay.start_writing()).expect("an empty log opens")
     }
 
     fn append(wal: &Wal) -> Lsn {
-        wal.append(&[b"record"]).unwrap()
+        wal.append(&[b"record"]).expect("the log has room")
     }
 
     #[test]

@@ -138,7 +138,9 @@ fn workload_of_waiting(os: &Os, model: &mut Model) -> Result<(), Failure> {
         }
         os.clock.sleep(Duration::from_millis(1));
         let result = wal.sync_for_waiters();
-        waiting.iter().for_each(|waiting| waiting.look(&wal, model));
+        for waiting in &waiting {
+            waiting.look(&wal, model);
+        }
         result?;
     }
     Ok(())

@@ -146,17 +146,14 @@ impl Environment {
                         }
                         position
                     })?;
-                match first {
-                    Some(first) => {
-                        let commit = Pieces { txn, chunks, timestamp, first, position, operations };
-                        self.apply_pieces(&commit)?;
+                if let Some(first) = first {
+                    let commit = Pieces { txn, chunks, timestamp, first, position, operations };
+                    self.apply_pieces(&commit)?;
+                } else {
+                    if appending.records.change_dictionaries() {
+                        self.change_dictionaries(position, timestamp, operations)?;
                     }
-                    None => {
-                        if appending.records.change_dictionaries() {
-                            self.change_dictionaries(position, timestamp, operations)?;
-                        }
-                        self.insert(position, timestamp, operations)?;
-                    }
+                    self.insert(position, timestamp, operations)?;
                 }
                 appending.complete = timestamp;
                 appending.commits += 1;

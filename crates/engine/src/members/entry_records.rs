@@ -2,6 +2,8 @@
 //!
 //! Always true: what an [`EntryRecords`] says of its bytes it has read in them; they never change.
 
+#![expect(clippy::rc_buffer, reason = "what was unpacked is kept without a copy")]
+
 use crate::records::{Operation, Operations, Record};
 use crate::{Error, Result};
 use std::sync::Arc;
