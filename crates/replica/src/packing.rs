@@ -74,7 +74,8 @@ fn unpack_by(
     let mut input = InBuffer::around(packed);
     loop {
         let here = payload.len();
-        let room = (length - here).min(here.max(first));
+        // Where memory had more room than was asked for, more may have come than was promised.
+        let room = length.checked_sub(here)?.min(here.max(first));
         held(here + room);
         payload.reserve_exact(room);
         // What is unpacked is written behind what is there, into memory that nobody has to clear before.
