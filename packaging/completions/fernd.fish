@@ -81,6 +81,7 @@ complete -c fernd -l expireOplogDays -d 'days, with expireOplogHours, after whic
 complete -c fernd -l expireOplogHours -d 'hours on top of expireOplogDays; alone they are no days' -r
 complete -c fernd -l cacheSize -d 'memory for the engine, with k, m, g or t (default: half of the machine\'s)' -r
 complete -c fernd -l directio -d 'bypass the page cache of the system' -r
+complete -c fernd -l compressLog -d 'compress records of the log from 4 KiB on (default: on)' -r
 complete -c fernd -l checkpointPeriod -d 'seconds between checkpoints, 0: never (default: 60)' -r
 complete -c fernd -l cleanerPeriod -d 'seconds between cleaner runs, 0: never (default: 2)' -r
 complete -c fernd -l cleanerIterations -d 'nodes per cleaner run (default: 5)' -r

@@ -29,15 +29,15 @@ use crate::counters::Counters;
 use crate::dictionary::{Directory, Found};
 use crate::health::Health;
 use crate::history::History;
-use crate::log::Log;
+use crate::log::{COUNTED_RECORD, Log};
 use crate::maintenance::FreeSpace;
-use crate::open_records::NewRecord;
+use crate::open_records::OpenRecord;
 use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::{PlantedBug, Sizes};
 use crate::snapshots::Snapshots;
 use crate::submitted::Submitted;
-use crate::times::Place;
+use crate::times;
 use crate::txn::{EngineTxn, Notes};
 use crate::{
     Committed, Compression, DictionaryOptions, Durability, Error, Result, Seen, Timestamp,
@@ -50,14 +50,11 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
-use wal::Priority;
+use wal::{Body, NewRecord, Place, Priority};
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
 /// still let through on a full disk; so much writes one that a start cannot do without.
 const MOST_BESIDE_A_DROP: u64 = 1 << 20;
-
-/// An encoded record that is longer is counted into the cache's bound while it is there.
-const COUNTED_RECORD: u64 = 256 << 10;
 
 thread_local! {
     static COMMITS: Cell<u64> = const { Cell::new(0) };
@@ -111,7 +108,7 @@ struct Logged {
 }
 
 /// The place in the history of the commit that comes next.
-fn place(
+fn history_head(
     history: &History,
     order: &CommitOrder,
     txn: &EngineTxn,
@@ -324,7 +321,8 @@ impl Committer {
             });
             let head = records::chunk_head(txn.id(), chunks.count, self.history.is_some());
             let bytes = encoder.take();
-            self.append(txn.era(), &[&head, &bytes])?;
+            let (body, _room) = self.log.body(&bytes);
+            self.append(txn.era(), &head, &body)?;
             chunks.count += 1;
             Ok(())
         });
@@ -399,20 +397,22 @@ impl Committer {
 
     /// Appends a record that has no timestamp, of a transaction that began in an era. Where commits are held
     /// back it has its place in an entry.
-    fn append(&self, era: u64, pieces: &[&[u8]]) -> Result<()> {
+    fn append(&self, era: u64, head: &[u8], body: &Body<'_>) -> Result<()> {
+        let head = [head];
+        let record = NewRecord::new(&head, body);
         if !self.snapshots.holds_back() {
-            return self.log.append(pieces).map(drop);
+            return self.log.append(&record).map(drop);
         }
         let leads = |order: &CommitOrder| self.check_leads(order, era);
-        self.append_in_order(pieces, leads, |order, position, end| {
-            self.take_in(order, (position, end), pieces);
+        self.append_in_order(&record, leads, |order, place| {
+            self.take_in(order, place, &[head[0], body.bytes()]);
         })
     }
 
     /// Takes a record that is in the log into what is open.
-    pub(crate) fn take_in(&self, order: &mut CommitOrder, place: (u64, u64), pieces: &[&[u8]]) {
+    pub(crate) fn take_in(&self, order: &mut CommitOrder, place: Place, pieces: &[&[u8]]) {
         let newest = (order.newest, order.time);
-        order.open.append(&NewRecord { place, pieces, newest });
+        order.open.append(&OpenRecord { place: (place.begin, place.end), pieces, newest });
         self.log.set_entry_bytes(order.open.memory_bytes());
     }
 
@@ -424,28 +424,26 @@ impl Committer {
         Ok(())
     }
 
-    /// Appends a record under the lock that orders commits, where `may` says so, and calls `done` with the
-    /// places where it begins and ends.
+    /// Appends a record under the lock that orders commits, where `may` says so, and calls `done` with its
+    /// place.
     pub(crate) fn append_in_order<T>(
         &self,
-        pieces: &[&[u8]],
+        record: &NewRecord<'_>,
         may: impl Fn(&CommitOrder) -> Result<()>,
-        done: impl FnOnce(&mut CommitOrder, u64, u64) -> T,
+        done: impl FnOnce(&mut CommitOrder, Place) -> T,
     ) -> Result<T> {
-        let len = pieces.iter().map(|piece| piece.len()).sum();
         loop {
             let mut order = self.order.lock();
             may(&order)?;
-            let appended = self.log.wal().try_append(pieces, Priority::Ordinary);
-            if let Some(end) = self.health.check(appended)? {
-                let position = end.saturating_sub(self.log.wal().record_bytes(len));
-                let done = done(&mut order, position, end);
+            let appended = self.log.wal().try_append(record, Priority::Ordinary);
+            if let Some(place) = self.health.check(appended)? {
+                let done = done(&mut order, place);
                 drop(order);
-                self.log.grew(end);
+                self.log.grew(place.end);
                 return Ok(done);
             }
             drop(order);
-            self.health.check(self.log.wal().make_room(len, Priority::Ordinary))?;
+            self.health.check(self.log.wal().make_room(record, Priority::Ordinary))?;
         }
     }
 
@@ -460,45 +458,47 @@ impl Committer {
         let id = txn.id();
         let count = chunks.map_or(0, |chunks| chunks.count);
         let held_back = self.snapshots.holds_back();
-        let (mut order, timestamp, place, head, end) = loop {
+        let (body, _room) = self.log.body(tail);
+        let (mut order, timestamp, history_head, head, place) = loop {
             let order = self.order.lock();
             if held_back {
                 self.check_leads(&order, txn.era())?;
             }
             let timestamp = order.newest + 1;
-            let place = self.history.as_deref().map(|history| place(history, &order, txn, chunks));
-            let head = records::commit_head(id, timestamp, count, place);
-            let appended = self.log.wal().try_append(&[head.bytes(), tail], priority);
-            if let Some(end) = self.health.check(appended)? {
-                break (order, timestamp, place, head, end);
+            let history = self.history.as_deref();
+            let history_head = history.map(|history| history_head(history, &order, txn, chunks));
+            let head = records::commit_head(id, timestamp, count, history_head);
+            let pieces = [head.bytes()];
+            let record = NewRecord::new(&pieces, &body);
+            let appended = self.log.wal().try_append(&record, priority);
+            if let Some(place) = self.health.check(appended)? {
+                break (order, timestamp, history_head, head, place);
             }
-            let len = head.bytes().len() + tail.len();
             // Where the log has no room, nobody else waits for this one.
             drop(order);
-            self.health.check(self.log.wal().make_room(len, priority))?;
+            self.health.check(self.log.wal().make_room(&record, priority))?;
         };
-        let len = head.bytes().len() + tail.len();
-        let position = end.saturating_sub(self.log.wal().record_bytes(len));
+        let Place { begin: position, end } = place;
         order.newest = timestamp;
         let mut time = 0;
-        if let (Some(history), Some(place)) = (&self.history, place) {
-            time = place.last_time();
-            assert!(order.time < place.time, "times ascend");
+        if let (Some(history), Some(own)) = (&self.history, history_head) {
+            time = own.last_time();
+            assert!(order.time < own.time, "times ascend");
             order.time = time;
-            history.times().given(Place { timestamp, time, end });
+            history.times().given(times::Place { timestamp, time, end });
             if count > 0 || position >= order.next_history_point {
-                order.next_history_point = history.note_commit(&place, count, position);
+                order.next_history_point = history.note_commit(&own, count, position);
             }
         }
         if held_back {
             let head = if count > 0 {
                 // Positions are of this log alone.
-                let sent = place.map(|place| HistoryHead { first_chunk: 0, ..place });
+                let sent = history_head.map(|own| HistoryHead { first_chunk: 0, ..own });
                 records::commit_head(id, timestamp, count, sent)
             } else {
                 head
             };
-            self.take_in(&mut order, (position, end), &[head.bytes(), tail]);
+            self.take_in(&mut order, place, &[head.bytes(), tail]);
         }
         if chunks.is_some() || position >= order.next_point {
             let mut needed = self.log.needed.lock();
@@ -517,7 +517,7 @@ impl Committer {
         if let Some(chunks) = chunks {
             self.log.needed.lock().chunks_end(txn.id(), chunks.position, None);
             // Only saves memory in a recovery; without it the chunks still count for nothing.
-            let _told = self.append(txn.era(), &[&records::abort_record(txn.id())]);
+            let _told = self.append(txn.era(), &records::abort_record(txn.id()), &Body::plain(&[]));
         }
     }
 

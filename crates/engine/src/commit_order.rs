@@ -30,8 +30,8 @@ pub(crate) struct CommitOrder {
 
 impl CommitOrder {
     /// A record of another member's entry stands in the log, which is so long as members send it.
-    pub(crate) fn note_sent(&mut self, place: (u64, u64), bytes: usize) {
+    pub(crate) fn note_sent(&mut self, place: wal::Place, bytes: usize) {
         let newest = (self.newest, self.time);
-        self.open.note_sent(place, bytes, newest);
+        self.open.note_sent((place.begin, place.end), bytes, newest);
     }
 }

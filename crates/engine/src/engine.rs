@@ -467,6 +467,9 @@ fn assemble(
     let most = options.cache_size / LOG_BUFFER_SHARE;
     let most = usize::try_from(most).unwrap_or(usize::MAX).max(LEAST_LOG_BUFFER);
     log_options.buffer_bytes = log_options.buffer_bytes.min(most);
+    if !options.compress_log {
+        log_options.compress_from = wal::NEVER_COMPRESS;
+    }
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let log = log.with_keys(keys)?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);

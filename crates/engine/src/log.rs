@@ -10,18 +10,21 @@ use crate::error::ignore_no_space;
 use crate::health::Health;
 use crate::times::Times;
 use crate::tuning::Tuning;
-use cachetable::{CacheTable, MemoryKind};
+use cachetable::{CacheTable, MemoryKind, Reservation};
 use os::sync::{Condvar, Mutex};
 use os::{Clock, Wait, Waits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use wal::Wal;
+use wal::{Body, NewRecord, Wal};
 
 /// So many bytes of log in memory wake the log's thread before its time, so that a commit finds
 /// room in the buffer.
 const WRITE_EARLY_BYTES: u64 = Tuning::STANDARD.write_early_bytes;
+
+/// An encoded record that is longer is counted into the cache's bound while it is there, and so is its compressed form.
+pub(crate) const COUNTED_RECORD: u64 = 256 << 10;
 
 /// Bytes of log between two points of the index, usually.
 const POINT_BYTES: u64 = 64 << 10;
@@ -247,10 +250,18 @@ impl Log {
     }
 
     /// Appends a record; says where it ends.
-    pub(crate) fn append(&self, pieces: &[&[u8]]) -> Result<u64> {
-        let end = self.health.check(self.wal().append(pieces))?;
+    pub(crate) fn append(&self, record: &NewRecord<'_>) -> Result<u64> {
+        let end = self.health.check(self.wal().append_record(record))?;
         self.grew(end);
         Ok(end)
+    }
+
+    /// The long part of a record, compressed where that pays, and the memory that this takes where it is much. Before the
+    /// locks under which the record is appended.
+    pub(crate) fn body<'a>(&self, bytes: &'a [u8]) -> (Body<'a>, Option<Reservation>) {
+        let counts = bytes.len() as u64 > COUNTED_RECORD;
+        let room = counts.then(|| self.cache.reserve(MemoryKind::WriteSets, bytes.len() as u64));
+        (self.wal().body(bytes), room)
     }
 
     /// Returns when the log is on disk up to here.

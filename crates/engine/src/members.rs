@@ -359,9 +359,10 @@ impl Environment {
             let record = records::entry_record(&head, configuration);
             // What it closes was taken from clients already: a leader that cannot write it leads no more.
             let priority = wal::Priority::GivesSpaceBack;
-            let appended = self.log.wal().try_append(&[&record], priority);
-            if let Some(behind) = self.health.check(appended)? {
-                let end = behind - self.log.wal().record_bytes(record.len());
+            let pieces = [&record[..]];
+            let record = wal::NewRecord::plain(&pieces);
+            let appended = self.log.wal().try_append(&record, priority);
+            if let Some(wal::Place { begin: end, end: behind }) = self.health.check(appended)? {
                 let (start, until) = part.map_or((end, end), |(start, until, _)| (start, until));
                 if is_records {
                     order.open.close(index);
@@ -374,7 +375,7 @@ impl Environment {
                 return Ok(Some(head));
             }
             drop(order);
-            self.health.check(self.log.wal().make_room(record.len(), priority))?;
+            self.health.check(self.log.wal().make_room(&record, priority))?;
         }
     }
 

@@ -53,7 +53,7 @@ struct Kept {
 }
 
 /// A record as it is taken in.
-pub(crate) struct NewRecord<'a> {
+pub(crate) struct OpenRecord<'a> {
     /// Where it begins and ends in the log.
     pub(crate) place: (u64, u64),
     /// Its bytes, as members send them to each other.
@@ -102,7 +102,7 @@ impl OpenRecords {
     }
 
     /// A record was appended to the log.
-    pub(crate) fn append(&mut self, record: &NewRecord<'_>) {
+    pub(crate) fn append(&mut self, record: &OpenRecord<'_>) {
         let len = record.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let bytes = 4 + u64::from(len);
@@ -249,7 +249,7 @@ mod tests {
         let piece = vec![ts as u8; bytes];
         let place = (ts * 100, ts * 100 + 50);
         let newest = (ts, ts * 10);
-        open.append(&NewRecord { place, pieces: &[&piece], newest });
+        open.append(&OpenRecord { place, pieces: &[&piece], newest });
     }
 
     fn parts(open: &OpenRecords) -> Vec<(u64, u64, u64)> {

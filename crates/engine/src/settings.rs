@@ -61,6 +61,8 @@ pub struct Options {
     pub fs_redzone_percent: u8,
     /// Bypass the page cache for data files (`directio`).
     pub directio: bool,
+    /// Long records of the log are compressed (`compressLog`).
+    pub compress_log: bool,
     /// Pages stay compressed in memory for a while when their frames go
     /// (`compressBuffersBeforeEviction`); `None` is where `directio` is: otherwise the kernel's page
     /// cache has those bytes already.
@@ -179,6 +181,7 @@ impl Options {
             cleaner_iterations: 5,
             fs_redzone_percent: 5,
             directio: false,
+            compress_log: true,
             compress_before_eviction: None,
             locktree_max_memory: None,
             history: None,

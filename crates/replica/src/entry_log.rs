@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use os::sync::Mutex;
 use quorum::{Configuration, Content, Entry, Older, Position};
-use wal::{LiveReader, Lsn, Replay, Wal};
+use wal::{LiveReader, Lsn, NewRecord, Replay, Wal};
 
 use crate::error::{Error, Result};
 use places::{Loading, Places};
@@ -215,10 +215,10 @@ impl EntryLog {
         let (inline, before) =
             parts.split_last().map_or((&[][..], &[][..]), |(last, all)| (*last, all));
         for (number, part) in (0_u32..).zip(before) {
-            written(self.0.wal.append(&[&records::part_head(number), part]))?;
+            self.0.append(&records::part_head(number), part)?;
         }
         let head = records::entry_head(entry, commit, before.len() as u32);
-        let end = written(self.0.wal.append(&[&head, inline]))?;
+        let end = self.0.append(&head, inline)?;
         state.places.push(at, start);
         state.unsynced.push_back((entry.clone(), end));
         self.0.forget_synced(&mut state);
@@ -307,6 +307,13 @@ impl EntryLog {
 }
 
 impl Shared {
+    /// Appends a record; says where it ends.
+    fn append(&self, head: &[u8], body: &[u8]) -> Result<u64> {
+        let head = [head];
+        let body = self.wal.body(body);
+        written(self.wal.append_record(&NewRecord::new(&head, &body)))
+    }
+
     fn forget_synced(&self, state: &mut State) {
         let synced = self.wal.synced_lsn();
         while state.unsynced.front().is_some_and(|(_, end)| *end <= synced) {

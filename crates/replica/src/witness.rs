@@ -222,7 +222,12 @@ mod tests {
     #[test]
     fn what_a_member_lacks_is_given_up_at_the_bound_and_that_is_said() {
         let sim = SimOs::new(1);
-        let options = WalOptions { segment_bytes: 16 << 10, recycle: 1, buffer_bytes: 4 << 10 };
+        let options = WalOptions {
+            segment_bytes: 16 << 10,
+            recycle: 1,
+            buffer_bytes: 4 << 10,
+            compress_from: 100,
+        };
         let metrics = Metrics::new(&Registry::new());
         let files = Wal::open(&sim.os(), Path::new("/entries"), options, metrics).unwrap();
         let configuration = Configuration::of_voters([1, 2, 3].map(MemberId));

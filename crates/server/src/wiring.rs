@@ -543,6 +543,7 @@ fn engine_options(settings: &Settings) -> Options {
         cleaner_iterations: settings.cleaner_iterations,
         fs_redzone_percent: settings.fs_redzone,
         directio: settings.direct_io,
+        compress_log: settings.compress_log,
         locktree_max_memory: settings.locktree_max_memory,
         record_part: Some(catalog::record_part),
         updates: Some(Arc::clone(serverstate::fast_update_rules()) as Arc<dyn engine::Updates>),

@@ -7,7 +7,7 @@ use crypt::{Cipher, FreshKey, KeyRing, Nonce, Purpose, TAG_BYTES};
 
 use crate::Lsn;
 use crate::frame::{
-    FRAME_HEADER_BYTES, FrameKind, claimed_payload, frame_bytes, frame_header, is_data,
+    FRAME_HEADER_BYTES, FrameKind, claimed_kind, claimed_payload, frame_bytes, frame_header,
 };
 use crate::segment::EpochKey;
 
@@ -16,7 +16,7 @@ pub(crate) fn stored_bytes(is_encrypted: bool, payload: usize) -> usize {
     payload + if is_encrypted { TAG_BYTES } else { 0 }
 }
 
-/// Encrypts the data frames in `frames`, which begins at `first` and ends with a whole frame. Each has room
+/// Encrypts the frames of data in `frames`, which begins at `first` and ends with a whole frame. Each has room
 /// for the tag behind its payload.
 pub(crate) fn encrypt_frames(key: &FreshKey, salt: u64, first: Lsn, frames: &mut [u8]) {
     let mut at = 0;
@@ -24,13 +24,14 @@ pub(crate) fn encrypt_frames(key: &FreshKey, salt: u64, first: Lsn, frames: &mut
         let lsn = first + at as u64;
         let stored = claimed_payload(header, lsn).expect("what is appended are whole frames");
         let body = at + FRAME_HEADER_BYTES;
-        if is_data(header) {
+        let kind = claimed_kind(header).expect("what is appended are known frames");
+        if kind != FrameKind::Mark {
             let (payload, tag) =
                 frames[body..body + stored].split_at_mut(stored.saturating_sub(TAG_BYTES));
             let made = key.cipher.encrypt(Nonce::counted(lsn, 0), &[], payload);
             tag.copy_from_slice(&made.expect("a record is shorter than what the cipher can take"));
             let crc = crc32c::crc32c(&frames[body..body + stored]);
-            let header = frame_header(FrameKind::Data, salt, lsn, stored, crc);
+            let header = frame_header(kind, salt, lsn, stored, crc);
             frames[at..body].copy_from_slice(&header);
         }
         at += frame_bytes(stored);

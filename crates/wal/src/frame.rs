@@ -1,14 +1,14 @@
 //! Frames: the unit that is whole or not there.
 //!
 //! ```text
-//! 0   u32  bits 0..28 payload bytes, bits 28..32 kind (0 data, 1 mark)
+//! 0   u32  bits 0..28 payload bytes, bits 28..32 kind (0 data, 1 mark, 2 compressed data)
 //! 4   u32  crc32c of payload, LSN, the first field, the epoch's salt, in this order
 //! 8   u64  LSN of the frame: its own position
 //! 16  …    payload, then zeros to a multiple of 8
 //! ```
 //!
-//! Where the epoch has a key the payload of a data frame is what was appended, encrypted, and a tag of
-//! 16 bytes; the checksum is of the encrypted bytes.
+//! The payload of a frame of data is what was appended, or its compressed form (`compressed.rs`). Where the epoch has a
+//! key it is encrypted, and a tag of 16 bytes follows; the checksum is of the encrypted bytes.
 //!
 //! The payload comes first in the checksum, so that it is computed before the position is known,
 //! outside the lock. A mark's payload is a u64: everything before this LSN was synced when the
@@ -33,6 +33,8 @@ pub(crate) const MAX_STORED_BYTES: usize = MAX_PAYLOAD_BYTES + TAG_BYTES;
 pub enum FrameKind {
     /// What the engine appended.
     Data,
+    /// The same, compressed.
+    Compressed,
     /// How far the log was synced.
     Mark,
 }
@@ -62,6 +64,7 @@ pub(crate) fn frame_header(
     let kind_bits = match kind {
         FrameKind::Data => 0,
         FrameKind::Mark => 1,
+        FrameKind::Compressed => 2,
     };
     let length = payload_len as u32 | kind_bits << LENGTH_BITS;
     let mut header = [0; FRAME_HEADER_BYTES];
@@ -96,10 +99,15 @@ pub(crate) fn claimed_payload(header: &[u8; FRAME_HEADER_BYTES], lsn: Lsn) -> Op
     (at == lsn && payload <= MAX_STORED_BYTES).then_some(payload)
 }
 
-/// Whether a frame with this header carries what the engine appended.
-pub(crate) fn is_data(header: &[u8; FRAME_HEADER_BYTES]) -> bool {
+/// What a frame with this header carries; `None` where nothing is known by that number.
+pub(crate) fn claimed_kind(header: &[u8; FRAME_HEADER_BYTES]) -> Option<FrameKind> {
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    length >> LENGTH_BITS == 0
+    match length >> LENGTH_BITS {
+        0 => Some(FrameKind::Data),
+        1 => Some(FrameKind::Mark),
+        2 => Some(FrameKind::Compressed),
+        _ => None,
+    }
 }
 
 /// Reads the frame at the start of `bytes`; `None` where no valid frame of this epoch and position
@@ -111,11 +119,10 @@ pub fn decode_frame(salt: u64, lsn: Lsn, bytes: &[u8]) -> Option<Frame<'_>> {
     let (payload, padding) = padded.split_at(len);
     let length = u32::from_le_bytes(*header.first_chunk::<4>()?);
     let stored = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
-    let kind = match length >> LENGTH_BITS {
-        0 => FrameKind::Data,
-        1 if len == 8 => FrameKind::Mark,
-        _ => return None,
-    };
+    let kind = claimed_kind(header)?;
+    if kind == FrameKind::Mark && len != 8 {
+        return None;
+    }
     let valid = seal(crc32c::crc32c(payload), lsn, length, salt) == stored;
     (valid && padding.iter().all(|b| *b == 0)).then_some(Frame { kind, payload })
 }

@@ -14,7 +14,8 @@ use telemetry::Registry;
 
 use crate::{GroupDue, Lsn, Metrics, PlantedSyncBug, Replay, Wal, WalOptions};
 
-const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 700 };
+const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 700, compress_from: 100 };
 const SCHEDULES: usize = 400;
 
 fn open(os: &Os) -> Replay {

@@ -26,12 +26,15 @@
 //! 7. In a log that was opened with keys every record is encrypted before it reaches a file, with a key
 //!    of its epoch alone; checksums are of the encrypted bytes.
 //!
+//! 8. A long record is compressed before it is encrypted; readers answer what was appended.
+//!
 //! Lock order: group → preparing → writer → tail.
 //!
 //! On disk: `docs/formats/wal.md`.
 #![forbid(unsafe_code)]
 
 pub mod archive;
+mod compressed;
 mod directory;
 mod encrypted;
 mod error;
@@ -49,15 +52,17 @@ mod sync;
 mod window;
 mod writer;
 
+pub use compressed::{Body, NewRecord};
 pub use error::{Error, Result};
 pub use group::{GroupDue, SyncWatch};
 pub use live::{LiveReader, SyncedFile};
 pub use metrics::{Metrics, Stats};
 pub use reader::{Record, Replay, TornTail};
-pub use writer::{Priority, Wal};
+pub use writer::{Place, Priority, Wal};
 
 /// The decoders of the log's own structures, for offline readers and fuzz targets.
 pub mod format {
+    pub use crate::compressed::uncompress;
     pub use crate::frame::{
         FRAME_HEADER_BYTES, Frame, FrameKind, decode_frame, encode_frame, frame_bytes,
     };
@@ -86,7 +91,14 @@ pub struct WalOptions {
     pub recycle: usize,
     /// Above this many bytes in memory an append writes them out itself (without a sync).
     pub buffer_bytes: usize,
+    /// Bodies of records are compressed from so many bytes on: [`Wal::body`].
+    pub compress_from: usize,
 }
+
+/// For [`WalOptions::compress_from`]: nothing is.
+pub const NEVER_COMPRESS: usize = usize::MAX;
+/// What is shorter is not worth the time that compressing takes.
+const COMPRESS_FROM: usize = 4 << 10;
 
 impl WalOptions {
     /// Whole words, and room for at least a kilobyte of frames.
@@ -97,6 +109,11 @@ impl WalOptions {
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { segment_bytes: 32 << 20, recycle: 4, buffer_bytes: 8 << 20 }
+        Self {
+            segment_bytes: 32 << 20,
+            recycle: 4,
+            buffer_bytes: 8 << 20,
+            compress_from: COMPRESS_FROM,
+        }
     }
 }

@@ -13,6 +13,7 @@
 use crypt::Cipher;
 
 use crate::Lsn;
+use crate::compressed::uncompress;
 use crate::directory::Segment;
 use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
@@ -37,7 +38,9 @@ pub struct LiveReader {
     /// The key of the epoch with a salt.
     cipher: Option<(u64, Cipher)>,
     /// The record that was read last, decrypted.
-    plain: Vec<u8>,
+    decrypted: Vec<u8>,
+    /// The same, uncompressed.
+    uncompressed: Vec<u8>,
 }
 
 /// What a reader knows of an epoch. What it has in memory it can read by that alone: the file may be
@@ -139,44 +142,57 @@ impl LiveReader {
     /// Gives memory and file back; the next read opens the file again.
     pub fn park(&mut self) {
         (self.epoch, self.cipher) = (None, None);
-        self.plain = Vec::new();
+        (self.decrypted, self.uncompressed) = (Vec::new(), Vec::new());
         self.window.park(self.pos);
     }
 
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.window.memory_bytes() + self.plain.capacity()
+        self.window.memory_bytes() + self.decrypted.capacity() + self.uncompressed.capacity()
     }
 
     /// The next record before `until`, the end of a record, if it was synced; `None` where there is
     /// none yet.
     pub fn next_record(&mut self, wal: &Wal, until: Lsn) -> Result<Option<Record<'_>>> {
         let advanced = self.advance(wal, until);
-        let Some((lsn, len)) = advanced.map_err(|e| self.or_missing(wal, e))? else {
+        let Some((lsn, kind, len)) = advanced.map_err(|e| self.or_missing(wal, e))? else {
             return Ok(None);
         };
         if wal.keys.is_some() {
-            return self.decrypted(wal, lsn, len).map(Some);
+            self.decrypt(wal, lsn, len)?;
         }
-        let payload = stored_payload(&self.window, lsn, len);
-        Ok(Some(Record { lsn, end: self.pos, payload }))
+        let stored = match wal.keys {
+            Some(_) => &self.decrypted,
+            None => stored_payload(&self.window, lsn, len),
+        };
+        if kind != FrameKind::Compressed {
+            return Ok(Some(Record { lsn, end: self.pos, payload: stored }));
+        }
+        let plain = &mut self.uncompressed;
+        if len <= READ_BYTES && plain.capacity() > 2 * READ_BYTES {
+            *plain = Vec::new();
+        }
+        if !uncompress(stored, plain) {
+            return Err(damage(wal, lsn, "a record cannot be uncompressed"));
+        }
+        Ok(Some(Record { lsn, end: self.pos, payload: plain }))
     }
 
-    fn decrypted(&mut self, wal: &Wal, lsn: Lsn, len: usize) -> Result<Record<'_>> {
+    fn decrypt(&mut self, wal: &Wal, lsn: Lsn, len: usize) -> Result<()> {
         let Some(epoch) = self.epoch else { return Err(self.damage(wal)) };
         if self.cipher.as_ref().is_none_or(|(of, _)| *of != epoch.salt) {
             let keys = wal.keys.as_ref().zip(epoch.key);
             let cipher = keys.and_then(|(keys, key)| cipher_of(keys, key));
             self.cipher = cipher.map(|cipher| (epoch.salt, cipher));
         }
-        if len <= READ_BYTES && self.plain.capacity() > 2 * READ_BYTES {
-            self.plain = Vec::new();
+        if len <= READ_BYTES && self.decrypted.capacity() > 2 * READ_BYTES {
+            self.decrypted = Vec::new();
         }
-        let (stored, plain) = (stored_payload(&self.window, lsn, len), &mut self.plain);
+        let (stored, plain) = (stored_payload(&self.window, lsn, len), &mut self.decrypted);
         if !self.cipher.as_ref().is_some_and(|(_, cipher)| decrypt(cipher, lsn, stored, plain)) {
             return Err(damage(wal, lsn, "a record does not decrypt"));
         }
-        Ok(Record { lsn, end: self.pos, payload: &self.plain })
+        Ok(())
     }
 
     /// Moves to the first frame that begins at or behind `from`, and before `until`; false where there is
@@ -285,8 +301,8 @@ impl LiveReader {
         Ok(claims.map(|(at, _)| at).collect())
     }
 
-    /// Steps over one data frame: its position and payload length.
-    fn advance(&mut self, wal: &Wal, until: Lsn) -> Result<Option<(Lsn, usize)>> {
+    /// Steps over one frame of data: its position, its kind and the length of what is stored.
+    fn advance(&mut self, wal: &Wal, until: Lsn) -> Result<Option<(Lsn, FrameKind, usize)>> {
         let synced = wal.synced_lsn().min(until);
         while self.pos < synced {
             let lsn = self.pos;
@@ -296,8 +312,8 @@ impl LiveReader {
             };
             self.pos = lsn + frame_bytes(len) as u64;
             debug_assert!(self.pos <= wal.next_lsn(), "what is read was appended");
-            if kind == FrameKind::Data {
-                return Ok(Some((lsn, len)));
+            if kind != FrameKind::Mark {
+                return Ok(Some((lsn, kind, len)));
             }
         }
         Ok(None)

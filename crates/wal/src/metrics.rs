@@ -45,6 +45,7 @@ pub struct Stats {
 pub struct Metrics {
     pub(crate) appends: Counter,
     pub(crate) append_bytes: Counter,
+    pub(crate) record_bytes: Counter,
     pub(crate) writes: Counter,
     pub(crate) write_bytes: Counter,
     pub(crate) syncs: Counter,
@@ -69,6 +70,10 @@ impl Metrics {
         Self {
             appends: count("wal.appends", "records appended to the log"),
             append_bytes: bytes("wal.append_bytes", "bytes appended to the log, with headers"),
+            record_bytes: bytes(
+                "wal.record_bytes",
+                "bytes of the records appended to the log, before they were compressed",
+            ),
             writes: count("wal.writes", "write calls to the log"),
             write_bytes: bytes("wal.write_bytes", "bytes written to the log"),
             syncs: count("wal.syncs", "fdatasync calls on the log"),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crypt::{Cipher, KeyRing};
 use os::{File, OpenOptions, Os};
 
+use crate::compressed::uncompress;
 use crate::directory::{Epoch, LogScan, read_up_to};
 use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
@@ -58,7 +59,9 @@ pub struct Replay {
     /// The key of an epoch, by its index.
     cipher: Option<(usize, Cipher)>,
     /// The record that was read last, decrypted.
-    plain: Vec<u8>,
+    decrypted: Vec<u8>,
+    /// The same, uncompressed.
+    uncompressed: Vec<u8>,
 }
 
 /// What lies behind the log's last whole record: one that was being written when the server ended, or
@@ -98,7 +101,8 @@ impl Replay {
             torn: None,
             keys: None,
             cipher: None,
-            plain: Vec::new(),
+            decrypted: Vec::new(),
+            uncompressed: Vec::new(),
         }
     }
 
@@ -151,26 +155,33 @@ impl Replay {
 
     /// The next record, `None` at the log's end. Touches the disk.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
-        let Some((lsn, len)) = self.advance()? else { return Ok(None) };
+        let Some((lsn, kind, len)) = self.advance()? else { return Ok(None) };
         let at = (lsn - self.buf_start) as usize + FRAME_HEADER_BYTES;
-        let Some(key) = self.found.epochs.get(self.epoch).and_then(Epoch::key) else {
-            let payload = &self.buf[at..at + len];
-            return Ok(Some(Record { lsn, end: self.pos, payload }));
-        };
-        if self.cipher.as_ref().is_none_or(|(epoch, _)| *epoch != self.epoch) {
-            self.cipher = Some((self.epoch, self.cipher_of(lsn, key)?));
+        let key = self.found.epochs.get(self.epoch).and_then(Epoch::key);
+        if let Some(key) = key {
+            if self.cipher.as_ref().is_none_or(|(epoch, _)| *epoch != self.epoch) {
+                self.cipher = Some((self.epoch, self.cipher_of(lsn, key)?));
+            }
+            let (stored, plain) = (&self.buf[at..at + len], &mut self.decrypted);
+            if !self.cipher.as_ref().is_some_and(|(_, cipher)| decrypt(cipher, lsn, stored, plain))
+            {
+                return Err(self.corruption(lsn, "a record does not decrypt"));
+            }
         }
-        let (stored, plain) = (&self.buf[at..at + len], &mut self.plain);
-        if !self.cipher.as_ref().is_some_and(|(_, cipher)| decrypt(cipher, lsn, stored, plain)) {
-            return Err(self.corruption(lsn, "a record does not decrypt"));
+        let stored = if key.is_some() { &self.decrypted } else { &self.buf[at..at + len] };
+        if kind != FrameKind::Compressed {
+            return Ok(Some(Record { lsn, end: self.pos, payload: stored }));
         }
-        Ok(Some(Record { lsn, end: self.pos, payload: &self.plain }))
+        if !uncompress(stored, &mut self.uncompressed) {
+            return Err(self.corruption(lsn, "a record cannot be uncompressed"));
+        }
+        Ok(Some(Record { lsn, end: self.pos, payload: &self.uncompressed }))
     }
 
     /// Steps over the next record without its payload: its position and the one behind it, `None` at the
     /// log's end. For who checks an encrypted log without its keys. Touches the disk.
     pub fn skip_record(&mut self) -> Result<Option<(Lsn, Lsn)>> {
-        Ok(self.advance()?.map(|(lsn, _)| (lsn, self.pos)))
+        Ok(self.advance()?.map(|(lsn, ..)| (lsn, self.pos)))
     }
 
     fn cipher_of(&self, lsn: Lsn, key: EpochKey) -> Result<Cipher> {
@@ -250,8 +261,8 @@ impl Replay {
         synced.map_err(|e| Error::io("sync", &self.dir, e))
     }
 
-    /// Steps over one data frame: its position and payload length.
-    fn advance(&mut self) -> Result<Option<(Lsn, usize)>> {
+    /// Steps over one frame of data: its position, its kind and the length of what is stored.
+    fn advance(&mut self) -> Result<Option<(Lsn, FrameKind, usize)>> {
         while !self.ended {
             let Some(epoch) = self.found.epochs.get(self.epoch) else {
                 self.ended = true;
@@ -277,8 +288,8 @@ impl Replay {
             };
             self.pos = lsn + frame_bytes(len) as u64;
             debug_assert!(self.pos <= end, "a frame ends inside its epoch");
-            if frame.kind == FrameKind::Data {
-                return Ok(Some((lsn, len)));
+            if frame.kind != FrameKind::Mark {
+                return Ok(Some((lsn, frame.kind, len)));
             }
             self.synced = self.synced.max(mark_position(frame.payload));
         }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! 0     [8]  magic "FERNLOG\0"
-//! 8     u32  format version: 1, or 2 where the payloads are encrypted
-//! 12    u32  number of the data key; 0 in version 1
+//! 8     u32  format version: 3, or 4 where the payloads are encrypted; before records were compressed 1 and 2
+//! 12    u32  number of the data key; 0 in a plain log
 //! 16    u64  number of the segment, as in its name
 //! 24    u64  salt of the epoch
 //! 32    u64  LSN of the first byte of the body
 //! 40    u64  bytes of the body
 //! 48    u64  number of the segment before, 0 for none
-//! 56    [16] salt of the epoch's key; zeros in version 1
+//! 56    [16] salt of the epoch's key; zeros in a plain log
 //! 72    …    zeros
 //! 508   u32  crc32c of bytes 0..508
 //! 512   the same again, so that one damaged sector loses no segment
@@ -25,10 +25,12 @@ use crate::Lsn;
 
 /// Bytes before the body.
 pub const HEADER_BYTES: usize = 1024;
-/// The format of a log whose payloads are plain.
-const PLAIN_VERSION: u32 = 1;
-/// The format of one whose payloads are encrypted, and the newest that is known.
-pub(crate) const VERSION: u32 = 2;
+/// The formats of a log whose payloads are plain: the first is of programs that did not compress records.
+const PLAIN_VERSIONS: [u32; 2] = [1, 3];
+/// The formats of one whose payloads are encrypted.
+const ENCRYPTED_VERSIONS: [u32; 2] = [2, 4];
+/// The newest that is known.
+pub(crate) const VERSION: u32 = 4;
 
 /// The name of a file that was made ahead of its use.
 pub(crate) const PREPARED_NAME: &str = "log.prepared";
@@ -94,7 +96,7 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut copy = [0; COPY];
         copy[..8].copy_from_slice(MAGIC);
-        let version = if self.key.is_some() { VERSION } else { PLAIN_VERSION };
+        let [_, version] = if self.key.is_some() { ENCRYPTED_VERSIONS } else { PLAIN_VERSIONS };
         copy[8..12].copy_from_slice(&version.to_le_bytes());
         if let Some(EpochKey { number, salt }) = &self.key {
             copy[12..16].copy_from_slice(&u32::from(number.0).to_le_bytes());
@@ -135,8 +137,8 @@ impl SegmentHeader {
             return Err(HeaderError::Invalid);
         }
         let key = match u32_at(copy, 8) {
-            PLAIN_VERSION => None,
-            VERSION => Some(EpochKey {
+            version if PLAIN_VERSIONS.contains(&version) => None,
+            version if ENCRYPTED_VERSIONS.contains(&version) => Some(EpochKey {
                 number: KeyNumber(
                     u16::try_from(u32_at(copy, 12)).map_err(|_| HeaderError::Invalid)?,
                 ),

@@ -15,6 +15,7 @@ use crypt::{FreshKey, KeyRing, Purpose};
 use os::sync::Mutex;
 use os::{File, Os, Padded};
 
+use crate::compressed::{Body, NewRecord};
 use crate::directory::{LogScan, Segment, scan, scan_files};
 use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
@@ -86,6 +87,15 @@ struct Tail {
     data_end: Lsn,
     /// The newest mark says that everything before this was synced.
     marked: Lsn,
+}
+
+/// Where a record stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its position.
+    pub begin: Lsn,
+    /// The position behind it, which is what [`Wal::sync_to`] wants.
+    pub end: Lsn,
 }
 
 /// What a record would need first.
@@ -204,27 +214,43 @@ impl Wal {
     /// writes (and does not sync) first; or there is no file for it yet, which is made first.
     /// On [`Error::NoSpace`] nothing is appended.
     pub fn append(&self, pieces: &[&[u8]]) -> Result<Lsn> {
+        self.append_record(&NewRecord::plain(pieces))
+    }
+
+    /// The same of a record that may be compressed.
+    pub fn append_record(&self, record: &NewRecord<'_>) -> Result<Lsn> {
         loop {
-            if let Some(end) = self.try_append(pieces, Priority::Ordinary)? {
-                return Ok(end);
+            if let Some(place) = self.try_append(record, Priority::Ordinary)? {
+                return Ok(place.end);
             }
-            self.make_room(pieces.iter().map(|piece| piece.len()).sum(), Priority::Ordinary)?;
+            self.make_room(record, Priority::Ordinary)?;
         }
     }
 
-    /// As [`Wal::append`], but where there is no room it appends nothing and answers nothing:
+    /// The long part of a record, compressed where it is long enough for that. It takes a while: before the locks under
+    /// which the record is appended.
+    pub fn body<'a>(&self, bytes: &'a [u8]) -> Body<'a> {
+        if bytes.len() >= self.options.compress_from {
+            Body::compressed(bytes)
+        } else {
+            Body::plain(bytes)
+        }
+    }
+
+    /// As [`Wal::append_record`], but where there is no room it appends nothing and answers nothing:
     /// for whoever would hold others up while it waits. [`Wal::make_room`] is what to call then.
-    pub fn try_append(&self, pieces: &[&[u8]], priority: Priority) -> Result<Option<Lsn>> {
+    pub fn try_append(&self, record: &NewRecord<'_>, priority: Priority) -> Result<Option<Place>> {
         self.check_running()?;
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if len > MAX_PAYLOAD_BYTES {
-            return Err(Error::TooLong { bytes: len, most: MAX_PAYLOAD_BYTES });
+        let bytes = record.bytes();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(Error::TooLong { bytes, most: MAX_PAYLOAD_BYTES });
         }
         // Of an encrypted log it is known when the record has been encrypted.
         let crc = match self.key {
-            None => pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)),
+            None => record.pieces().fold(0, crc32c::crc32c_append),
             Some(_) => 0,
         };
+        let len = record.stored_bytes();
         let stored = stored_bytes(self.key.is_some(), len);
         let mut tail = self.tail.lock();
         if !matches!(self.need(&tail, len, priority), Need::Nothing) {
@@ -235,11 +261,10 @@ impl Wal {
         }
         let start = tail.end;
         tail.mark(self.salt, self.synced.load(Ordering::Acquire));
-        let header = frame_header(FrameKind::Data, self.salt, tail.end, stored, crc);
+        let begin = tail.end;
+        let header = frame_header(record.kind(), self.salt, begin, stored, crc);
         tail.buf.extend_from_slice(&header);
-        for piece in pieces {
-            tail.buf.extend_from_slice(piece);
-        }
+        record.pieces().for_each(|piece| tail.buf.extend_from_slice(piece));
         let padded = (tail.buf.len() + (stored - len)).next_multiple_of(ALIGN);
         tail.buf.resize(padded, 0);
         tail.end += frame_bytes(stored) as u64;
@@ -251,13 +276,15 @@ impl Wal {
         drop(tail);
         self.metrics.appends.inc();
         self.metrics.append_bytes.add(end - start);
-        Ok(Some(end))
+        self.metrics.record_bytes.add(bytes as u64);
+        Ok(Some(Place { begin, end }))
     }
 
-    /// Returns when there is room for a record of `len` bytes, in the buffer, which it writes out
+    /// Returns when there is room for a record, in the buffer, which it writes out
     /// where it must, and in files, which it makes. Others may take that room first.
     #[cold]
-    pub fn make_room(&self, len: usize, priority: Priority) -> Result<()> {
+    pub fn make_room(&self, record: &NewRecord<'_>, priority: Priority) -> Result<()> {
+        let len = record.stored_bytes();
         let started = self.os.clock.monotonic();
         loop {
             let need = self.need(&self.tail.lock(), len, priority);
@@ -353,11 +380,6 @@ impl Wal {
     /// The position behind the last record: as [`Wal::next_lsn`], without a mark that follows it.
     pub fn data_end(&self) -> Lsn {
         self.tail.lock().data_end
-    }
-
-    /// Bytes that a record of so many takes in the log: from its position to the one behind it.
-    pub fn record_bytes(&self, payload: usize) -> u64 {
-        frame_bytes(stored_bytes(self.key.is_some(), payload)) as u64
     }
 
     /// Everything before this was handed to the kernel.

@@ -7,10 +7,11 @@ use os::sim::{Fault, SimOs, Survival};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use telemetry::Registry;
-use testkit::golden;
-use wal::{Error, LiveReader, Lsn, Metrics, Replay, Wal, WalOptions};
+use testkit::golden_to_decode;
+use wal::{Error, LiveReader, Lsn, Metrics, NewRecord, Place, Priority, Replay, Wal, WalOptions};
 
-const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
+const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096, compress_from: 100 };
 const MARKER: &[u8] = b"a name of somebody";
 
 /// The keys of a data directory that the seed tells apart.
@@ -47,11 +48,12 @@ fn fill(wal: &Wal) -> Vec<(Lsn, Vec<u8>)> {
     let record = |number: usize| MARKER.repeat(1 + number % 7)[number % 9..].to_vec();
     let all: Vec<Vec<u8>> = (0..60).map(record).chain([Vec::new(), MARKER.repeat(500)]).collect();
     let appended = |payload: Vec<u8>| {
-        let (front, back) = payload.split_at(payload.len() / 2);
-        let end = wal.append(&[front, back]).unwrap();
-        let record_bytes = wal.record_bytes(payload.len());
-        assert_eq!(record_bytes % 8, 0);
-        let begin = end - record_bytes;
+        let (front, back) = payload.split_at(payload.len() / 3);
+        let (head, body) = ([front], wal.body(back));
+        let record = NewRecord::new(&head, &body);
+        wal.make_room(&record, Priority::Ordinary).unwrap();
+        let Place { begin, end } = wal.try_append(&record, Priority::Ordinary).unwrap().unwrap();
+        assert_eq!((begin % 8, end % 8), (0, 0));
         if payload.len().is_multiple_of(3) {
             wal.sync_to(end).unwrap();
             let mut reader = LiveReader::at(begin);
@@ -198,13 +200,21 @@ fn golden_encrypted_segment_replays_for_ever() {
     let end = wal.append(&[b"first record"]).unwrap();
     wal.sync_to(end).unwrap();
     wal.append(&[b"second record", b" in two pieces"]).unwrap();
+    let body = b", compressed".repeat(50);
+    wal.append_record(&NewRecord::new(&[b"third record"], &wal.body(&body))).unwrap();
     wal.sync().unwrap();
     let written = sim.files().remove(Path::new("/log/log.00000001.fernlog")).unwrap();
-    let committed = golden(env!("CARGO_MANIFEST_DIR"), "encrypted.fernlog", &written);
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("log.00000001.fernlog"), committed).unwrap();
-    let replay = Wal::open(&Os::real(), dir.path(), TINY, Metrics::new(&Registry::new())).unwrap();
-    let found = records(replay.with_keys(Some(keys)).unwrap()).unwrap();
-    let payloads: Vec<_> = found.iter().map(|(_, payload)| payload.as_slice()).collect();
-    assert_eq!(payloads, [&b"first record"[..], b"second record in two pieces"]);
+    let committed = golden_to_decode(env!("CARGO_MANIFEST_DIR"), "encrypted.v4.fernlog", &written);
+    let before = include_bytes!("golden/encrypted.fernlog");
+    let third = [&b"third record"[..], &body].concat();
+    let all = [&b"first record"[..], b"second record in two pieces", &third];
+    for (bytes, version, payloads) in [(&committed[..], 4, &all[..]), (before, 2, &all[..2])] {
+        assert_eq!(bytes[8], version);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("log.00000001.fernlog"), bytes).unwrap();
+        let metrics = Metrics::new(&Registry::new());
+        let replay = Wal::open(&Os::real(), dir.path(), TINY, metrics).unwrap();
+        let found = records(replay.with_keys(Some(Arc::clone(&keys))).unwrap()).unwrap();
+        assert!(found.iter().map(|(_, payload)| payload.as_slice()).eq(payloads.iter().copied()));
+    }
 }

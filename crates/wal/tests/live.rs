@@ -10,7 +10,8 @@ use telemetry::Registry;
 use testkit::Gen;
 use wal::{Error, LiveReader, Lsn, Metrics, Wal, WalOptions};
 
-const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
+const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096, compress_from: 100 };
 
 fn start(os: &Os) -> Wal {
     let replay = Wal::open(os, Path::new("/log"), TINY, Metrics::new(&Registry::new()));

@@ -7,11 +7,12 @@ use os::sim::{Fault, Faults, SimOs, Survival};
 use os::{OpenOptions, Os};
 use proptest::prelude::*;
 use telemetry::{Registry, Value};
-use testkit::{Gen, golden};
+use testkit::{Gen, golden_to_decode};
 use wal::format::{SegmentHeader, segment_number};
-use wal::{Error, Lsn, Metrics, Priority, Replay, TornTail, Wal, WalOptions};
+use wal::{Error, Lsn, Metrics, NewRecord, Priority, Replay, TornTail, Wal, WalOptions};
 
-const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
+const TINY: WalOptions =
+    WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096, compress_from: 100 };
 
 fn open_at(os: &Os, dir: &Path, options: WalOptions) -> Replay {
     Wal::open(os, dir, options, Metrics::new(&Registry::new())).unwrap()
@@ -76,7 +77,12 @@ fn record_longer_than_the_limit_is_refused() {
 #[test]
 fn buffers_take_no_more_than_their_size_and_what_a_long_record_took_is_given_back() {
     let sim = SimOs::new(1);
-    let options = WalOptions { segment_bytes: 1 << 20, buffer_bytes: 100_000, recycle: 2 };
+    let options = WalOptions {
+        segment_bytes: 1 << 20,
+        buffer_bytes: 100_000,
+        recycle: 2,
+        compress_from: 100,
+    };
     let wal = open_at(&sim.os(), Path::new("/log"), options).start_writing().unwrap();
     let mut most = 0;
     for length in (0..500).map(|n| n * 37 % 9000) {
@@ -272,14 +278,17 @@ fn used(sim: &SimOs) -> u64 {
     space.total - space.available
 }
 
-const SMALL: WalOptions = WalOptions { segment_bytes: 64 << 10, recycle: 1, buffer_bytes: 4096 };
+const SMALL: WalOptions =
+    WalOptions { segment_bytes: 64 << 10, recycle: 1, buffer_bytes: 4096, compress_from: 100 };
 
 fn append_urgently(wal: &Wal, payload: &[u8]) -> Result<Lsn, Error> {
+    let pieces = [payload];
+    let record = NewRecord::plain(&pieces);
     loop {
-        if let Some(end) = wal.try_append(&[payload], Priority::GivesSpaceBack)? {
-            return Ok(end);
+        if let Some(place) = wal.try_append(&record, Priority::GivesSpaceBack)? {
+            return Ok(place.end);
         }
-        wal.make_room(payload.len(), Priority::GivesSpaceBack)?;
+        wal.make_room(&record, Priority::GivesSpaceBack)?;
     }
 }
 
@@ -575,15 +584,24 @@ fn golden_segment_replays_for_ever() {
     let end = wal.append(&[b"first record"]).unwrap();
     wal.sync_to(end).unwrap();
     wal.append(&[b"second record", b" in two pieces"]).unwrap();
+    let body = b", compressed".repeat(50);
+    wal.append_record(&NewRecord::new(&[b"third record"], &wal.body(&body))).unwrap();
     wal.sync().unwrap();
     let path = PathBuf::from("/log/log.00000001.fernlog");
     let written = sim.files().remove(&path).unwrap();
-    let committed = golden(env!("CARGO_MANIFEST_DIR"), "log.00000001.fernlog", &written);
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("log.00000001.fernlog"), committed).unwrap();
-    let replayed = records(open_at(&Os::real(), dir.path(), TINY)).unwrap();
-    let payloads: Vec<_> = replayed.iter().map(|(_, payload)| payload.as_slice()).collect();
-    assert_eq!(payloads, [&b"first record"[..], b"second record in two pieces"]);
+    let committed = golden_to_decode(env!("CARGO_MANIFEST_DIR"), "log.v3.fernlog", &written);
+    let before = include_bytes!("golden/log.00000001.fernlog");
+    let third = [&b"third record"[..], &body].concat();
+    let all = [&b"first record"[..], b"second record in two pieces", &third];
+    for (bytes, version, payloads) in [(&committed[..], 3, &all[..]), (before, 1, &all[..2])] {
+        assert_eq!(bytes[8], version);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("log.00000001.fernlog"), bytes).unwrap();
+        let replayed = records(open_at(&Os::real(), dir.path(), TINY)).unwrap();
+        assert!(
+            replayed.iter().map(|(_, payload)| payload.as_slice()).eq(payloads.iter().copied())
+        );
+    }
 }
 
 proptest! {

@@ -17,6 +17,7 @@ use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
 use ftree::Message;
 use smallvec::SmallVec;
+use wal::NewRecord;
 
 /// A follower appends whatever its leader says.
 #[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
@@ -42,7 +43,10 @@ impl Environment {
         self.publish(&appending);
         appended?;
         let record = records::entry_record(head, configuration);
-        let follows = self.commits.append_in_order(&[&record], any, |order, end, behind| {
+        let pieces = [&record[..]];
+        let record = NewRecord::plain(&pieces);
+        let follows = self.commits.append_in_order(&record, any, |order, place| {
+            let wal::Place { begin: end, end: behind } = place;
             let part = order.open.first().map(|part| (part.start, part.until));
             let (start, until) = part.unwrap_or((end, end));
             order.open.close_as(head.index, records.bytes());
@@ -100,17 +104,18 @@ impl Environment {
         match Record::decode(record).map_err(malformed)? {
             Record::Chunk { txn, number, .. } => {
                 self.live.taken_below(txn.saturating_add(1));
-                self.commits.append_in_order(&[record], any, |order, position, end| {
-                    order.note_sent((position, end), bytes);
+                let (body, _room) = self.log.body(record);
+                self.commits.append_in_order(&NewRecord::new(&[], &body), any, |order, place| {
+                    order.note_sent(place, bytes);
                     if number == 0 {
-                        self.log.needed.lock().chunk(txn, position);
-                        order.chunked.begin(txn, Chunked { first: position, fence: None });
+                        self.log.needed.lock().chunk(txn, place.begin);
+                        order.chunked.begin(txn, Chunked { first: place.begin, fence: None });
                     }
                 })
             }
             Record::Abort { txn } => {
-                self.commits.append_in_order(&[record], any, |order, position, end| {
-                    order.note_sent((position, end), bytes);
+                self.commits.append_in_order(&NewRecord::plain(&[record]), any, |order, place| {
+                    order.note_sent(place, bytes);
                     if let Some(first) = order.chunked.end(txn) {
                         self.log.needed.lock().chunks_end(txn, first, None);
                     }
@@ -122,30 +127,32 @@ impl Environment {
                 let first = self.first_chunk(txn, chunks)?;
                 let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
                 let own = records::commit_head(txn, timestamp, chunks, Some(history));
-                let pieces = [own.bytes(), operations];
-                let position =
-                    self.commits.append_in_order(&pieces, any, |order, position, end| {
-                        order.newest = timestamp;
-                        order.time = history.last_time();
-                        order.note_sent((position, end), bytes);
-                        if let Some(kept) = &self.history {
-                            kept.times().given(Place { timestamp, time: order.time, end });
-                            if chunks > 0 || position >= order.next_history_point {
-                                let next = kept.note_commit(&history, chunks, position);
-                                order.next_history_point = next;
-                            }
+                let (body, _room) = self.log.body(operations);
+                let pieces = [own.bytes()];
+                let record = NewRecord::new(&pieces, &body);
+                let position = self.commits.append_in_order(&record, any, |order, place| {
+                    let wal::Place { begin: position, end } = place;
+                    order.newest = timestamp;
+                    order.time = history.last_time();
+                    order.note_sent(place, bytes);
+                    if let Some(kept) = &self.history {
+                        kept.times().given(Place { timestamp, time: order.time, end });
+                        if chunks > 0 || position >= order.next_history_point {
+                            let next = kept.note_commit(&history, chunks, position);
+                            order.next_history_point = next;
                         }
-                        if first.is_some() || position >= order.next_point {
-                            let mut needed = self.log.needed.lock();
-                            order.next_point = needed.commit(timestamp, position);
-                            if let Some(first) = first {
-                                let ended = order.chunked.end(txn);
-                                debug_assert_eq!(ended, Some(first), "nobody else appends");
-                                needed.chunks_end(txn, first, Some(timestamp));
-                            }
+                    }
+                    if first.is_some() || position >= order.next_point {
+                        let mut needed = self.log.needed.lock();
+                        order.next_point = needed.commit(timestamp, position);
+                        if let Some(first) = first {
+                            let ended = order.chunked.end(txn);
+                            debug_assert_eq!(ended, Some(first), "nobody else appends");
+                            needed.chunks_end(txn, first, Some(timestamp));
                         }
-                        position
-                    })?;
+                    }
+                    position
+                })?;
                 if let Some(first) = first {
                     let commit = Pieces { txn, chunks, timestamp, first, position, operations };
                     self.apply_pieces(&commit)?;

@@ -11,7 +11,7 @@ use crate::records::{self, Cut};
 use crate::times::Place;
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
-use wal::Priority;
+use wal::{NewRecord, Priority};
 
 impl Environment {
     /// Makes void all entries from `index` on, `None` of them, and all commits that no entry has.
@@ -45,12 +45,14 @@ impl Environment {
             let first = order.entries.records_from(index).into_iter().chain(order.open.start());
             let from = first.min().unwrap_or_else(|| self.log.wal().next_lsn());
             let record = records::cut_record(&Cut { index, timestamp, from });
+            let pieces = [&record[..]];
+            let record = NewRecord::plain(&pieces);
             let end = loop {
-                let appended = self.log.wal().try_append(&[&record], Priority::GivesSpaceBack);
-                if let Some(end) = self.health.check(appended)? {
-                    break end;
+                let appended = self.log.wal().try_append(&record, Priority::GivesSpaceBack);
+                if let Some(place) = self.health.check(appended)? {
+                    break place.end;
                 }
-                let made = self.log.wal().make_room(record.len(), Priority::GivesSpaceBack);
+                let made = self.log.wal().make_room(&record, Priority::GivesSpaceBack);
                 self.health.check(made)?;
             };
             // Before memory forgets: what comes next may be told to others.

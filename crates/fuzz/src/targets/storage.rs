@@ -8,7 +8,7 @@ use blockfile::{Compression, PageContext, SegmentId};
 use bson::{Bson, doc};
 use engine::{BackupManifest, Since};
 use keystring::{Direction, KeyBuilder};
-use wal::format::{FrameKind, SegmentHeader, decode_frame, encode_frame};
+use wal::format::{FrameKind, SegmentHeader, decode_frame, encode_frame, uncompress};
 
 /// Key strings with their type bits: the input's first byte says how many bytes are type bits.
 pub(super) const KEY: Target = Target {
@@ -152,6 +152,9 @@ pub(super) const LOG_FRAME: Target = Target {
         let good = log_frames();
         Box::new(move |bytes| {
             if let Some(frame) = decode_frame(SALT, LSN, bytes) {
+                if frame.kind == FrameKind::Compressed {
+                    let _either = uncompress(frame.payload, &mut Vec::new());
+                }
                 let mut again = Vec::new();
                 encode_frame(frame.kind, SALT, LSN, frame.payload, &mut again);
                 assert!(good.contains(&again) || FORGES_CHECKSUMS, "a damaged frame was accepted");
@@ -161,14 +164,21 @@ pub(super) const LOG_FRAME: Target = Target {
 };
 
 fn log_frames() -> Vec<Vec<u8>> {
-    [(FrameKind::Data, &b"a commit of some length"[..]), (FrameKind::Mark, &[1; 8])]
-        .into_iter()
-        .map(|(kind, payload)| {
-            let mut out = Vec::new();
-            encode_frame(kind, SALT, LSN, payload, &mut out);
-            out
-        })
-        .collect()
+    // Of a head of four bytes, and of twenty that are compressed.
+    let compressed =
+        [&[4, 0, 0, 0, 20, 0, 0, 0][..], b"head", &[0x1b, 7, 1, 0, 0x50, 7, 7, 7, 7, 7]].concat();
+    [
+        (FrameKind::Data, &b"a commit of some length"[..]),
+        (FrameKind::Mark, &[1; 8]),
+        (FrameKind::Compressed, &compressed),
+    ]
+    .into_iter()
+    .map(|(kind, payload)| {
+        let mut out = Vec::new();
+        encode_frame(kind, SALT, LSN, payload, &mut out);
+        out
+    })
+    .collect()
 }
 
 /// The header of a log segment.

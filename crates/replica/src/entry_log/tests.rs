@@ -22,7 +22,12 @@ enum Planted {
 }
 
 fn open(os: &Os) -> Result<(EntryLog, FoundEntries)> {
-    let options = WalOptions { segment_bytes: 16 << 10, recycle: 1, buffer_bytes: 4 << 10 };
+    let options = WalOptions {
+        segment_bytes: 16 << 10,
+        recycle: 1,
+        buffer_bytes: 4 << 10,
+        compress_from: 100,
+    };
     let files = Wal::open(os, Path::new("/entries"), options, Metrics::new(&Registry::new()));
     EntryLog::open(written(files)?)
 }

@@ -472,6 +472,16 @@ options! {
     [
         opt("directio", "storage.fern.directio", Switch, "bypass the page cache of the system"),
     ];
+    /// Long records of the log are compressed.
+    compress_log: bool = |given| Ok(given.switch("compressLog", true)),
+    [
+        opt(
+            "compressLog",
+            "storage.fern.compressLog",
+            Switch,
+            "compress records of the log from 4 KiB on (default: on)",
+        ),
+    ];
     /// Time between checkpoints; `None`: never.
     checkpoint_period: Option<Duration> = |given| Ok(given.period("checkpointPeriod", 60)),
     [

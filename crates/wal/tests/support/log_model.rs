@@ -1,11 +1,11 @@
 //! A model of a log: what was appended to it, and how much of that no crash may take.
 
 use testkit::{Failure, Gen};
-use wal::{Lsn, Replay, Wal, WalOptions};
+use wal::{Lsn, NewRecord, Replay, Wal, WalOptions};
 
 /// Bodies of 1 KiB: records of up to 700 bytes cross segments often.
 pub(crate) const TINY: WalOptions =
-    WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 1500 };
+    WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 1500, compress_from: 100 };
 
 /// What was appended, in order, and how much of it was acknowledged.
 #[derive(Default)]
@@ -22,14 +22,18 @@ impl LogModel {
     pub(crate) fn append(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
         let mut data = Gen::new(self.next);
         self.next += 1;
-        let (a, b) = (data.bytes(most / 2), data.bytes(most / 2));
+        let (a, mut b) = (data.bytes(most / 2), data.bytes(most / 2));
+        if self.next.is_multiple_of(2) {
+            // It can be compressed.
+            b.fill(self.next as u8);
+        }
         let mut whole = self.next.to_le_bytes().to_vec();
         let head = whole.clone();
         whole.extend_from_slice(&a);
         whole.extend_from_slice(&b);
         // an append may fail after its bytes reached the disk, so it is a fact from here on
         self.records.push((0, whole));
-        let end = wal.append(&[&head, &a, &b]);
+        let end = wal.append_record(&NewRecord::new(&[&head, &a], &wal.body(&b)));
         match end {
             Ok(end) => self.records.last_mut().unwrap().0 = end,
             Err(e) => {
