@@ -226,7 +226,7 @@ mod tests {
             segment_bytes: 16 << 10,
             recycle: 1,
             buffer_bytes: 4 << 10,
-            compress_from: 100,
+            compress_from: wal::NEVER_COMPRESS,
         };
         let metrics = Metrics::new(&Registry::new());
         let files = Wal::open(&sim.os(), Path::new("/entries"), options, metrics).unwrap();

@@ -61,7 +61,11 @@ impl Leader {
     fn put(&mut self, key: &str, bytes: usize) -> (Entry, Vec<u8>) {
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
         let mut txn = self.0.engine().begin_newest(options);
-        txn.put(ROOT, key.as_bytes(), &vec![7; bytes]).unwrap();
+        // Logs have it as it is: it cannot be compressed.
+        let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let noise = std::iter::successors(Some(1_u64), next);
+        let value: Vec<u8> = noise.take(bytes).map(|n| (n >> 56) as u8).collect();
+        txn.put(ROOT, key.as_bytes(), &value).unwrap();
         let _submitted = txn.submit().unwrap();
         let records = self.0.describe_open(MAX_ENTRY_BYTES).unwrap();
         self.close(Content::Records(records))

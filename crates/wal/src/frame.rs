@@ -127,9 +127,14 @@ pub fn decode_frame(salt: u64, lsn: Lsn, bytes: &[u8]) -> Option<Frame<'_>> {
     (valid && padding.iter().all(|b| *b == 0)).then_some(Frame { kind, payload })
 }
 
-/// The position in a mark's payload.
-pub(crate) fn mark_position(payload: &[u8]) -> Lsn {
-    payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+impl Frame<'_> {
+    /// Up to where the log was synced, as it says; 0 where it is no mark.
+    pub(crate) fn says_synced(&self) -> Lsn {
+        match (self.kind, self.payload.first_chunk()) {
+            (FrameKind::Mark, Some(position)) => Lsn::from_le_bytes(*position),
+            _ => 0,
+        }
+    }
 }
 
 #[cfg(test)]

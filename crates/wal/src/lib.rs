@@ -62,7 +62,7 @@ pub use writer::{Place, Priority, Wal};
 
 /// The decoders of the log's own structures, for offline readers and fuzz targets.
 pub mod format {
-    pub use crate::compressed::uncompress;
+    pub use crate::compressed::{Uncompressed, compressed_payload};
     pub use crate::frame::{
         FRAME_HEADER_BYTES, Frame, FrameKind, decode_frame, encode_frame, frame_bytes,
     };

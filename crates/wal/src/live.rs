@@ -13,7 +13,7 @@
 use crypt::Cipher;
 
 use crate::Lsn;
-use crate::compressed::uncompress;
+use crate::compressed::Uncompressed;
 use crate::directory::Segment;
 use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub struct LiveReader {
     /// The record that was read last, decrypted.
     decrypted: Vec<u8>,
     /// The same, uncompressed.
-    uncompressed: Vec<u8>,
+    uncompressed: Uncompressed,
 }
 
 /// What a reader knows of an epoch. What it has in memory it can read by that alone: the file may be
@@ -142,13 +142,13 @@ impl LiveReader {
     /// Gives memory and file back; the next read opens the file again.
     pub fn park(&mut self) {
         (self.epoch, self.cipher) = (None, None);
-        (self.decrypted, self.uncompressed) = (Vec::new(), Vec::new());
+        (self.decrypted, self.uncompressed) = (Vec::new(), Uncompressed::default());
         self.window.park(self.pos);
     }
 
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.window.memory_bytes() + self.decrypted.capacity() + self.uncompressed.capacity()
+        self.window.memory_bytes() + self.decrypted.capacity() + self.uncompressed.memory_bytes()
     }
 
     /// The next record before `until`, the end of a record, if it was synced; `None` where there is
@@ -168,14 +168,12 @@ impl LiveReader {
         if kind != FrameKind::Compressed {
             return Ok(Some(Record { lsn, end: self.pos, payload: stored }));
         }
-        let plain = &mut self.uncompressed;
-        if len <= READ_BYTES && plain.capacity() > 2 * READ_BYTES {
-            *plain = Vec::new();
+        if len <= READ_BYTES {
+            self.uncompressed.keep(8 * READ_BYTES);
         }
-        if !uncompress(stored, plain) {
-            return Err(damage(wal, lsn, "a record cannot be uncompressed"));
-        }
-        Ok(Some(Record { lsn, end: self.pos, payload: plain }))
+        let plain = self.uncompressed.read(stored);
+        let payload = plain.ok_or_else(|| damage(wal, lsn, "a record cannot be uncompressed"))?;
+        Ok(Some(Record { lsn, end: self.pos, payload }))
     }
 
     fn decrypt(&mut self, wal: &Wal, lsn: Lsn, len: usize) -> Result<()> {

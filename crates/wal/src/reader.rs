@@ -9,13 +9,12 @@ use std::sync::Arc;
 use crypt::{Cipher, KeyRing};
 use os::{File, OpenOptions, Os};
 
-use crate::compressed::uncompress;
+use crate::compressed::Uncompressed;
 use crate::directory::{Epoch, LogScan, read_up_to};
 use crate::encrypted::{cipher_of, decrypt};
 use crate::error::{Error, Result};
 use crate::frame::{
-    ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
-    mark_position,
+    ALIGN, FRAME_HEADER_BYTES, FrameKind, claimed_payload, decode_frame, frame_bytes,
 };
 use crate::metrics::Metrics;
 use crate::segment::{EpochKey, HEADER_BYTES};
@@ -61,7 +60,7 @@ pub struct Replay {
     /// The record that was read last, decrypted.
     decrypted: Vec<u8>,
     /// The same, uncompressed.
-    uncompressed: Vec<u8>,
+    uncompressed: Uncompressed,
 }
 
 /// What lies behind the log's last whole record: one that was being written when the server ended, or
@@ -102,7 +101,7 @@ impl Replay {
             keys: None,
             cipher: None,
             decrypted: Vec::new(),
-            uncompressed: Vec::new(),
+            uncompressed: Uncompressed::default(),
         }
     }
 
@@ -172,10 +171,11 @@ impl Replay {
         if kind != FrameKind::Compressed {
             return Ok(Some(Record { lsn, end: self.pos, payload: stored }));
         }
-        if !uncompress(stored, &mut self.uncompressed) {
+        // What is read once is borrowed once: the error needs all of the reader.
+        if self.uncompressed.read(stored).is_none() {
             return Err(self.corruption(lsn, "a record cannot be uncompressed"));
         }
-        Ok(Some(Record { lsn, end: self.pos, payload: &self.uncompressed }))
+        Ok(Some(Record { lsn, end: self.pos, payload: self.uncompressed.last() }))
     }
 
     /// Steps over the next record without its payload: its position and the one behind it, `None` at the
@@ -291,7 +291,7 @@ impl Replay {
             if frame.kind != FrameKind::Mark {
                 return Ok(Some((lsn, frame.kind, len)));
             }
-            self.synced = self.synced.max(mark_position(frame.payload));
+            self.synced = self.synced.max(frame.says_synced());
         }
         Ok(None)
     }
@@ -416,10 +416,8 @@ impl Replay {
             if let Some(len) = self.frame_at(at)? {
                 let start = (at - self.buf_start) as usize;
                 let bytes = &self.buf[start..start + frame_bytes(len)];
-                match decode_frame(salt, at, bytes) {
-                    Some(Frame { kind: FrameKind::Data, .. }) => return Ok(Some((at, 0))),
-                    Some(mark) => return Ok(Some((at, mark_position(mark.payload)))),
-                    None => {}
+                if let Some(frame) = decode_frame(salt, at, bytes) {
+                    return Ok(Some((at, frame.says_synced())));
                 }
             }
             lsn = at + ALIGN as u64;

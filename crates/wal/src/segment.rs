@@ -221,7 +221,7 @@ mod tests {
     fn an_encrypted_epoch_says_where_its_key_comes_from() {
         let key = Some(EpochKey { number: KeyNumber(3), salt: [5; SALT_BYTES] });
         let bytes = SegmentHeader { key, ..SAMPLE }.encode();
-        assert_eq!((bytes[8], SAMPLE.encode()[8]), (2, 1));
+        assert_eq!((bytes[8], SAMPLE.encode()[8]), (4, 3));
         assert_eq!(SegmentHeader::decode(12, &bytes), Some(SegmentHeader { key, ..SAMPLE }));
     }
 

@@ -15,7 +15,7 @@ use crypt::{FreshKey, KeyRing, Purpose};
 use os::sync::Mutex;
 use os::{File, Os, Padded};
 
-use crate::compressed::{Body, NewRecord};
+use crate::compressed::{Body, Compressors, NewRecord};
 use crate::directory::{LogScan, Segment, scan, scan_files};
 use crate::encrypted::{encrypt_frames, stored_bytes};
 use crate::error::{Error, Result};
@@ -70,6 +70,7 @@ pub struct Wal {
     pub(crate) preparing: Mutex<()>,
     /// How many copies of the directory are under way: while there is one, no file loses its name.
     pub(crate) names_held: AtomicU64,
+    compressors: Compressors,
     /// What the two buffers take.
     memory: [AtomicU64; 2],
     stopped: OnceLock<String>,
@@ -203,6 +204,7 @@ impl Wal {
             keep_free: AtomicU64::new(0),
             preparing: Mutex::new(()),
             names_held: AtomicU64::new(0),
+            compressors: Compressors::default(),
             memory: Default::default(),
             stopped: OnceLock::new(),
             planted: None,
@@ -231,7 +233,7 @@ impl Wal {
     /// which the record is appended.
     pub fn body<'a>(&self, bytes: &'a [u8]) -> Body<'a> {
         if bytes.len() >= self.options.compress_from {
-            Body::compressed(bytes)
+            Body::compressed(bytes, &self.compressors)
         } else {
             Body::plain(bytes)
         }
@@ -403,9 +405,10 @@ impl Wal {
     }
 
     /// What is appended and not yet written takes so many bytes of memory, the room kept for more
-    /// included.
+    /// and what compresses records included.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+        let buffers: u64 = self.memory.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        buffers + self.compressors.memory_bytes()
     }
 
     /// Bytes of segment files, spare ones not counted.

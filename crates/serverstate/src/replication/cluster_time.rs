@@ -601,7 +601,12 @@ mod tests {
             clock.window_ms.store(3_600_000, Ordering::Relaxed);
             commit(&clock);
             let (first, within) = (clock.now(), clock.catalog.engine().memory().0 / 32);
-            let large = doc! { "_id": "other", "text": "x".repeat(within as usize / 4) };
+            // The log has it as it is: it cannot be compressed.
+            let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            let noise = std::iter::successors(Some(1_u64), next);
+            let bytes = noise.take(within as usize / 4).map(|n| (n >> 56) as u8).collect();
+            let binary = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes };
+            let large = doc! { "_id": "other", "binary": binary };
             let large = RawDocumentBuf::try_from(&large).unwrap();
             let other = Namespace::parse("config.other").unwrap();
             let mut last = first;
