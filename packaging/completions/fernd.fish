@@ -82,6 +82,7 @@ complete -c fernd -l expireOplogHours -d 'hours on top of expireOplogDays; alone
 complete -c fernd -l cacheSize -d 'memory for the engine, with k, m, g or t (default: half of the machine\'s)' -r
 complete -c fernd -l directio -d 'bypass the page cache of the system' -r
 complete -c fernd -l compressLog -d 'compress records of the log from 4 KiB on (default: on)' -r
+complete -c fernd -l wiredTigerJournalCompressor -d 'for a mongod configuration: none is compressLog off, snappy, zlib and zstd are on' -r
 complete -c fernd -l checkpointPeriod -d 'seconds between checkpoints, 0: never (default: 60)' -r
 complete -c fernd -l cleanerPeriod -d 'seconds between cleaner runs, 0: never (default: 2)' -r
 complete -c fernd -l cleanerIterations -d 'nodes per cleaner run (default: 5)' -r

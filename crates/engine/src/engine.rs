@@ -442,6 +442,9 @@ impl Drop for Handle {
     }
 }
 
+/// Records are compressed from so many bytes on where everything is tiny.
+const TINY_COMPRESS_FROM: usize = 64;
+
 /// Puts the parts together and recovers.
 fn assemble(
     os: Os,
@@ -469,6 +472,9 @@ fn assemble(
     log_options.buffer_bytes = log_options.buffer_bytes.min(most);
     if !options.compress_log {
         log_options.compress_from = wal::NEVER_COMPRESS;
+    } else if options.sizes.tiny_trees {
+        // Records are short there.
+        log_options.compress_from = TINY_COMPRESS_FROM;
     }
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let log = log.with_keys(keys)?;

@@ -76,7 +76,7 @@ fn disk_that_lies_about_syncs_is_found_out() {
 fn history_on_a_disk_that_lies_about_syncs_is_found_out() {
     let features = Some(Features::only_followed());
     let plan = Plan { lying_syncs_ppm: 100_000, features, ..Plan::default() };
-    let failures = (0..40).filter_map(|seed| run(seed, &plan).err());
+    let failures = (0..300).filter_map(|seed| run(seed, &plan).err());
     let found = failures.map(|failure| failure.what).find(|what| what.contains("history"));
     assert!(found.is_some(), "no seed fails in the history");
     let honest = Plan { lying_syncs_ppm: 0, ..plan };

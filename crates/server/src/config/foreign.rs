@@ -22,7 +22,6 @@ pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
     ("syncdelay", "storage.syncPeriodSecs", true),
     ("storageEngine", "storage.engine", true),
     ("directoryperdb", "storage.directoryPerDB", false),
-    ("wiredTigerJournalCompressor", "storage.wiredTiger.engineConfig.journalCompressor", true),
     ("wiredTigerDirectoryForIndexes", "storage.wiredTiger.engineConfig.directoryForIndexes", false),
     (
         "wiredTigerCollectionBlockCompressor",

@@ -473,13 +473,19 @@ options! {
         opt("directio", "storage.fern.directio", Switch, "bypass the page cache of the system"),
     ];
     /// Long records of the log are compressed.
-    compress_log: bool = |given| Ok(given.switch("compressLog", true)),
+    compress_log: bool = GivenOptions::compress_log,
     [
         opt(
             "compressLog",
             "storage.fern.compressLog",
             Switch,
             "compress records of the log from 4 KiB on (default: on)",
+        ),
+        opt(
+            "wiredTigerJournalCompressor",
+            "storage.wiredTiger.engineConfig.journalCompressor",
+            Text,
+            "for a mongod configuration: none is compressLog off, snappy, zlib and zstd are on",
         ),
     ];
     /// Time between checkpoints; `None`: never.

@@ -336,6 +336,19 @@ impl GivenOptions {
         Ok(Some(bytes))
     }
 
+    pub(super) fn compress_log(&self) -> Result<bool, ConfigError> {
+        let otherwise = match self.text("wiredTigerJournalCompressor") {
+            None | Some("snappy" | "zlib" | "zstd") => true,
+            Some("none") => false,
+            Some(other) => {
+                let text =
+                    format!("option wiredTigerJournalCompressor: '{other}' is no compressor");
+                return Err(ConfigError::new(text));
+            }
+        };
+        Ok(self.switch("compressLog", otherwise))
+    }
+
     pub(super) fn log_flush_period(&self) -> Duration {
         let older = self.number("journalCommitInterval", 100);
         Duration::from_millis(self.number("logFlushPeriod", older).unsigned_abs())

@@ -482,3 +482,15 @@ fn help_and_version_are_printed() {
     let Ok(CommandLine::Print(text)) = parsed(&["--help"]) else { panic!("no help") };
     assert!(text.contains("--cacheSize") && text.contains("--bind_ip"));
 }
+
+#[test]
+fn the_log_is_compressed_unless_it_is_refused_in_either_spelling() {
+    let with = |value| settings(&["--wiredTigerJournalCompressor", value]).compress_log;
+    assert!(settings(&[]).compress_log);
+    assert!(!settings(&["--compressLog=off"]).compress_log);
+    assert_eq!(["snappy", "zlib", "zstd", "none"].map(with), [true, true, true, false]);
+    let both = ["--wiredTigerJournalCompressor", "none", "--compressLog=on"];
+    assert!(settings(&both).compress_log, "the server's own option counts");
+    let text = refusal(&["--wiredTigerJournalCompressor", "lzma"]);
+    assert!(text.contains("'lzma' is no compressor"), "{text}");
+}
