@@ -197,8 +197,11 @@ def a_damaged_page_ends_the_backup():
         with server.client() as client:
             client.d.c.insert_many([{"_id": i, "filler": os.urandom(1000)} for i in range(20_000)])
             client.admin.command("backupStart", place("before-damage"))
-            with open(os.path.join(server.dbpath, "fern.data"), "r+b") as file:
-                for at in range(2 << 20, 10 << 20, 1 << 20):
+            data, end = os.path.join(server.dbpath, "fern.data"), 10 << 20
+            # On a busy machine what was written may be in memory and in the log for a while.
+            wait_until(lambda: os.stat(data).st_size > end, "nothing is written into the trees")
+            with open(data, "r+b") as file:
+                for at in range(2 << 20, end, 1 << 20):
                     file.seek(at)
                     byte = file.read(1)
                     file.seek(at)
