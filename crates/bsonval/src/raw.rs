@@ -178,6 +178,24 @@ impl<'a> Elements<'a> {
     }
 }
 
+/// Passes over the fields that both documents have next, as long as these have the same bytes; tells the name of each.
+/// What is behind them both have to say.
+pub fn pass_same<'a>(
+    one: &mut Elements<'a>,
+    other: &mut Elements<'_>,
+    mut passed: impl FnMut(&'a [u8]),
+) -> Result<()> {
+    while let Some((cut, rest)) = plain_cut(one.cuts.rest) {
+        let Some(rest_of_other) = other.cuts.rest.strip_prefix(cut.bytes) else { break };
+        limits::poll_work(1 + cut.bytes.len() / limits::BYTES_PER_UNIT)?;
+        passed(cut.name);
+        (one.cuts.rest, other.cuts.rest) = (rest, rest_of_other);
+        one.cuts.behind += 1;
+        other.cuts.behind += 1;
+    }
+    Ok(())
+}
+
 /// The names of a document's fields, in order; of fields that a reader of values refuses, too.
 pub fn names(document: &RawDocument) -> impl Iterator<Item = Result<&[u8]>> {
     let mut cuts = Cuts::new(document.as_bytes(), Source::Document(document));

@@ -11,6 +11,7 @@
 
 #![expect(clippy::rc_buffer, reason = "what was unpacked or gathered is kept without a copy")]
 
+use crate::members::WrittenDictionaries;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ pub(crate) struct Part {
 struct Kept {
     index: u64,
     records: Arc<Vec<u8>>,
+    writes_to: WrittenDictionaries,
 }
 
 /// A record as it is taken in.
@@ -125,13 +127,18 @@ impl OpenRecords {
             part.records.checksum = crc32c::crc32c(&copy);
         }
         let length = len.to_le_bytes();
-        let pieces = std::iter::once(&length[..]).chain(record.pieces.iter().copied());
         if let Some(copy) = &mut part.copy {
-            pieces.for_each(|piece| copy.extend_from_slice(piece));
+            copy.extend_from_slice(&length);
+            for piece in record.pieces {
+                copy.extend_from_slice(piece);
+            }
             self.copied += bytes;
         } else {
             let checksum = &mut part.records.checksum;
-            pieces.for_each(|piece| *checksum = crc32c::crc32c_append(*checksum, piece));
+            *checksum = crc32c::crc32c_append(*checksum, &length);
+            for piece in record.pieces {
+                *checksum = crc32c::crc32c_append(*checksum, piece);
+            }
         }
     }
 
@@ -205,24 +212,41 @@ impl OpenRecords {
             if copy.capacity() > copy.len().saturating_mul(2) {
                 copy.shrink_to_fit();
             }
-            self.kept.push_back(Kept { index, records: Arc::new(copy) });
+            let writes_to = WrittenDictionaries::Unknown;
+            self.kept.push_back(Kept { index, records: Arc::new(copy), writes_to });
         }
     }
 
     /// The records that were noted have become the entry `index` of another member, which are these.
-    pub(crate) fn close_as(&mut self, index: u64, records: &Arc<Vec<u8>>) {
+    pub(crate) fn close_as(
+        &mut self,
+        index: u64,
+        records: &Arc<Vec<u8>>,
+        writes_to: &WrittenDictionaries,
+    ) {
         self.close(index);
         let bytes = records.len() as u64;
         if bytes > 0 && self.make_room(bytes) {
             self.copied += bytes;
-            self.kept.push_back(Kept { index, records: Arc::clone(records) });
+            let (records, writes_to) = (Arc::clone(records), writes_to.clone());
+            self.kept.push_back(Kept { index, records, writes_to });
         }
     }
 
     /// The records of an entry, where they are in memory.
     pub(crate) fn kept(&self, index: u64) -> Option<Arc<Vec<u8>>> {
+        self.find_kept(index).map(|kept| Arc::clone(&kept.records))
+    }
+
+    /// To which dictionaries the commits of an entry write, as far as that is known.
+    pub(crate) fn written_dictionaries(&self, index: u64) -> WrittenDictionaries {
+        let kept = self.find_kept(index);
+        kept.map_or(WrittenDictionaries::Unknown, |kept| kept.writes_to.clone())
+    }
+
+    fn find_kept(&self, index: u64) -> Option<&Kept> {
         let at = self.kept.binary_search_by_key(&index, |kept| kept.index).ok()?;
-        self.kept.get(at).map(|kept| Arc::clone(&kept.records))
+        self.kept.get(at)
     }
 
     /// Everything that is open is void, and entries from `index` on are.
@@ -328,14 +352,17 @@ mod tests {
         open.note_sent((600, 650), 76, (6, 60));
         assert_eq!(parts(&open), [(500, 650, 160)], "it is one entry, however long");
         let sent = Arc::new(vec![7; 160]);
-        open.close_as(2, &sent);
+        let writes_to = WrittenDictionaries::Known([7].into_iter().collect());
+        open.close_as(2, &sent, &writes_to);
+        assert_eq!(open.written_dictionaries(2), writes_to);
         assert!(open.is_empty() && open.kept(1).is_none(), "the older one gives way");
         assert!(Arc::ptr_eq(&open.kept(2).unwrap(), &sent));
         assert_eq!(open.memory_bytes(), 160);
         open.note_sent((700, 750), 296, (7, 70));
-        open.close_as(3, &Arc::new(vec![7; 300]));
+        open.close_as(3, &Arc::new(vec![7; 300]), &writes_to);
+        assert_eq!(open.written_dictionaries(3), WrittenDictionaries::Unknown);
         assert_eq!((open.kept(3), open.memory_bytes()), (None, 0), "what is too long is not kept");
-        open.close_as(4, &Arc::default());
+        open.close_as(4, &Arc::default(), &writes_to);
         assert_eq!(open.kept(4), None, "it has no records");
     }
 

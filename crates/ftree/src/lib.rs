@@ -53,6 +53,7 @@ mod value;
 
 pub use error::{Error, Result};
 pub use key_hasher::KeyHasher;
+pub use memtable::Version;
 pub use merge_limiter::MergeLimiter;
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;

@@ -27,6 +27,9 @@ use std::sync::{Arc, OnceLock};
 /// Entries that are added together.
 pub(crate) const MOST_TOGETHER: usize = 32;
 
+/// What one commit did to one key: the key, the commit's timestamp, what it did.
+pub type Version<'a> = (&'a [u8], u64, Message<'a>);
+
 /// The hash that filters on disk are made of.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
@@ -86,19 +89,19 @@ impl MemTable {
         })
     }
 
-    /// Adds what one commit wrote, at most [`MOST_TOGETHER`] entries; as [`MemTable::insert`] otherwise. Takes less time
-    /// than one after the other where their places are scattered over memory.
-    pub(crate) fn insert_all(&self, ts: u64, writes: &[(&[u8], Message<'_>)]) -> bool {
-        assert!(writes.len() <= MOST_TOGETHER, "more are added in parts");
+    /// Adds at most [`MOST_TOGETHER`] entries; as [`MemTable::insert`] otherwise. Takes less time than one after the
+    /// other where their places are scattered over memory, or where many are of one key.
+    pub(crate) fn insert_all(&self, versions: &[Version<'_>]) -> bool {
+        assert!(versions.len() <= MOST_TOGETHER, "more are added in parts");
         self.insert_with(|body| {
             let mut hashes = [0; MOST_TOGETHER];
-            for ((key, _), hash) in writes.iter().zip(&mut hashes) {
+            for ((key, _, _), hash) in versions.iter().zip(&mut hashes) {
                 *hash = self.hasher.hash(key);
                 body.index.fetch(*hash);
             }
             let (mut new, mut count) = ([std::ptr::null_mut(); MOST_TOGETHER], 0);
-            for ((key, message), hash) in writes.iter().zip(hashes) {
-                let entry = Entry { key, ts, message: *message };
+            for ((key, ts, message), hash) in versions.iter().zip(hashes) {
+                let entry = Entry { key, ts: *ts, message: *message };
                 if let Some(record) = self.link(body, hash, entry) {
                     new[count] = record;
                     count += 1;

@@ -35,7 +35,7 @@ pub use work::{Effort, Progress, Step, Walk, Work};
 
 use crate::error::Result;
 use crate::key_hasher::KeyHasher;
-use crate::memtable::{MOST_TOGETHER, MemTable, hash};
+use crate::memtable::{MOST_TOGETHER, MemTable, Version, hash};
 use crate::merge_limiter::MergeLimiter;
 use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
@@ -255,15 +255,28 @@ impl Tree {
     /// As [`Tree::insert`], of much that one commit wrote: it takes less time than one after the other.
     pub fn insert_all(&self, ts: u64, writes: &[(&[u8], Message<'_>)]) -> bool {
         let mut grew = false;
+        let mut versions: [Version<'_>; MOST_TOGETHER] =
+            [(&[], ts, Message::Delete); MOST_TOGETHER];
         for writes in writes.chunks(MOST_TOGETHER) {
-            let is_large =
-                |(_, message): &(&[u8], Message<'_>)| matches!(message, Message::Large(_));
-            assert!(!writes.iter().any(is_large), "only the tree places large values");
+            for (version, (key, message)) in versions.iter_mut().zip(writes) {
+                *version = (key, ts, *message);
+            }
+            grew |= self.insert_versions(&versions[..writes.len()]);
+        }
+        grew
+    }
+
+    /// The same, of what several commits wrote, in their order.
+    pub fn insert_versions(&self, versions: &[Version<'_>]) -> bool {
+        let mut grew = false;
+        for versions in versions.chunks(MOST_TOGETHER) {
+            let is_large = |(_, _, message): &Version<'_>| matches!(message, Message::Large(_));
+            assert!(!versions.iter().any(is_large), "only the tree places large values");
             loop {
                 let state = self.pins.pin();
                 if state.is_installed() {
                     let before = state.active.bytes();
-                    if state.active.insert_all(ts, writes) {
+                    if state.active.insert_all(versions) {
                         grew |= state.active.bytes() != before;
                         break;
                     }

@@ -27,12 +27,14 @@ pub fn diff(
     after: &RawDocument,
     touched: Option<&[Path]>,
 ) -> Result<Option<RawDocumentBuf>> {
-    let named: Vec<&[Component]> =
-        touched.unwrap_or_default().iter().map(Path::components).collect();
     let mut out = Writer::with_capacity(256);
     let open = out.begin();
-    if !document_into(&mut out, before, after, &named, 0)? {
-        return Ok(None);
+    if !plain_into(&mut out, before, after)? {
+        let named: Vec<&[Component]> =
+            touched.unwrap_or_default().iter().map(Path::components).collect();
+        if !document_into(&mut out, before, after, &named, 0)? {
+            return Ok(None);
+        }
     }
     out.end(open);
     out.finish().map(Some)
@@ -87,6 +89,62 @@ struct Changes<'a> {
 /// How many changes are looked for one by one; with more of them, tables of names cost less.
 const FEW_CHANGES: usize = 8;
 
+/// Writes the diff of a document whose fields stayed in their places, and perhaps got some behind them, none of which
+/// changed within: what most updates leave. It takes one walk. False, and nothing is written, of another, and where a name
+/// that is told may be there twice.
+fn plain_into(out: &mut Writer, before: &RawDocument, after: &RawDocument) -> Result<bool> {
+    let start = out.len();
+    let (mut old, mut new) = (raw::elements(before), raw::elements(after));
+    let mut names: SmallVec<[&[u8]; 32]> = SmallVec::new();
+    // Which of the names are told.
+    let mut told: SmallVec<[usize; FEW_CHANGES]> = SmallVec::new();
+    let (mut changed, mut added) = (Section::new("u"), Section::new("i"));
+    loop {
+        raw::pass_same(&mut new, &mut old, |name| names.push(name))?;
+        let Some(after) = new.next().transpose()? else { break };
+        let before = old.next().transpose()?;
+        match &before {
+            Some(before) if before.bytes() == after.bytes() => {
+                names.push(after.name_bytes());
+                continue;
+            }
+            None => {
+                changed.close(out);
+                added.open(out);
+            }
+            Some(before)
+                if before.name_bytes() == after.name_bytes()
+                    && !(before.is_nested() && after.is_nested()) =>
+            {
+                changed.open(out);
+            }
+            Some(_) => {
+                out.truncate(start);
+                return Ok(false);
+            }
+        }
+        told.push(names.len());
+        names.push(after.name_bytes());
+        out.element(&after);
+    }
+    let is_unsure = told.len() > FEW_CHANGES || old.next().is_some();
+    if is_unsure || !are_single(&names, told.iter().filter_map(|at| names.get(*at).copied()))? {
+        out.truncate(start);
+        return Ok(false);
+    }
+    changed.close(out);
+    added.close(out);
+    Ok(true)
+}
+
+/// Whether each of some names is there once.
+fn are_single<'a>(names: &[&[u8]], mut some: impl Iterator<Item = &'a [u8]>) -> Result<bool> {
+    some.try_fold(true, |all, name| {
+        limits::poll_work(names.len())?;
+        Ok(all && names.iter().filter(|other| **other == name).count() == 1)
+    })
+}
+
 /// The changes of a document whose fields stayed in their places, and perhaps got some behind them: what most updates
 /// leave. `None` of another, and where a name that changed may be there twice.
 fn changes_in_place<'a>(
@@ -112,13 +170,9 @@ fn changes_in_place<'a>(
         return Ok(None);
     }
     let kept = changes.changed.iter().map(|kept| &kept.after);
-    for named in kept.chain(&changes.added) {
-        limits::poll_work(names.len())?;
-        if names.iter().filter(|name| **name == named.name_bytes()).count() > 1 {
-            return Ok(None);
-        }
-    }
-    Ok(Some(changes))
+    let told = kept.chain(&changes.added).map(Element::name_bytes);
+    let is_sure = are_single(&names, told)?;
+    Ok(is_sure.then_some(changes))
 }
 
 /// The changes of any document; `None` where a name is there twice.
@@ -235,8 +289,8 @@ impl Section {
         }
     }
 
-    fn close(self, out: &mut Writer) {
-        if let Some(open) = self.open {
+    fn close(&mut self, out: &mut Writer) {
+        if let Some(open) = self.open.take() {
             out.end(open);
         }
     }

@@ -177,7 +177,7 @@ pub struct Notes {
     ends: Vec<usize>,
     /// The collections that have a slot; their names stand here in `bytes`.
     names: SmallVec<[([u8; 16], Range<usize>); 1]>,
-    key: Vec<u8>,
+    key: SmallVec<[u8; 32]>,
     slot: Option<usize>,
     operations: u64,
     /// Operations that belong to a statement already.
@@ -345,6 +345,11 @@ impl Notes {
     pub fn wall(&mut self, milliseconds: i64) {
         self.begin(tag::WALL);
         self.bytes.extend_from_slice(&milliseconds.to_le_bytes());
+    }
+
+    /// The only note, which is taken out; `None` where there are several.
+    pub fn take_only(&mut self) -> Option<Vec<u8>> {
+        self.ends.is_empty().then(|| std::mem::take(&mut self.bytes))
     }
 
     /// The notes, each as it goes into the record.

@@ -159,15 +159,29 @@ impl<O: Observer> EngineJournal<O> {
             self.observed_index = last.index;
             let visible = self.engine.visible().timestamp();
             let shown = self.observer.visible(visible);
-            shown.map_err(|error| {
-                Error::Journal(format!("the catalog cannot follow the commits: {error}"))
-            })?;
+            shown.map_err(|error| cannot_follow(&error))?;
         }
         Ok(())
     }
 
+    /// Whether the observer is told of an entry's commits: not where they have written to nothing that it follows.
+    fn is_told_of(&mut self, index: u64) -> Result<bool> {
+        let Some(written) = self.engine.written_dictionaries(index) else { return Ok(true) };
+        let has_none = written.len() == 0;
+        for dictionary in written {
+            if self.observer.follows(dictionary).map_err(|error| cannot_follow(&error))? {
+                return Ok(true);
+            }
+        }
+        // Whoever observes hears of each entry at least once.
+        Ok(has_none)
+    }
+
     /// Tells the observer of an entry's commits, and shows what stands alone.
     fn tell(&mut self, index: u64) -> Result<()> {
+        if !self.is_told_of(index)? {
+            return Ok(());
+        }
         let Self { engine, observer, .. } = self;
         let mut refused = None;
         // Of the dictionary that the commit at hand wrote to last, whether the observer follows it.
@@ -201,12 +215,14 @@ impl<O: Observer> EngineJournal<O> {
             })
         });
         match refused {
-            Some(error) => {
-                Err(Error::Journal(format!("the catalog cannot follow the commits: {error}")))
-            }
+            Some(error) => Err(cannot_follow(&error)),
             None => journal_result(read),
         }
     }
+}
+
+fn cannot_follow(error: &str) -> Error {
+    Error::Journal(format!("the catalog cannot follow the commits: {error}"))
 }
 
 /// Whether the observer follows a dictionary, which it was asked of the one before.

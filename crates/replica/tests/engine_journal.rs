@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::{
-    Background, DictionaryId, Engine, Error, HistoryOptions, OnConflict, Options, Showing,
-    TxnOptions,
+    Background, DictionaryId, DictionaryOptions, Engine, Error, HistoryOptions, OnConflict,
+    Options, Showing, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::SimOs;
 use quorum::{Configuration, Content, Entry, MemberId, Position};
-use replica::{EngineJournal, Journal, MAX_ENTRY_BYTES, Nobody, Payload, SyncMode};
+use replica::{
+    EngineJournal, Journal, MAX_ENTRY_BYTES, Nobody, Observed, Observer, Payload, SyncMode,
+};
 use telemetry::Registry;
 
 const ROOT: DictionaryId = DictionaryId::ROOT;
@@ -213,4 +215,68 @@ fn payloads_that_cannot_be_are_refused_before_consensus_hears_of_them() {
     let late = quorum::Descriptor { last_ts: records.last_ts + 1, ..records };
     assert!(journal.check(&Content::Records(late), &payload).is_err());
     drop(submitted);
+}
+
+/// Follows `ROOT`, and notes of how many commits and keys it was told.
+#[derive(Default)]
+struct Told {
+    commits: u64,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Observer for Told {
+    fn follows(&mut self, dictionary: DictionaryId) -> Observed<bool> {
+        Ok(dictionary == ROOT)
+    }
+
+    fn read(&mut self, _: DictionaryId, key: &[u8], _: Option<&[u8]>) -> Observed<()> {
+        self.keys.push(key.to_vec());
+        Ok(())
+    }
+
+    fn before_visible(&mut self, _: Timestamp) -> Observed<bool> {
+        self.commits += 1;
+        Ok(false)
+    }
+
+    fn visible(&mut self, _: Timestamp) -> Observed<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_entries_that_write_to_what_it_follows() {
+    let (leaders, followers) = (disk(), disk());
+    let mut leader = journal(&leaders, SyncMode::Inline);
+    leader.lead().unwrap();
+    let engine = open(&followers);
+    let base = Position { term: 1, index: 1 };
+    EngineJournal::<Nobody>::begin(&engine, base, &voters()).unwrap();
+    let mut follower = EngineJournal::new(engine, Told::default(), SyncMode::Inline).unwrap();
+    let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
+    let mut txn = leader.engine().begin_newest(options);
+    let other = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    drop(txn.submit().unwrap());
+    // What each entry's commits write to, and how many of them are told.
+    let entries: [(&[DictionaryId], u64); 5] =
+        [(&[other], 0), (&[ROOT], 1), (&[other, other], 0), (&[other, ROOT, other], 3), (&[], 0)];
+    let mut told = 0;
+    for (number, (written, of_these)) in entries.into_iter().enumerate() {
+        for dictionary in written {
+            let mut txn = leader.engine().begin_newest(options);
+            txn.put(*dictionary, &[number as u8], b"value").unwrap();
+            drop(txn.submit().unwrap());
+        }
+        // The first one has the commit that makes the dictionary, too.
+        let Some(entry) = entry(&mut leader, 2) else { continue };
+        let payload = leader.payload(entry.position()).unwrap().unwrap();
+        let payload = Payload::from(payload.to_vec());
+        follower.append(&entry, &payload, 1).unwrap();
+        follower.committed(&[entry], &voters()).unwrap();
+        told += of_these;
+        assert_eq!(follower.observer().commits, told, "entry {number}");
+    }
+    assert_eq!(follower.observer().keys, [vec![1], vec![3]]);
+    let visible = follower.engine().snapshot();
+    assert_eq!(visible.get(other, &[3]).unwrap().as_deref(), Some(&b"value"[..]));
 }

@@ -105,10 +105,14 @@ impl TxnNotes {
             self.notes.session(&session);
         }
         self.notes.wall(wall_ms);
-        for note in self.notes.each() {
-            engine.note(note).map_err(from_engine)?;
-        }
         engine.set_span(self.notes.span());
+        if let Some(note) = self.notes.take_only() {
+            engine.note_given(note).map_err(from_engine)?;
+        } else {
+            for note in self.notes.each() {
+                engine.note(note).map_err(from_engine)?;
+            }
+        }
         if is_clients {
             engine.set_client_transaction();
         }

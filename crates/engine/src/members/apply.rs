@@ -11,11 +11,11 @@ use crate::dictionary::Found;
 use crate::entries::Entry;
 use crate::environment::Environment;
 use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
-use crate::recovery::{Piece, each_needed};
+use crate::recovery::needed_dictionary;
 use crate::times::Place;
 use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
-use ftree::Message;
+use ftree::{Message, Version};
 use smallvec::SmallVec;
 use wal::NewRecord;
 
@@ -36,10 +36,12 @@ impl Environment {
             return Err(Error::InvalidOption("every complete commit is shown".to_owned()));
         }
         self.check_entry(head, configuration, records)?;
-        let mut appending = Appending { records, complete: 0, commits: 0 };
+        let inserts = Inserts::into(self);
+        let mut appending = Appending { records, complete: 0, commits: 0, inserts };
         let appended = Records(records.bytes())
             .try_for_each(|record| self.append_record(record?, &mut appending));
         // Also where a later one has failed: these are complete.
+        appending.inserts.finish();
         self.publish(&appending);
         appended?;
         let record = records::entry_record(head, configuration);
@@ -49,7 +51,7 @@ impl Environment {
             let wal::Place { begin: end, end: behind } = place;
             let part = order.open.first().map(|part| (part.start, part.until));
             let (start, until) = part.unwrap_or((end, end));
-            order.open.close_as(head.index, records.bytes());
+            order.open.close_as(head.index, records.bytes(), records.writes_to());
             self.log.set_entry_bytes(order.open.memory_bytes());
             super::after_fence(order, head);
             order.entries.push(Entry { head: *head, start, until, end, behind })
@@ -98,7 +100,7 @@ impl Environment {
         Ok(())
     }
 
-    fn append_record(&self, record: &[u8], appending: &mut Appending<'_>) -> Result<()> {
+    fn append_record<'a>(&self, record: &'a [u8], appending: &mut Appending<'a>) -> Result<()> {
         let malformed = |_| wrong("a record cannot be read");
         let bytes = record.len();
         match Record::decode(record).map_err(malformed)? {
@@ -126,9 +128,12 @@ impl Environment {
                 self.schedule.make_room_for_entries(operations.len() as u64)?;
                 let first = self.first_chunk(txn, chunks)?;
                 let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
-                let own = records::commit_head(txn, timestamp, chunks, Some(history));
+                // Of one without chunks it is as it came.
+                let own =
+                    first.map(|_| records::commit_head(txn, timestamp, chunks, Some(history)));
+                let sent = &record[..record.len() - operations.len()];
                 let (body, _room) = self.log.body(operations);
-                let pieces = [own.bytes()];
+                let pieces = [own.as_ref().map_or(sent, |own| own.bytes())];
                 let record = NewRecord::new(&pieces, &body);
                 let position = self.commits.append_in_order(&record, any, |order, place| {
                     let wal::Place { begin: position, end } = place;
@@ -154,13 +159,16 @@ impl Environment {
                     position
                 })?;
                 if let Some(first) = first {
+                    // What earlier commits wrote to the same keys goes in before.
+                    appending.inserts.finish();
                     let commit = Pieces { txn, chunks, timestamp, first, position, operations };
                     self.apply_pieces(&commit)?;
                 } else {
                     if appending.records.change_dictionaries() {
+                        appending.inserts.finish();
                         self.change_dictionaries(position, timestamp, operations)?;
                     }
-                    self.insert(position, timestamp, operations)?;
+                    appending.inserts.add_all((position, timestamp), operations)?;
                 }
                 appending.complete = timestamp;
                 appending.commits += 1;
@@ -217,16 +225,10 @@ impl Environment {
 
     /// What operations write to keys, into memtables.
     pub(super) fn insert(&self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
-        let piece = Piece { position, timestamp, operations: Vec::new() };
-        let mut inserts = Inserts::at(timestamp);
-        each_needed(self, &piece, operations, |dictionary, key, message| {
-            inserts.add(dictionary, key, message);
-            Ok(())
-        })?;
-        for dictionary in inserts.finish() {
-            self.schedule.account(&dictionary);
-        }
-        Ok(())
+        let mut inserts = Inserts::into(self);
+        let added = inserts.add_all((position, timestamp), operations);
+        inserts.finish();
+        added
     }
 
     /// The commits of an entry are complete. Nobody else writes: no earlier one is on its way.
@@ -245,48 +247,73 @@ impl Environment {
 /// How far an entry was appended.
 struct Appending<'a> {
     records: &'a EntryRecords,
-    /// Commits up to this timestamp are in the trees.
+    /// Commits up to this timestamp are in the trees, or in `inserts`.
     complete: u64,
     /// How many of the entry.
     commits: u64,
+    inserts: Inserts<'a>,
 }
 
-/// Writes of a commit on their way into memtables, those to one dictionary together.
+/// Writes of commits on their way into memtables: those to one dictionary go in together, whichever commits they are of.
 struct Inserts<'a> {
-    timestamp: u64,
+    environment: &'a Environment,
+    /// The dictionary of the versions.
     into: Option<Found>,
-    writes: SmallVec<[(&'a [u8], Message<'a>); WRITES_TOGETHER]>,
-    /// Dictionaries that took more memory.
-    grown: SmallVec<[Found; 4]>,
+    versions: SmallVec<[Version<'a>; WRITES_TOGETHER]>,
 }
 
 impl<'a> Inserts<'a> {
-    fn at(timestamp: u64) -> Self {
-        Self { timestamp, into: None, writes: SmallVec::new(), grown: SmallVec::new() }
+    fn into(environment: &'a Environment) -> Self {
+        Self { environment, into: None, versions: SmallVec::new() }
     }
 
-    fn add(&mut self, dictionary: &Found, key: &'a [u8], message: Message<'a>) {
-        let is_same = self.into.as_ref().is_some_and(|into| into.id == dictionary.id);
-        if !is_same || self.writes.len() >= WRITES_TOGETHER {
-            self.insert();
+    /// What a commit wrote to keys, whose record is at `position`.
+    fn add_all(&mut self, (position, timestamp): (u64, u64), operations: &'a [u8]) -> Result<()> {
+        for operation in Operations::new(operations) {
+            let (id, key, message) = match operation {
+                Ok(Operation::Put { dictionary, key, value }) => {
+                    (dictionary, key, Message::Put(value))
+                }
+                Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
+                Ok(Operation::Update { dictionary, key, argument }) => {
+                    (dictionary, key, Message::Update(argument))
+                }
+                Ok(
+                    Operation::Create { .. }
+                    | Operation::Drop { .. }
+                    | Operation::Reshape { .. }
+                    | Operation::Adopt { .. }
+                    | Operation::Note { .. }
+                    | Operation::Tombstone { .. },
+                ) => continue,
+                Err(malformed) => return Err(Error::in_record(position, malformed)),
+            };
+            if self.into.as_ref().is_none_or(|into| into.id != id) {
+                self.insert();
+                self.into = needed_dictionary(self.environment, id, (position, timestamp))?;
+            } else if self.versions.len() >= WRITES_TOGETHER {
+                self.insert();
+            }
+            if self.into.is_some() {
+                self.versions.push((key, timestamp, message));
+            }
         }
-        if !is_same {
-            self.into = Some(dictionary.clone());
-        }
-        self.writes.push((key, message));
+        Ok(())
     }
 
     fn insert(&mut self) {
-        let Some(dictionary) = &self.into else { return };
-        let grew = dictionary.tree.insert_all(self.timestamp, &self.writes);
-        if grew && self.grown.iter().all(|grown| grown.id != dictionary.id) {
-            self.grown.push(dictionary.clone());
+        if let (Some((_, newest, _)), Some(dictionary)) = (self.versions.last(), &self.into) {
+            dictionary.written_at(*newest);
+            if dictionary.tree.insert_versions(&self.versions) {
+                self.environment.schedule.account(dictionary);
+            }
         }
-        self.writes.clear();
+        self.versions.clear();
     }
 
-    fn finish(mut self) -> SmallVec<[Found; 4]> {
+    /// All that was added is in memtables. What comes next looks for its dictionary anew.
+    fn finish(&mut self) {
         self.insert();
-        self.grown
+        self.into = None;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Always true: commits are told in their order, each with all that it did, visible or not.
 
-use super::entry_records::{Records, wrong};
+use super::entry_records::{Records, WrittenDictionaries, wrong};
 use super::lost;
 use crate::environment::Environment;
 use crate::records::{Operation, Operations, Record};
@@ -35,6 +35,18 @@ pub enum CommitStep<'a> {
 }
 
 impl Engine {
+    /// The dictionaries to whose keys the commits of an entry have written, where that is known: of an entry of another
+    /// member that is one of the newest.
+    pub fn written_dictionaries(
+        &self,
+        index: u64,
+    ) -> Option<impl ExactSizeIterator<Item = DictionaryId> + use<>> {
+        match self.environment().commits.order.lock().open.written_dictionaries(index) {
+            WrittenDictionaries::Known(known) => Some(known.into_iter().map(DictionaryId)),
+            WrittenDictionaries::Unknown => None,
+        }
+    }
+
     /// Tells what the commits of an entry did. Reads the disk, and waits for it, where the entry is none of the
     /// newest or has a large transaction.
     ///

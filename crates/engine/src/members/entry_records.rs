@@ -6,6 +6,7 @@
 
 use crate::records::{Operation, Operations, Record};
 use crate::{Error, Result};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The records of an entry, one after the other.
@@ -52,6 +53,34 @@ pub struct EntryRecords {
     /// `None` where there are none among them.
     commits: Option<Commits>,
     changes_dictionaries: bool,
+    writes_to: WrittenDictionaries,
+}
+
+/// So many dictionaries that an entry writes to are told.
+const MOST_TOLD: usize = 16;
+
+/// The dictionaries to whose keys the commits of an entry write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum WrittenDictionaries {
+    /// These, in no order.
+    Known(SmallVec<[u64; 2]>),
+    /// They are many, or were not looked for.
+    Unknown,
+}
+
+impl WrittenDictionaries {
+    fn add(&mut self, dictionary: u64) {
+        let Self::Known(known) = self else { return };
+        // Operations of one dictionary stand together.
+        if known.last() == Some(&dictionary) || known.contains(&dictionary) {
+            return;
+        }
+        if known.len() < MOST_TOLD {
+            known.push(dictionary);
+        } else {
+            *self = Self::Unknown;
+        }
+    }
 }
 
 impl EntryRecords {
@@ -61,11 +90,17 @@ impl EntryRecords {
     /// [`Error::Corruption`] where one cannot be read, or is none that an entry has.
     pub fn read(bytes: Arc<Vec<u8>>) -> Result<Self> {
         let checksum = crc32c::crc32c(&bytes);
-        let mut records = Self { bytes, checksum, commits: None, changes_dictionaries: false };
+        let writes_to = WrittenDictionaries::Known(SmallVec::new());
+        let mut records =
+            Self { bytes, checksum, commits: None, changes_dictionaries: false, writes_to };
         let bytes = Arc::clone(&records.bytes);
         for record in Records(&bytes) {
             let operations = match Record::decode(record?).map_err(malformed)? {
-                Record::Commit { timestamp, history: Some(place), operations, .. } => {
+                Record::Commit { timestamp, chunks, history: Some(place), operations, .. } => {
+                    if chunks > 0 {
+                        // They may be of an entry before this one.
+                        records.writes_to = WrittenDictionaries::Unknown;
+                    }
                     records.take_commit(timestamp, (place.time, place.last_time()))?;
                     operations
                 }
@@ -76,8 +111,14 @@ impl EntryRecords {
                 }
             };
             for operation in Operations::new(operations) {
-                records.changes_dictionaries |=
-                    changes_dictionaries(&operation.map_err(malformed)?)?;
+                let operation = operation.map_err(malformed)?;
+                if let Operation::Put { dictionary, .. }
+                | Operation::Delete { dictionary, .. }
+                | Operation::Update { dictionary, .. } = operation
+                {
+                    records.writes_to.add(dictionary);
+                }
+                records.changes_dictionaries |= changes_dictionaries(&operation)?;
             }
         }
         Ok(records)
@@ -113,6 +154,11 @@ impl EntryRecords {
 
     pub(super) fn commits(&self) -> Option<&Commits> {
         self.commits.as_ref()
+    }
+
+    /// To which dictionaries' keys they write.
+    pub(super) fn writes_to(&self) -> &WrittenDictionaries {
+        &self.writes_to
     }
 
     /// Whether any of them does something to a dictionary as a whole.

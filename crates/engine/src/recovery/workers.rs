@@ -181,6 +181,7 @@ pub(crate) fn each_needed<'a>(
     mut see: impl FnMut(&Found, &'a [u8], Message<'a>) -> Result<()>,
 ) -> Result<()> {
     let mut target = Target { id: 0, dictionary: None };
+    let commit = (piece.position, piece.timestamp);
     for operation in Operations::new(operations) {
         let (id, key, message) = match operation {
             Ok(Operation::Put { dictionary, key, value }) => (dictionary, key, Message::Put(value)),
@@ -200,7 +201,7 @@ pub(crate) fn each_needed<'a>(
             Err(e) => return Err(Error::in_record(piece.position, e)),
         };
         if target.id != id {
-            target = Target::find(environment, id, piece)?;
+            target = Target { id, dictionary: needed_dictionary(environment, id, commit)? };
         }
         if let Some(dictionary) = &target.dictionary {
             see(dictionary, key, message)?;
@@ -216,21 +217,23 @@ struct Target {
     dictionary: Option<Found>,
 }
 
-impl Target {
-    fn find(environment: &Environment, id: u64, piece: &Piece) -> Result<Self> {
-        let dictionary = match environment.directory.find(id) {
-            Some(found) if found.tree.flushed_ts() >= piece.timestamp => None,
-            Some(found) => {
-                found.written_at(piece.timestamp);
-                Some(found)
-            }
-            // Dropped before the checkpoint.
-            None if id < environment.directory.next_id() => None,
-            None => {
-                let text = format_args!("dictionary {id} was never created");
-                return Err(Error::in_record(piece.position, text));
-            }
-        };
-        Ok(Self { id, dictionary })
+/// The dictionary that a commit, whose record is at a position, writes to; `None` where it needs no more of its writes.
+pub(crate) fn needed_dictionary(
+    environment: &Environment,
+    id: u64,
+    (position, timestamp): (u64, u64),
+) -> Result<Option<Found>> {
+    match environment.directory.find(id) {
+        Some(found) if found.tree.flushed_ts() >= timestamp => Ok(None),
+        Some(found) => {
+            found.written_at(timestamp);
+            Ok(Some(found))
+        }
+        // Dropped before the checkpoint.
+        None if id < environment.directory.next_id() => Ok(None),
+        None => {
+            let text = format_args!("dictionary {id} was never created");
+            Err(Error::in_record(position, text))
+        }
     }
 }

@@ -6,6 +6,7 @@
 use super::{EngineTxn, MAX_NOTE_BYTES};
 use crate::error::Oversized;
 use crate::{Error, Result};
+use smallvec::SmallVec;
 
 /// What one note costs beside its bytes.
 const NOTE_BYTES: u64 = 16;
@@ -15,7 +16,7 @@ const NOTE_BYTES: u64 = 16;
 pub(crate) struct Notes {
     bytes: Vec<u8>,
     /// Where each note ends.
-    ends: Vec<usize>,
+    ends: SmallVec<[usize; 1]>,
     longest: usize,
     span: Option<u32>,
     pub(crate) is_client_transaction: bool,
@@ -26,6 +27,14 @@ impl Notes {
         self.bytes.extend_from_slice(note);
         self.ends.push(self.bytes.len());
         self.longest = self.longest.max(note.len());
+    }
+
+    /// The first note.
+    fn set(&mut self, note: Vec<u8>) {
+        debug_assert!(self.ends.is_empty(), "others stand before it");
+        self.ends.push(note.len());
+        self.longest = self.longest.max(note.len());
+        self.bytes = note;
     }
 
     pub(super) fn count(&self) -> usize {
@@ -65,19 +74,39 @@ impl EngineTxn {
     /// Tells readers of the history something about this transaction, behind what was told before.
     /// Nothing where no history is kept.
     pub fn note(&mut self, note: &[u8]) -> Result<()> {
+        if !self.may_note(note.len())? {
+            return Ok(());
+        }
+        self.notes.get_or_insert_default().add(note);
+        self.charge();
+        Ok(())
+    }
+
+    /// Whether notes are kept; fails where one of so many bytes is more than may be.
+    fn may_note(&self, len: usize) -> Result<bool> {
         self.check_alive()?;
-        if note.len() > MAX_NOTE_BYTES {
-            let (size, limit) = (note.len() as u64, MAX_NOTE_BYTES as u64);
+        if len > MAX_NOTE_BYTES {
+            let (size, limit) = (len as u64, MAX_NOTE_BYTES as u64);
             return Err(Error::TooLarge { what: Oversized::Note, size, limit });
         }
-        let Some(history) = &self.environment().history else { return Ok(()) };
+        let Some(history) = &self.environment().history else { return Ok(false) };
         let limit = history.most_note_bytes();
-        let notes = self.notes.get_or_insert_default();
-        let size = notes.bytes() + note.len() as u64;
+        let size = self.notes.as_ref().map_or(0, |notes| notes.bytes()) + len as u64;
         if size > limit {
             return Err(Error::TooLarge { what: Oversized::Transaction, size, limit });
         }
-        notes.add(note);
+        Ok(true)
+    }
+
+    /// As [`EngineTxn::note`], of a note that is given away: it is not copied where it is the only one.
+    pub fn note_given(&mut self, note: Vec<u8>) -> Result<()> {
+        if self.notes.as_ref().is_some_and(|notes| notes.count() > 0) {
+            return self.note(&note);
+        }
+        if !self.may_note(note.len())? {
+            return Ok(());
+        }
+        self.notes.get_or_insert_default().set(note);
         self.charge();
         Ok(())
     }

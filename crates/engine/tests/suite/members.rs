@@ -246,6 +246,71 @@ fn followers_have_the_leaders_commits_and_entries() {
     follower.verify_all().unwrap();
 }
 
+/// What readers see in each of some dictionaries; `None` of one that is not there.
+fn seen_in(engine: &Engine, dictionaries: &[DictionaryId]) -> Vec<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+    let state = engine.snapshot();
+    let (all, forward) = (engine::KeyRange::all, engine::Direction::Forward);
+    let rows_of = |dictionary: &DictionaryId| {
+        let mut cursor = state.cursor(*dictionary, all(), forward).ok()?;
+        let mut rows = Vec::new();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+        Some(rows)
+    };
+    dictionaries.iter().map(rows_of).collect()
+}
+
+#[test]
+fn each_commit_of_an_entry_is_to_be_seen_by_itself() {
+    for seed in 0..6 {
+        let mut random = Gen::new(seed);
+        let (_sim, _os, leader) = fresh();
+        let (_follower_sim, _follower_os, follower) = fresh();
+        let mut dictionaries = vec![ROOT];
+        let mut dropped = Vec::new();
+        for n in 0..200 {
+            let mut txn = leader.begin_newest(latest());
+            if random.one_in(40) {
+                dictionaries.push(txn.create_dictionary(DictionaryOptions::default()).unwrap());
+            }
+            if dictionaries.len() > 2 && random.one_in(60) {
+                dropped.push(dictionaries.pop().unwrap());
+                txn.drop_dictionary(*dropped.last().unwrap()).unwrap();
+            }
+            // Mostly one key, of few; now and then so much that it is in chunks.
+            let is_long = random.one_in(30);
+            let count = if is_long { 20 } else { 1 + random.below(3) / 2 };
+            let text = "x".repeat(if is_long { 200 } else { 40 });
+            for _ in 0..count {
+                let into = dictionaries[random.below(dictionaries.len() as u64) as usize];
+                let key = [random.below(5) as u8];
+                if random.one_in(5) {
+                    txn.delete(into, &key).unwrap();
+                } else {
+                    txn.put(into, &key, format!("{n} {text}").as_bytes()).unwrap();
+                }
+            }
+            txn.submit().unwrap().state();
+            if random.one_in(90) {
+                close(&leader, 1, 0);
+            }
+            leader.step().unwrap();
+        }
+        put(&leader, "end", "v");
+        let last = close(&leader, 1, 0);
+        send(&leader, &follower);
+        let all = [&dictionaries[..], &dropped].concat();
+        for ts in 1..=last {
+            for engine in [&leader, &follower] {
+                engine.advance_commit_point(Timestamp(ts)).unwrap();
+            }
+            assert_eq!(seen_in(&leader, &all), seen_in(&follower, &all), "seed {seed}, at {ts}");
+        }
+        follower.verify_all().unwrap();
+    }
+}
+
 #[test]
 fn entries_that_are_not_what_they_say_are_not_appended() {
     let (_sim, _os, leader) = fresh();

@@ -81,19 +81,48 @@ impl Ordered {
     }
 
     /// Adds records that are not there yet: the memory of one's place comes while the place of another is looked for.
-    pub(super) fn insert_all(&self, arena: &Arena, records: &[*mut Record]) {
+    pub(super) fn insert_all(&self, arena: &Arena, mut records: &[*mut Record]) {
         self.make_root(arena);
-        for records in records.chunks(TOGETHER) {
-            let mut leaves = [std::ptr::null_mut(); TOGETHER];
-            for (record, leaf) in records.iter().zip(&mut leaves) {
-                *leaf = self.descend(&target_of(*record), 0, false);
-                fetch_leaf(*leaf);
-            }
-            // What belongs behind a leaf that was split since is put there.
-            for (record, leaf) in records.iter().zip(leaves) {
-                let target = target_of(*record);
-                self.insert_at(arena, leaf, &target, *record, std::ptr::null_mut());
-            }
+        while !records.is_empty() {
+            let versions = versions_of_one_key(records);
+            let some = if versions > 1 {
+                self.insert_versions(arena, &records[..versions]);
+                versions
+            } else {
+                let mut some = 1;
+                while some < TOGETHER.min(records.len())
+                    && versions_of_one_key(&records[some..]) == 1
+                {
+                    some += 1;
+                }
+                self.insert_scattered(arena, &records[..some]);
+                some
+            };
+            records = &records[some..];
+        }
+    }
+
+    /// Adds at most [`TOGETHER`] records whose places are anywhere.
+    fn insert_scattered(&self, arena: &Arena, records: &[*mut Record]) {
+        let mut leaves = [std::ptr::null_mut(); TOGETHER];
+        for (record, leaf) in records.iter().zip(&mut leaves) {
+            *leaf = self.descend(&target_of(*record), 0, false);
+            fetch_leaf(*leaf);
+        }
+        // What belongs behind a leaf that was split since is put there.
+        for (record, leaf) in records.iter().zip(leaves) {
+            let target = target_of(*record);
+            self.insert_at(arena, leaf, &target, *record, std::ptr::null_mut());
+        }
+    }
+
+    /// Adds versions of one key, each newer than the one before it. The newest stands first: from its leaf the others are
+    /// found to the right, but not the other way round.
+    fn insert_versions(&self, arena: &Arena, records: &[*mut Record]) {
+        let Some(newest) = records.last() else { return };
+        let leaf = self.descend(&target_of(*newest), 0, false);
+        for record in records.iter().rev() {
+            self.insert_at(arena, leaf, &target_of(*record), *record, std::ptr::null_mut());
         }
     }
 
@@ -258,6 +287,16 @@ fn head_of(record: *mut Record) -> u64 {
 fn target_of<'a>(record: *mut Record) -> Target<'a> {
     // SAFETY: records live as long as the memtable.
     Target::new(Some(unsafe { &*record }.entry_place()))
+}
+
+/// How many of the first records are versions of one key, each newer than the one before it.
+fn versions_of_one_key(records: &[*mut Record]) -> usize {
+    let follows = |pair: &&[*mut Record]| {
+        // SAFETY: records live as long as the memtable.
+        let (older, newer) = unsafe { (&*pair[0], &*pair[1]) };
+        older.ts() < newer.ts() && older.key() == newer.key()
+    };
+    1 + records.windows(2).take_while(follows).count()
 }
 
 fn fetch_leaf(leaf: *const Node) {

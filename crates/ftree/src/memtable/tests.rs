@@ -56,28 +56,34 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
 }
 
 #[test]
-fn what_one_commit_wrote_is_added_together_as_one_after_the_other() {
+fn what_is_added_together_is_as_if_it_was_added_one_after_the_other() {
     let new = || Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
     let (together, each) = (new(), new());
     let mut seed = 7;
-    for ts in 1..1500u64 {
-        // Whole leaves of neighbours, keys anywhere, and keys that the same commit has twice.
+    for ts in 1..2000u64 {
         let count = 1 + random(&mut seed) as usize % MOST_TOGETHER;
         let first = random(&mut seed) % 5000;
-        let number = |i: u64, seed: &mut u64| match ts % 3 {
+        // Whole leaves of neighbours, keys anywhere, keys that are there twice, versions of one or two keys, by
+        // turns of one commit and of one each.
+        let number = |i: u64, seed: &mut u64| match ts % 5 {
             0 => first * 100 + i,
             1 => random(seed) % 1_000_000,
-            _ => random(seed) % 20,
+            2 => random(seed) % 20,
+            3 => 500_000,
+            _ => 600_000 + (i >> (first % 4)) % 2,
         };
+        let ts_of = |i: u64| if ts % 3 == 0 { ts * 100 } else { ts * 100 + i };
         let keys: Vec<_> =
             (0..count as u64).map(|i| number(i, &mut seed).to_be_bytes().to_vec()).collect();
         let message = |key: &[u8]| match key[7] % 3 {
             0 => Message::Delete,
             _ => Message::Put(b"value"),
         };
-        let writes: Vec<_> = keys.iter().map(|key| (&key[..], message(key))).collect();
-        assert!(together.insert_all(ts, &writes));
-        for (key, message) in writes {
+        let numbered = keys.iter().zip(0..);
+        let versions: Vec<_> =
+            numbered.map(|(key, i)| (&key[..], ts_of(i), message(key))).collect();
+        assert!(together.insert_all(&versions));
+        for (key, ts, message) in versions {
             assert!(each.insert(key, each.hash(key), ts, message));
         }
     }
@@ -113,7 +119,7 @@ fn sealed_table_refuses_and_becomes_quiet() {
     assert!(table.insert(b"a", table.hash(b"a"), 1, Message::Delete));
     table.seal(1);
     assert!(!table.insert(b"b", table.hash(b"b"), 2, Message::Delete));
-    assert!(!table.insert_all(2, &[(b"b", Message::Delete), (b"c", Message::Delete)]));
+    assert!(!table.insert_all(&[(b"b", 2, Message::Delete), (b"c", 2, Message::Delete)]));
     assert!(table.is_quiescent());
     assert_eq!(table.entries(), 1);
 }
@@ -133,12 +139,13 @@ fn threads_insert_at_once_and_readers_see_order_all_the_while() {
                     let number = if i % 2 == 0 { u64::MAX / 2 + i } else { random(&mut seed) / 2 };
                     let key = [&number.to_be_bytes()[..], &thread.to_be_bytes()].concat();
                     let beside = [&key[..], b"beside"].concat();
-                    let writes = [(&key[..], Message::Put(&key)), (&beside, Message::Put(&beside))];
+                    let (ts, value) = (i + 1, Message::Put(&key));
+                    let versions = [(&key[..], ts, value), (&beside, ts, Message::Put(&beside))];
                     if thread % 2 == 0 {
-                        assert!(table.insert_all(i + 1, &writes));
+                        assert!(table.insert_all(&versions));
                     } else {
-                        for (key, message) in writes {
-                            assert!(table.insert(key, table.hash(key), i + 1, message));
+                        for (key, ts, message) in versions {
+                            assert!(table.insert(key, table.hash(key), ts, message));
                         }
                     }
                     let (_, read) =
