@@ -113,11 +113,9 @@ impl BlockFile {
         self.0.checkpoint_parts(superblocks)
     }
 
-    /// Bytes of the file as they are stored, for who copies it. Touches the disk.
-    pub fn read_stored(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        self.0.read_at(offset, &mut bytes)?;
-        Ok(bytes)
+    /// Fills memory with bytes of the file as they are stored, for who copies it. Touches the disk.
+    pub fn read_stored(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.0.read_at(offset, into)
     }
 }
 

@@ -176,7 +176,32 @@ impl Writer {
         self.key(0x05, key);
         self.bytes.extend_from_slice(&(value.len() as i32).to_le_bytes());
         self.bytes.push(0);
-        self.bytes.extend_from_slice(value);
+        self.copy(value);
+    }
+
+    /// So many bytes of no particular kind, which `fill` puts where they belong. Where it gives nothing or fails, nothing
+    /// is written, the key neither.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn binary_by<T, E>(
+        &mut self,
+        key: &str,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<Option<T>, E>,
+    ) -> Result<Option<T>, E> {
+        let before = self.bytes.len();
+        self.bytes.reserve(key.len() + KEY_AND_NUMBER_BYTES + length + END_BYTES);
+        self.key(0x05, key);
+        self.bytes.extend_from_slice(&(length as i32).to_le_bytes());
+        self.bytes.push(0);
+        let at = self.bytes.len();
+        self.bytes.resize(at + length, 0);
+        let filled = fill(&mut self.bytes[at..]);
+        if !matches!(filled, Ok(Some(_))) {
+            self.bytes.truncate(before);
+        }
+        filled
     }
 
     /// A UUID.
@@ -419,6 +444,28 @@ mod tests {
             assert_eq!(writer.capacity(), room, "{replies} documents");
             assert!(replies > 1 || room < large.as_bytes().len() + 2 * END_BYTES, "{room}");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_filled_in_their_place_are_as_those_that_are_copied() {
+        let value: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+        let (mut copied, mut filled) = (Writer::new(), Writer::new());
+        copied.binary("bytes", &value);
+        copied.binary("sum", &[7; 16]);
+        let nothing: Result<Option<()>, ()> = filled.binary_by("none", 9, |_| Ok(None));
+        assert_eq!(nothing, Ok(None));
+        let failed: Result<Option<()>, ()> = filled.binary_by("failed", 9, |_| Err(()));
+        assert_eq!(failed, Err(()));
+        let told: Result<Option<u8>, ()> = filled.binary_by("bytes", value.len(), |into| {
+            into.copy_from_slice(&value);
+            Ok(Some(7))
+        });
+        assert_eq!(told, Ok(Some(7)));
+        for writer in [&copied, &filled] {
+            assert!(writer.capacity() < value.len() + 4 * END_BYTES, "{}", writer.capacity());
+        }
+        filled.binary("sum", &[7; 16]);
+        assert_eq!(copied.finish(), filled.finish());
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod written;
 pub use chain::{BackupChain, DataPiece, StoredBackup};
 pub use local::BackupProgress;
 pub use manifest::{BACKUP_FILE, BackupManifest, Since};
-pub use receive::{CopiedFile, Receiving, take_received};
+pub use receive::{CopiedFile, ReceivedFile, Receiving, take_received};
 
 use crate::environment::Environment;
 use crate::error::Cause;
@@ -88,7 +88,14 @@ impl Backup {
 
     /// Bytes of the data file, for who copies a part of it. Touches the disk.
     pub fn read_data(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
-        Ok(self.environment.blocks.read_stored(offset, length)?)
+        let mut bytes = vec![0; length];
+        self.read_data_into(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Backup::read_data`], into memory that is there.
+    pub fn read_data_into(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        Ok(self.environment.blocks.read_stored(offset, into)?)
     }
 
     /// What of the log has to be copied now: all that is synced. Asked when the data file has been copied.
@@ -101,14 +108,22 @@ impl Backup {
     /// # Errors
     /// The file does not have them.
     pub fn read_log(&self, file: &Path, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.read_log_into(file, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Backup::read_log`], into memory that is there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_log_into(&self, file: &Path, offset: u64, into: &mut [u8]) -> Result<()> {
         let failed = |source: io::Error| {
             Error::Io(Cause::File { operation: "read", file: file.to_path_buf(), source })
         };
         let vfs = &self.environment.os.vfs;
         let opened = vfs.open(file, OpenOptions::read_only()).map_err(failed)?;
-        let mut bytes = vec![0; length];
-        opened.read_exact_at(&mut bytes, offset).map_err(failed)?;
-        Ok(bytes)
+        opened.read_exact_at(into, offset).map_err(failed)
     }
 
     /// `fern.keys`, as it is now: it belongs to the copy of an encrypted directory.

@@ -71,7 +71,7 @@ pub use adjustable::Adjustable;
 pub use archiver::ArchiveStatus;
 pub use backup::{
     BACKUP_FILE, Backup, BackupChain, BackupManifest, BackupProgress, CopiedFile, DataPiece,
-    Receiving, Since, StoredBackup, take_received,
+    ReceivedFile, Receiving, Since, StoredBackup, take_received,
 };
 pub use blockfile::{FileParts, PageStats};
 pub use cachetable::{Amount, Evictions, MemoryKind, Misses, Parts, Stats as CacheStats};

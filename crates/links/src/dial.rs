@@ -189,7 +189,10 @@ pub(crate) fn converse(
     waiting: WaitContext<'_>,
 ) -> Result<Vec<u8>, DialError> {
     send_message(stream, message, limit, waiting)?;
-    read_message(stream, limit, most_bytes, waiting)
+    let mut answer = Vec::new();
+    let length = read_message(stream, &mut answer, limit, most_bytes, waiting)?;
+    answer.truncate(length);
+    Ok(answer)
 }
 
 /// Sends a message.
@@ -214,18 +217,23 @@ pub(crate) fn send_message(
     Ok(())
 }
 
-/// Reads one message of at most so many bytes, and nothing of what follows it.
+/// Reads one message of at most so many bytes, and nothing of what follows it, into memory that may be longer already.
+/// Returns how long it is.
 pub(crate) fn read_message(
     stream: &mut Stream,
+    memory: &mut Vec<u8>,
     limit: Duration,
     most_bytes: usize,
     waiting: WaitContext<'_>,
-) -> Result<Vec<u8>, DialError> {
+) -> Result<usize, DialError> {
     let until = waiting.clock.monotonic().saturating_add(limit);
-    let mut message = vec![0; HEADER_SIZE];
     let mut filled = 0;
+    let mut wanted = HEADER_SIZE;
     loop {
-        while let Some(space) = message.get_mut(filled..).filter(|space| !space.is_empty()) {
+        if memory.len() < wanted {
+            memory.resize(wanted, 0);
+        }
+        while let Some(space) = memory.get_mut(filled..wanted).filter(|space| !space.is_empty()) {
             match stream.read(space) {
                 Ok(0) => {
                     return Err(DialError::Failed("it closes without an answer".to_owned()));
@@ -234,13 +242,14 @@ pub(crate) fn read_message(
                 Err(error) => again(&error, stream, PollFlags::IN, until, waiting, SILENT)?,
             }
         }
-        let length = answer_length(&message, most_bytes).map_err(DialError::Failed)?;
+        let received = memory.get(..filled).unwrap_or_default();
+        let length = answer_length(received, most_bytes).map_err(DialError::Failed)?;
         let length = length.unwrap_or(HEADER_SIZE);
         if filled >= length {
-            return Ok(message);
+            return Ok(length);
         }
         // Memory grows with what has come, whatever length the header claims.
-        message.resize(length.min(FIRST_BYTES.max(2 * filled)), 0);
+        wanted = length.min(memory.len().max(FIRST_BYTES).max(2 * filled));
     }
 }
 

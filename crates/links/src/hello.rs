@@ -176,7 +176,7 @@ pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
 }
 
 /// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
-pub(crate) fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
+pub fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
     let body = any_body_of(message)?;
     if !is_done(body)? {
         let said = body.get_str("errmsg").unwrap_or("it gives no reason");

@@ -4,7 +4,8 @@
 //!  who has                                  who lacks
 //!  Outgoing: a backup, held     ◄─ begin ─  receive, on a thread of its own
 //!    parts of the data file     ◄─ read ──    each part with the checksum of what an interrupted copy left of it:
-//!    "you have it", or bytes    ── … ────►    what is the same does not come again; some are asked for ahead
+//!    "you have it", or bytes    ── … ────►    what is the same does not come again; many are asked for ahead, and what
+//!                                             came is written while the next is checked (`fetch`, `write_behind`)
 //!    the log as it is by then   ◄─ log ───
 //!                               ◄─ end ───  complete: the next start takes it
 //! ```
@@ -16,10 +17,12 @@
 //! Always true: every part is checked when it comes, and one that is not what was read is asked for again; whoever
 //! answers is the member that was meant, of the same set, and his configuration has the one who receives.
 
+mod fetch;
 mod outgoing;
 mod remote;
+mod write_behind;
 
-pub use outgoing::{LogFile, Outgoing};
+pub use outgoing::{LogFile, Outgoing, OutgoingPart};
 pub use remote::{Between, Remote, VERSION};
 
 use crate::delay_log;
@@ -27,9 +30,9 @@ use crate::set_document::SetDocument;
 use crate::set_file;
 use crypt::KeyRequest;
 use engine::{CopiedFile, FileParts, Options, Receiving};
+use fetch::Fetch;
 use os::Os;
 use quorum::MemberId;
-use std::collections::VecDeque;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -37,11 +40,6 @@ use xxhash_rust::xxh3::xxh3_128;
 const KEYS_NAME: &str = crypt::FILE_NAME;
 /// Bytes of one part, at most.
 pub const PART_BYTES: usize = 4 << 20;
-/// How often a part that is not what was read is asked for.
-const ATTEMPTS: u32 = 5;
-/// Parts that are asked for before the first of them has come: the source reads one while the one before is on its
-/// way and another is written here. Each may lie in the memory of both sides.
-const PARTS_AHEAD: usize = 3;
 
 /// By what two sides know that they have the same.
 pub fn checksum(bytes: &[u8]) -> u128 {
@@ -53,8 +51,27 @@ pub fn checksum(bytes: &[u8]) -> u128 {
 pub enum Part {
     /// Who asks has it already.
     Known,
-    /// Its bytes, and their checksum where they were read.
-    Bytes(Vec<u8>, u128),
+    /// Its bytes, which lie there in the answer, and their checksum where they were read.
+    Bytes(Range<usize>, u128),
+}
+
+/// An answer about a part, in the memory that it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The answer, and what else the memory had.
+    pub memory: Vec<u8>,
+    /// What it says.
+    pub part: Part,
+}
+
+impl Arrived {
+    /// The part's bytes; none where they are known.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.part {
+            Part::Known => &[],
+            Part::Bytes(range, _) => self.memory.get(range.clone()).unwrap_or_default(),
+        }
+    }
 }
 
 /// A part that is asked for.
@@ -100,8 +117,8 @@ pub trait Source {
     /// Asks for a part of a file, and does not wait for it.
     fn ask_part(&mut self, file: &CopiedFile, request: Request) -> Result<(), String>;
 
-    /// The oldest part that was asked for and has not come yet.
-    fn next_part(&mut self) -> Result<Part, String>;
+    /// The oldest part that was asked for and has not come yet, in memory that is used again.
+    fn next_part(&mut self, memory: Vec<u8>) -> Result<Arrived, String>;
 
     /// What of the log is to be copied, now that the data file is. With `keys_for` the data keys are wanted for that
     /// public key, and not as the source's own master key has wrapped them.
@@ -143,6 +160,9 @@ pub enum CopyError {
     /// Nobody wants it any more.
     #[error("it was ended")]
     Ended,
+    /// The thread that writes what has come is gone.
+    #[error("the thread that writes it has ended")]
+    NobodyWrites,
 }
 
 /// Receives a copy for the directory of these options. When it returns, the copy is complete and on disk; the next
@@ -154,12 +174,7 @@ pub fn receive(
     source: &mut dyn Source,
     watch: &dyn Watch,
 ) -> Result<(), CopyError> {
-    let mut copy = Copy {
-        receiving: Receiving::begin(os, options)?,
-        source,
-        watch,
-        progress: Progress::default(),
-    };
+    let mut copy = Fetch::new(os, Receiving::begin(os, options)?, source, watch);
     let Beginning { parts, master } = copy.source.begin().map_err(CopyError::Source)?;
     let request = key_request(os, options, master.as_deref())?;
     copy.progress.total = parts.taken.iter().map(|range| range.end - range.start).sum();
@@ -233,74 +248,4 @@ fn wrapped(
     let (Some(request), Some(master)) = (request, &options.master) else { return Ok(came) };
     let wrapped = request.open(&came).and_then(|ring| ring.to_file(master, &*os.entropy));
     wrapped.map_err(|error| CopyError::Source(format!("its data keys cannot be taken: {error}")))
-}
-
-struct Copy<'a> {
-    receiving: Receiving,
-    source: &'a mut dyn Source,
-    watch: &'a dyn Watch,
-    progress: Progress,
-}
-
-/// Ranges of a file in parts, in order.
-fn parts_of(ranges: &[Range<u64>]) -> impl Iterator<Item = (u64, usize)> + '_ {
-    ranges.iter().flat_map(|range| {
-        range.clone().step_by(PART_BYTES).map(move |offset| {
-            let left = usize::try_from(range.end - offset).unwrap_or(PART_BYTES);
-            (offset, left.min(PART_BYTES))
-        })
-    })
-}
-
-impl Copy<'_> {
-    /// Fetches ranges of a file, several parts ahead of what has come.
-    fn fetch(&mut self, file: &CopiedFile, ranges: &[Range<u64>]) -> Result<(), CopyError> {
-        let mut parts = parts_of(ranges);
-        let mut asked = VecDeque::new();
-        loop {
-            while asked.len() < PARTS_AHEAD
-                && let Some((offset, length)) = parts.next()
-            {
-                let known = self.receiving.known(file, offset, length)?;
-                let known = known.map(|bytes| checksum(&bytes));
-                let request = Request { offset, length, known };
-                self.source.ask_part(file, request).map_err(CopyError::Source)?;
-                asked.push_back((request, 1));
-            }
-            let Some((request, attempt)) = asked.pop_front() else { return Ok(()) };
-            if self.watch.has_ended() {
-                return Err(CopyError::Ended);
-            }
-            let Request { offset, length, .. } = request;
-            if self.take_part(file, request)? {
-                self.progress.done += length as u64;
-                self.watch.at(self.progress);
-            } else if attempt == ATTEMPTS {
-                let text =
-                    format!("{length} bytes of {file:?} at {offset} do not come as they were read");
-                return Err(CopyError::Source(text));
-            } else {
-                tracing::warn!(target: "REPL", ?file, offset, length,
-                    "A part of the copy came damaged: it is asked for again");
-                self.source.ask_part(file, request).map_err(CopyError::Source)?;
-                asked.push_back((request, attempt + 1));
-            }
-        }
-    }
-
-    /// Takes the next part that comes, which was asked for by this request. Says whether it came as it was read.
-    fn take_part(&mut self, file: &CopiedFile, request: Request) -> Result<bool, CopyError> {
-        let Request { offset, length, known } = request;
-        match self.source.next_part().map_err(CopyError::Source)? {
-            Part::Known => Ok(known.is_some()),
-            Part::Bytes(bytes, sum) => {
-                self.progress.received += bytes.len() as u64;
-                let is_whole = bytes.len() == length && checksum(&bytes) == sum;
-                if is_whole {
-                    self.receiving.write(file, offset, &bytes)?;
-                }
-                Ok(is_whole)
-            }
-        }
-    }
 }

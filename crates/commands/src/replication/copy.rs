@@ -14,7 +14,7 @@ use dispatch::fields::Field;
 use engine::CopiedFile;
 use errors::{Code, Error, Result};
 use membership::MemberId;
-use membership::copy::{Outgoing, Part, VERSION};
+use membership::copy::{Outgoing, VERSION};
 use std::sync::Arc;
 
 pub(crate) const FERN_COPY_BEGIN: Command = Command::new(
@@ -160,14 +160,17 @@ fn read(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let asked = parse(context, fields)?;
     let data = held(context, &asked)?;
     let file = asked.log.map_or(CopiedFile::Data, |name| CopiedFile::Log(name.to_owned()));
-    let part = data.read(&file, asked.offset, asked.length, asked.known);
-    match part.map_err(catalog::from_engine)? {
-        Some(Part::Known) => context.reply.bool("known", true),
-        Some(Part::Bytes(bytes, sum)) => {
-            context.reply.binary("bytes", &bytes);
-            context.reply.binary("checksum", &sum.to_le_bytes());
-        }
-        None => return Err(Error::bad_value("there is no such part of the copy")),
+    let Some(part) = data.part(&file, asked.offset, asked.length) else {
+        return Err(Error::bad_value("there is no such part of the copy"));
+    };
+    // It is read to where it is sent from.
+    let sum = context.reply.binary_by("bytes", part.len(), |into| {
+        let sum = part.read(into)?;
+        Ok((asked.known != Some(sum)).then_some(sum))
+    });
+    match sum.map_err(catalog::from_engine)? {
+        Some(sum) => context.reply.binary("checksum", &sum.to_le_bytes()),
+        None => context.reply.bool("known", true),
     }
     Ok(())
 }

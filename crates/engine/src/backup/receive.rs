@@ -50,10 +50,32 @@ pub struct Receiving {
 }
 
 struct Open {
-    file: Arc<dyn File>,
-    path: PathBuf,
+    target: ReceivedFile,
     /// Bytes that were there before this copy was begun.
     known: u64,
+}
+
+/// A file of a copy, to be written by any thread.
+#[derive(Clone)]
+pub struct ReceivedFile {
+    file: Arc<dyn File>,
+    path: Arc<Path>,
+}
+
+impl ReceivedFile {
+    /// A part has come.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let Self { file, path } = self;
+        file.write_all_at(bytes, offset).map_err(failed("write", path))?;
+        file.begin_writeback(offset, bytes.len() as u64);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ReceivedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReceivedFile").field(&self.path).finish()
+    }
 }
 
 /// Where things lie.
@@ -134,7 +156,8 @@ impl Receiving {
             let opened = self.os.vfs.open(&path, OpenOptions::create());
             let opened = opened.map_err(failed("open", &path))?;
             let known = opened.len().map_err(failed("size of", &path))?;
-            self.files.insert(file.clone(), Open { file: opened, path, known });
+            let target = ReceivedFile { file: opened, path: path.into() };
+            self.files.insert(file.clone(), Open { target, known });
         }
         self.files.get(file).ok_or_else(|| Error::InvalidOption("a file of the copy".to_owned()))
     }
@@ -146,7 +169,7 @@ impl Receiving {
         offset: u64,
         length: usize,
     ) -> Result<Option<Vec<u8>>> {
-        let Open { file, path, known } = self.open(file)?;
+        let Open { target: ReceivedFile { file, path }, known } = self.open(file)?;
         if offset.saturating_add(length as u64) > *known {
             return Ok(None);
         }
@@ -156,17 +179,19 @@ impl Receiving {
         Ok(Some(bytes))
     }
 
+    /// Where the parts of a file are written. Those of one that is finished have been.
+    pub fn file(&mut self, file: &CopiedFile) -> Result<ReceivedFile> {
+        Ok(self.open(file)?.target.clone())
+    }
+
     /// A part has come.
     pub fn write(&mut self, file: &CopiedFile, offset: u64, bytes: &[u8]) -> Result<()> {
-        let Open { file, path, .. } = self.open(file)?;
-        file.write_all_at(bytes, offset).map_err(failed("write", path))?;
-        file.begin_writeback(offset, bytes.len() as u64);
-        Ok(())
+        self.open(file)?.target.write(offset, bytes)
     }
 
     /// All that is taken of the data file has come.
     pub fn finish_data(&mut self, parts: &FileParts) -> Result<()> {
-        let Open { file, path, .. } = self.open(&CopiedFile::Data)?;
+        let ReceivedFile { file, path } = &self.open(&CopiedFile::Data)?.target;
         file.write_all_at(&parts.superblocks, 0).map_err(failed("write", path))?;
         file.set_len(parts.file_bytes).map_err(failed("set the length of", path))?;
         file.sync_all().map_err(failed("sync", path))
@@ -174,7 +199,7 @@ impl Receiving {
 
     /// The first `bytes` of a file of the log have come, which has to be `length` long.
     pub fn finish_log(&mut self, name: &str, bytes: u64, length: u64) -> Result<()> {
-        let Open { file, path, .. } = self.open(&CopiedFile::Log(name.to_owned()))?;
+        let ReceivedFile { file, path } = &self.open(&CopiedFile::Log(name.to_owned()))?.target;
         debug_assert!(bytes <= length, "what comes of a file is in it");
         // What an interrupted copy has left behind them is not of this one.
         file.set_len(bytes.min(length)).map_err(failed("set the length of", path))?;
@@ -185,7 +210,7 @@ impl Receiving {
     /// Removes what has come, as far as the disk lets it: it is nothing without the rest.
     pub(super) fn abandon(self) {
         let Self { os, files, .. } = self;
-        for Open { file, path, .. } in files.into_values() {
+        for Open { target: ReceivedFile { file, path }, .. } in files.into_values() {
             drop(file);
             // What stays is not taken for a copy.
             let _may_stay = os.vfs.remove_file(&path);

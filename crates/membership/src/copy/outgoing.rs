@@ -1,10 +1,11 @@
 //! The data of this member as another one copies it.
 
-use super::{PART_BYTES, Part, checksum};
+use super::{PART_BYTES, checksum};
 use crypt::Fingerprint;
 use engine::{Backup, CopiedFile, Engine, FileParts, Result, SyncedFile};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Parts of the data file that are told apart, at most: where there are more, what lies between them is copied, too.
 const MOST_PARTS: usize = 65_536;
@@ -76,40 +77,62 @@ impl Outgoing {
         told
     }
 
-    /// A part of a file; `None` where it is none of what is to be copied.
-    pub fn read(
-        &self,
-        file: &CopiedFile,
-        offset: u64,
-        length: usize,
-        known: Option<u128>,
-    ) -> Result<Option<Part>> {
+    /// A part of a file, to be read; `None` where it is none of what is to be copied. Waits for its turn.
+    pub fn part(&self, file: &CopiedFile, offset: u64, length: usize) -> Option<OutgoingPart<'_>> {
         let end = offset.saturating_add(length as u64);
         if length == 0 || length > PART_BYTES {
-            return Ok(None);
+            return None;
         }
-        let _one_at_a_time = self.reading.lock();
-        let bytes = match file {
+        let log = match file {
             CopiedFile::Data => {
                 let holds = |range: &Range<u64>| range.start <= offset && end <= range.end;
-                if !self.parts.taken.iter().any(holds) {
-                    return Ok(None);
-                }
-                self.backup.read_data(offset, length)?
+                self.parts.taken.iter().any(holds).then_some(None)?
             }
             CopiedFile::Log(name) => {
                 let is_it = |file: &&SyncedFile| {
                     file.path.file_name().and_then(|name| name.to_str()) == Some(name)
                 };
                 let found = self.log.lock().iter().find(is_it).cloned();
-                match found.filter(|file| end <= file.bytes) {
-                    Some(file) => self.backup.read_log(&file.path, offset, length)?,
-                    None => return Ok(None),
-                }
+                Some(found.filter(|file| end <= file.bytes)?.path)
             }
         };
-        let sum = checksum(&bytes);
-        Ok(Some(if known == Some(sum) { Part::Known } else { Part::Bytes(bytes, sum) }))
+        Some(OutgoingPart { of: self, log, offset, length, _turn: self.reading.lock() })
+    }
+}
+
+/// A part of a file that is being read. There is one at a time of each copy.
+pub struct OutgoingPart<'a> {
+    of: &'a Outgoing,
+    /// The file of the log; none where it is the data file.
+    log: Option<PathBuf>,
+    offset: u64,
+    length: usize,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl OutgoingPart<'_> {
+    /// Its length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Fills memory of its length; the checksum of what is there then.
+    pub fn read(&self, into: &mut [u8]) -> Result<u128> {
+        debug_assert_eq!(into.len(), self.length, "a part is read as a whole");
+        let backup = &self.of.backup;
+        match &self.log {
+            None => backup.read_data_into(self.offset, into)?,
+            Some(path) => backup.read_log_into(path, self.offset, into)?,
+        }
+        Ok(checksum(into))
+    }
+}
+
+impl std::fmt::Debug for OutgoingPart<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { log, offset, length, .. } = self;
+        write!(f, "OutgoingPart({log:?}, {offset}, {length})")
     }
 }
 

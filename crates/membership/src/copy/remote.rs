@@ -10,7 +10,7 @@
 //!
 //! Checksums are 16 bytes, `taken` pairs of 8 bytes (from, to), all little-endian; without `log` it is the data file.
 
-use super::{Beginning, LogFile, LogPlan, PART_BYTES, Part, PublicKey, Request, Source};
+use super::{Arrived, Beginning, LogFile, LogPlan, PART_BYTES, Part, PublicKey, Request, Source};
 use bson::raw::{CStr, cstr};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -26,8 +26,8 @@ pub const VERSION: i32 = 1;
 const ANSWERS: Duration = Duration::from_mins(2);
 /// How long it may take to connect and to log in.
 const CONNECTS: Duration = Duration::from_secs(10);
-/// What an answer may be longer than what it brings.
-const MORE_BYTES: usize = 8 << 20;
+/// An answer has as many bytes at most: what it brings, and more.
+const MOST_BYTES: usize = PART_BYTES + (8 << 20);
 
 /// Who copies whose data. The source refuses where it is not that member: another server may listen at its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl<'a> Remote<'a> {
 
     fn ask(&mut self, command: RawDocumentBuf) -> Result<RawDocumentBuf, String> {
         self.send(command)?;
-        self.receive()
+        self.receive_by(|connection, ended| connection.receive(ANSWERS, MOST_BYTES, ended))
     }
 
     fn send(&mut self, mut command: RawDocumentBuf) -> Result<(), String> {
@@ -108,11 +108,15 @@ impl<'a> Remote<'a> {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<RawDocumentBuf, String> {
+    /// The answer to the oldest question that has none; the connection is kept where there is one.
+    fn receive_by<T>(
+        &mut self,
+        receive: impl FnOnce(&mut Connection, &dyn Fn() -> bool) -> Result<T, String>,
+    ) -> Result<T, String> {
         let Some(mut connection) = self.connection.take() else {
             return Err("the connection is lost".to_owned());
         };
-        let answer = connection.receive(ANSWERS, PART_BYTES + MORE_BYTES, self.ended)?;
+        let answer = receive(&mut connection, self.ended)?;
         self.connection = Some(connection);
         Ok(answer)
     }
@@ -164,14 +168,21 @@ impl Source for Remote<'_> {
         self.send(command)
     }
 
-    fn next_part(&mut self) -> Result<Part, String> {
-        let answer = self.receive()?;
+    fn next_part(&mut self, mut memory: Vec<u8>) -> Result<Arrived, String> {
+        let length = self.receive_by(|connection, ended| {
+            connection.receive_into(&mut memory, ANSWERS, MOST_BYTES, ended)
+        })?;
+        let answer = links::body_of(memory.get(..length).unwrap_or_default())?;
         if answer.get_bool("known").unwrap_or(false) {
-            return Ok(Part::Known);
+            return Ok(Arrived { memory, part: Part::Known });
         }
-        let sum = binary(&answer, "checksum")?.as_array().ok_or_else(|| wrong("checksum"))?;
+        let sum = binary(answer, "checksum")?.as_array().ok_or_else(|| wrong("checksum"))?;
         let sum = u128::from_le_bytes(*sum);
-        Ok(Part::Bytes(binary(&answer, "bytes")?.to_vec(), sum))
+        let bytes = binary(answer, "bytes")?;
+        // They lie in the memory that was received into.
+        let start = bytes.as_ptr().addr() - memory.as_ptr().addr();
+        let range = start..start + bytes.len();
+        Ok(Arrived { memory, part: Part::Bytes(range, sum) })
     }
 
     fn log(&mut self, keys_for: Option<&PublicKey>) -> Result<LogPlan, String> {
