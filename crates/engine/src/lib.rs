@@ -66,6 +66,7 @@ mod unsettled;
 mod watermarks;
 mod writes;
 mod writeset;
+mod written;
 
 pub use adjustable::Adjustable;
 pub use archiver::ArchiveStatus;

@@ -20,7 +20,6 @@ mod pieces;
 
 pub use commits::CommitStep;
 pub use entry_records::EntryRecords;
-pub(crate) use entry_records::WrittenDictionaries;
 
 use crate::commit_order::CommitOrder;
 use crate::entries::{Entries, Entry, EntryId, FIRST_TERM};

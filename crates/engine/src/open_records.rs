@@ -11,7 +11,7 @@
 
 #![expect(clippy::rc_buffer, reason = "what was unpacked or gathered is kept without a copy")]
 
-use crate::members::WrittenDictionaries;
+use crate::written::WrittenDictionaries;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -219,12 +219,12 @@ fn payloads_that_cannot_be_are_refused_before_consensus_hears_of_them() {
 
 /// Follows `ROOT`, and notes of how many commits and keys it was told.
 #[derive(Default)]
-struct Told {
+struct Listening {
     commits: u64,
     keys: Vec<Vec<u8>>,
 }
 
-impl Observer for Told {
+impl Observer for Listening {
     fn follows(&mut self, dictionary: DictionaryId) -> Observed<bool> {
         Ok(dictionary == ROOT)
     }
@@ -252,7 +252,7 @@ fn an_observer_is_told_of_entries_that_write_to_what_it_follows() {
     let engine = open(&followers);
     let base = Position { term: 1, index: 1 };
     EngineJournal::<Nobody>::begin(&engine, base, &voters()).unwrap();
-    let mut follower = EngineJournal::new(engine, Told::default(), SyncMode::Inline).unwrap();
+    let mut follower = EngineJournal::new(engine, Listening::default(), SyncMode::Inline).unwrap();
     let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
     let mut txn = leader.engine().begin_newest(options);
     let other = txn.create_dictionary(DictionaryOptions::default()).unwrap();

@@ -133,7 +133,10 @@ impl Environment {
                     first.map(|_| records::commit_head(txn, timestamp, chunks, Some(history)));
                 let sent = &record[..record.len() - operations.len()];
                 let (body, _room) = self.log.body(operations);
-                let pieces = [own.as_ref().map_or(sent, |own| own.bytes())];
+                let pieces = [match &own {
+                    Some(own) => own.bytes(),
+                    None => sent,
+                }];
                 let record = NewRecord::new(&pieces, &body);
                 let position = self.commits.append_in_order(&record, any, |order, place| {
                     let wal::Place { begin: position, end } = place;

@@ -2,10 +2,11 @@
 //!
 //! Always true: commits are told in their order, each with all that it did, visible or not.
 
-use super::entry_records::{Records, WrittenDictionaries, wrong};
+use super::entry_records::{Records, wrong};
 use super::lost;
 use crate::environment::Environment;
 use crate::records::{Operation, Operations, Record};
+use crate::written::WrittenDictionaries;
 use crate::{DictionaryId, Engine, Error, Result, Timestamp};
 use wal::LiveReader;
 

@@ -5,8 +5,8 @@
 #![expect(clippy::rc_buffer, reason = "what was unpacked is kept without a copy")]
 
 use crate::records::{Operation, Operations, Record};
+use crate::written::WrittenDictionaries;
 use crate::{Error, Result};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The records of an entry, one after the other.
@@ -56,33 +56,6 @@ pub struct EntryRecords {
     writes_to: WrittenDictionaries,
 }
 
-/// So many dictionaries that an entry writes to are told.
-const MOST_TOLD: usize = 16;
-
-/// The dictionaries to whose keys the commits of an entry write.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum WrittenDictionaries {
-    /// These, in no order.
-    Known(SmallVec<[u64; 2]>),
-    /// They are many, or were not looked for.
-    Unknown,
-}
-
-impl WrittenDictionaries {
-    fn add(&mut self, dictionary: u64) {
-        let Self::Known(known) = self else { return };
-        // Operations of one dictionary stand together.
-        if known.last() == Some(&dictionary) || known.contains(&dictionary) {
-            return;
-        }
-        if known.len() < MOST_TOLD {
-            known.push(dictionary);
-        } else {
-            *self = Self::Unknown;
-        }
-    }
-}
-
 impl EntryRecords {
     /// Looks at each record.
     ///
@@ -90,7 +63,7 @@ impl EntryRecords {
     /// [`Error::Corruption`] where one cannot be read, or is none that an entry has.
     pub fn read(bytes: Arc<Vec<u8>>) -> Result<Self> {
         let checksum = crc32c::crc32c(&bytes);
-        let writes_to = WrittenDictionaries::Known(SmallVec::new());
+        let writes_to = WrittenDictionaries::default();
         let mut records =
             Self { bytes, checksum, commits: None, changes_dictionaries: false, writes_to };
         let bytes = Arc::clone(&records.bytes);
