@@ -2,18 +2,11 @@
 //! of itself.
 //!
 //! ```text
-//! frame     version u8, 3, or 2 where nothing is packed │ kind u8 │ body
+//! frame     version u8, 2 │ kind u8 │ body
 //! 1 consensus   length u32 │ message, as raft-messages.md │ count u32 │ payload …      payload, below
 //! 2 report      from u64 │ term u64 │ applied u64 │ synced u64 │ last ts u64 │ last time u64 │ wall ms i64 │ flags u8
 //! payload       length u32 │ bytes, or
-//!               length u32, bit 31 set │ length of what was packed u32 │ block …
-//! block     length u32 │ one lz4 block      each but the last of 60 KiB before it was packed
-//! ```
-//!
-//! In a frame of version 2 what was packed is one frame of zstd: so programs before 2026-11-29 write, and they understand
-//! frames of this program in which nothing is packed.
-//!
-//! ```text
+//!               length u32, bit 31 set │ length of what was packed u32 │ the bytes, packed by zstd
 //! ```
 //!
 //! Little-endian, read to its end. Payloads stand in the order of the message's entries, one for each.
@@ -29,9 +22,7 @@ use crate::packing;
 use crate::payload::Payload;
 
 /// The version this program writes.
-pub(crate) const VERSION: u8 = 3;
-/// The version where nothing is packed, and the one before.
-const OLDER: u8 = 2;
+pub(crate) const VERSION: u8 = 2;
 /// In the length of a payload: it is packed.
 const PACKED: u32 = 1 << 31;
 /// Bytes of a frame at most: an entry with one of the largest records, and some room.
@@ -109,8 +100,7 @@ impl Frame {
                     |payload: &Payload| 8 + payload.packed().map_or(payload.len(), <[u8]>::len);
                 let bytes: usize = payloads.iter().map(length).sum();
                 out.reserve(10 + message.len() + bytes);
-                let is_packed = payloads.iter().any(|payload| payload.packed().is_some());
-                out.extend_from_slice(&[if is_packed { VERSION } else { OLDER }, CONSENSUS]);
+                out.extend_from_slice(&[VERSION, CONSENSUS]);
                 put_bytes(out, &message);
                 put_length(out, payloads.len());
                 for payload in payloads {
@@ -118,7 +108,7 @@ impl Frame {
                 }
             }
             Self::Report(report) => {
-                out.extend_from_slice(&[OLDER, REPORT]);
+                out.extend_from_slice(&[VERSION, REPORT]);
                 let numbers = [
                     report.from.0,
                     report.term,
@@ -169,11 +159,9 @@ impl Frame {
         }
         let mut input = Input(bytes);
         let version = input.u8()?;
-        let unpack = match version {
-            VERSION => packing::unpack,
-            OLDER => packing::older::unpack,
-            _ => return Err(Error::Version { found: version, known: VERSION }),
-        };
+        if version != VERSION {
+            return Err(Error::Version { found: version, known: VERSION });
+        }
         let frame = match input.u8()? {
             CONSENSUS => {
                 let message = codec::decode(input.bytes()?)?;
@@ -187,7 +175,7 @@ impl Frame {
                 }
                 let mut here = 0;
                 let payload = |_| {
-                    let payload = input.payload(unpack, here, held)?;
+                    let payload = input.payload(here, held)?;
                     here += payload.len();
                     Ok(payload)
                 };
@@ -234,9 +222,6 @@ impl Frame {
     }
 }
 
-/// Unpacks a payload that is so long, and tells how much memory that takes.
-type Unpack = fn(&[u8], usize, &mut dyn FnMut(usize)) -> Option<Vec<u8>>;
-
 fn put_length(out: &mut Vec<u8>, length: usize) {
     let length = u32::try_from(length).expect("frames are far below");
     out.extend_from_slice(&length.to_le_bytes());
@@ -282,12 +267,7 @@ impl<'a> Input<'a> {
     }
 
     /// A payload, where those before it have so many bytes.
-    fn payload(
-        &mut self,
-        unpack: Unpack,
-        here: usize,
-        held: &mut dyn FnMut(usize),
-    ) -> Result<Payload> {
+    fn payload(&mut self, here: usize, held: &mut dyn FnMut(usize)) -> Result<Payload> {
         let length = self.fixed().map(u32::from_le_bytes)?;
         if length & PACKED == 0 {
             let bytes = self.take(length as usize)?;
@@ -299,7 +279,7 @@ impl<'a> Input<'a> {
             return Err(malformed("its payloads are too long"));
         }
         let packed = self.take((length & !PACKED) as usize)?;
-        let bytes = unpack(packed, unpacked, &mut |more| held(here + more));
+        let bytes = packing::unpack(packed, unpacked, &mut |more| held(here + more));
         bytes.map(Payload::from).ok_or(malformed("a payload that cannot be unpacked"))
     }
 
@@ -418,8 +398,7 @@ mod tests {
             bytes[at] = byte;
             Frame::decode(&bytes).map_err(|error| error.to_string())
         };
-        assert!(check(0, 4).unwrap_err().contains("version 4"));
-        assert!(check(0, VERSION).is_ok(), "nothing in it is packed");
+        assert!(check(0, 3).unwrap_err().contains("version 3"));
         assert!(check(1, 9).is_err());
         let mut longer = whole.clone();
         longer.push(0);
@@ -447,30 +426,24 @@ mod tests {
         }
     }
 
-    /// Packed by hand: one block of literals alone. So frames of before are read, whatever the library makes of them.
+    /// Packed by hand: one block that is as it was. So frames of before are read, whatever the library makes of them.
     #[test]
     fn a_packed_payload_is_read_whoever_packed_it() {
         let frame = append(&[b"seven b"]);
         let whole = frame.encode();
-        let before = &whole[1..whole.len() - 11];
-        let packed = [&[8, 0, 0, 0, 7 << 4], &b"seven b"[..]].concat();
-        let read_as = |version: u8, length: u32, packed: &[u8]| {
-            let words = [packed.len() as u32 | PACKED, length].map(u32::to_le_bytes);
-            Frame::decode(&[&[version], before, words.as_flattened(), packed].concat())
-        };
-        let read = |length, packed: &[u8]| read_as(VERSION, length, packed);
-        assert_eq!(read(7, &packed).unwrap(), frame);
-        // Of zstd: magic number, one segment with its length in a byte, the last block: raw.
-        let older =
+        let before = &whole[..whole.len() - 11];
+        // Magic number, one segment with its length in a byte, the last block: raw.
+        let packed =
             [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 7, 7 << 3 | 1, 0, 0], &b"seven b"[..]].concat();
-        assert_eq!(read_as(OLDER, 7, &older).unwrap(), frame);
-        assert!(read_as(OLDER, 7, &packed).is_err() && read(7, &older).is_err());
+        let read = |length: u32, packed: &[u8]| {
+            let words = [packed.len() as u32 | PACKED, length].map(u32::to_le_bytes);
+            Frame::decode(&[before, words.as_flattened(), packed].concat())
+        };
+        assert_eq!(read(7, &packed).unwrap(), frame);
         let refused = |length, packed: &[u8]| read(length, packed).unwrap_err().to_string();
         assert!(refused(8, &packed).contains("cannot be unpacked"));
         assert!(refused(6, &packed).contains("cannot be unpacked"));
-        assert!(refused(7, &packed[..11]).contains("cannot be unpacked"));
-        let empty_block = [&packed[..], &[1, 0, 0, 0, 0]].concat();
-        assert!(refused(7, &empty_block).contains("cannot be unpacked"));
+        assert!(refused(7, &packed[..12]).contains("cannot be unpacked"));
         assert!(refused(7, b"").contains("cannot be unpacked"));
         assert!(refused(MAX_FRAME as u32 + 1, &packed).contains("too long"));
         assert!(refused(u32::MAX, &packed).contains("too long"));

@@ -1,31 +1,30 @@
 //! Long payloads are packed on their way: records have the names of documents' fields again and again.
 //!
-//! ```text
-//! packed   block …            each but the last one of BLOCK bytes
-//! block    length u32 │ one lz4 block
-//! ```
-//!
 //! Always true: what is unpacked takes memory as it comes out, or a few times what came, never as it was promised; and
 //! it is as long as it was promised.
 
-pub(crate) mod older;
-
 use std::cell::RefCell;
+use zstd::bulk::Compressor;
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 /// Payloads below this go as they are: packing would cost more than it saves.
 pub(crate) const LEAST: usize = 4 << 10;
-/// So many bytes are packed at once: what lz4 looks back over, and a little less, for which its table is the smaller one.
-const BLOCK: usize = 60 << 10;
+/// The first of zstd's fast levels: documents of text become a fifth longer than with the first usual one, and both ends take
+/// half as long. Its window is 512 KiB.
+const LEVEL: i32 = -1;
+/// The widest window that is read: 1 MiB.
+const WINDOW_LOG: u32 = 20;
 /// What is unpacked begins with so many bytes, or times what was packed, and at most doubles. Records become shorter by
 /// less than that, and are unpacked in one step.
 const FIRST_ROOM: usize = 64 << 10;
 const FIRST_TIMES: usize = 8;
 
-/// What a thread keeps that packs, and what it takes while it does, about.
-pub const PACKING_BYTES: u64 = 80 << 10;
+/// What a thread keeps that packs or unpacks, about.
+pub const PACKING_BYTES: u64 = 640 << 10;
 
 thread_local! {
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static UNPACKER: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
 }
 
 /// The packed form; `None` where it would not save an eighth.
@@ -33,48 +32,65 @@ pub(crate) fn pack(payload: &[u8]) -> Option<Box<[u8]>> {
     if payload.len() < LEAST {
         return None;
     }
-    ROOM.with_borrow_mut(|room| {
-        room.resize(lz4_flex::block::get_maximum_output_size(BLOCK), 0);
-        let most = payload.len() - payload.len() / 8;
-        let mut packed = Vec::with_capacity(most / 2);
-        for block in payload.chunks(BLOCK) {
-            let length = lz4_flex::block::compress_into(block, room).ok()?;
-            if packed.len() + size_of::<u32>() + length > most {
-                return None;
-            }
-            packed.extend_from_slice(&u32::try_from(length).ok()?.to_le_bytes());
-            packed.extend_from_slice(room.get(..length)?);
-        }
-        Some(packed.into())
-    })
+    let mut packed = vec![0; payload.len() - payload.len() / 8];
+    let length = PACKER.with_borrow_mut(|kept| {
+        let packer = match kept {
+            Some(packer) => packer,
+            // Where there is no memory for it, payloads go as they are.
+            none => none.insert(Compressor::new(LEVEL).ok()?),
+        };
+        packer.compress_to_buffer(payload, packed.as_mut_slice()).ok()
+    })?;
+    packed.truncate(length);
+    Some(packed.into())
 }
 
 /// What was packed, which is so long; `None` where it is something else. `held` is told how much memory that takes.
-pub(crate) fn unpack(
-    mut packed: &[u8],
+pub(crate) fn unpack(packed: &[u8], length: usize, held: &mut dyn FnMut(usize)) -> Option<Vec<u8>> {
+    UNPACKER.with_borrow_mut(|kept| unpack_by(unpacker(kept)?, packed, length, held))
+}
+
+fn unpacker<'a>(kept: &'a mut Option<Decoder<'static>>) -> Option<&'a mut Decoder<'static>> {
+    match kept {
+        Some(unpacker) => {
+            unpacker.reinit().ok()?;
+            Some(unpacker)
+        }
+        none => {
+            let mut unpacker = Decoder::new().ok()?;
+            unpacker.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).ok()?;
+            Some(none.insert(unpacker))
+        }
+    }
+}
+
+fn unpack_by(
+    unpacker: &mut Decoder<'static>,
+    packed: &[u8],
     length: usize,
     held: &mut dyn FnMut(usize),
 ) -> Option<Vec<u8>> {
     let first = packed.len().saturating_mul(FIRST_TIMES).max(FIRST_ROOM);
     let mut payload = Vec::new();
-    while !packed.is_empty() {
-        let (block_length, rest) = packed.split_first_chunk()?;
-        let (block, rest) = rest.split_at_checked(u32::from_le_bytes(*block_length) as usize)?;
-        packed = rest;
+    let mut input = InBuffer::around(packed);
+    loop {
         let here = payload.len();
-        let end = here + length.checked_sub(here)?.min(BLOCK);
-        if end > payload.capacity() {
-            let room = length.min(first.max(2 * here));
-            held(room);
-            payload.reserve_exact(room - here);
+        // Where memory had more room than was asked for, more may have come than was promised.
+        let room = length.checked_sub(here)?.min(here.max(first));
+        held(here + room);
+        payload.reserve_exact(room);
+        // What is unpacked is written behind what is there, into memory that nobody has to clear before.
+        let mut output = OutBuffer::around_pos(&mut payload, here);
+        let left = unpacker.run(&mut input, &mut output).ok()?;
+        let came = payload.len() - here;
+        if left == 0 && input.pos() == packed.len() {
+            return (payload.len() == length).then_some(payload);
         }
-        payload.resize(end, 0);
-        let came = lz4_flex::block::decompress_into(block, payload.get_mut(here..)?).ok()?;
-        if came == 0 || here + came != end {
+        // Something stands behind it, its end is missing, or there is more than was promised.
+        if left == 0 || came == 0 {
             return None;
         }
     }
-    (payload.len() == length).then_some(payload)
 }
 
 #[cfg(test)]
@@ -100,7 +116,7 @@ mod tests {
         // Far shorter than usual: room for it is made step by step.
         let zeros = vec![0; 3 << 20];
         let packed = pack(&zeros).unwrap();
-        assert!(packed.len() < zeros.len() / 200);
+        assert!(packed.len() < 1000);
         assert_eq!(unpacked(&packed, zeros.len()), Some(zeros));
     }
 
