@@ -246,8 +246,10 @@ fn followers_have_the_leaders_commits_and_entries() {
     follower.verify_all().unwrap();
 }
 
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What readers see in each of some dictionaries; `None` of one that is not there.
-fn seen_in(engine: &Engine, dictionaries: &[DictionaryId]) -> Vec<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+fn seen_in(engine: &Engine, dictionaries: &[DictionaryId]) -> Vec<Option<Rows>> {
     let state = engine.snapshot();
     let (all, forward) = (engine::KeyRange::all, engine::Direction::Forward);
     let rows_of = |dictionary: &DictionaryId| {
