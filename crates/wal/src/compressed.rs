@@ -93,8 +93,8 @@ impl<'a> Body<'a> {
 #[derive(Clone, Copy)]
 pub struct NewRecord<'a> {
     head: &'a [&'a [u8]],
+    head_bytes: usize,
     body: &'a Body<'a>,
-    lengths: [u8; LENGTHS],
 }
 
 impl<'a> NewRecord<'a> {
@@ -106,35 +106,49 @@ impl<'a> NewRecord<'a> {
 
     /// The concatenation of the pieces of a head, and of a body.
     pub fn new(head: &'a [&'a [u8]], body: &'a Body<'a>) -> Self {
-        let mut lengths = [0; LENGTHS];
-        // What does not fit is longer than a record may be.
-        let field = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-        lengths[..4].copy_from_slice(&field(bytes_of(head)));
-        lengths[4..].copy_from_slice(&field(body.plain.len()));
-        Self { head, body, lengths }
+        Self { head, head_bytes: bytes_of(head), body }
     }
 
     /// Its bytes, before they are compressed.
     pub fn bytes(&self) -> usize {
-        bytes_of(self.head) + self.body.plain.len()
+        self.head_bytes + self.body.plain.len()
     }
 
     /// The same as they stand in a plain log.
     pub(crate) fn stored_bytes(&self) -> usize {
-        self.pieces().map(<[u8]>::len).sum()
+        let body = match &self.body.compressed {
+            Some(block) => LENGTHS + block.len(),
+            None => self.body.plain.len(),
+        };
+        self.head_bytes + body
     }
 
     pub(crate) fn kind(&self) -> FrameKind {
         if self.body.compressed.is_some() { FrameKind::Compressed } else { FrameKind::Data }
     }
 
-    /// What stands in the log, in this order.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let (lengths, body) = match &self.body.compressed {
-            Some(block) => (&self.lengths[..], &block[..]),
-            None => (&[][..], self.body.plain),
+    /// Tells what stands in the log, piece by piece.
+    #[inline]
+    pub(crate) fn each_piece(&self, mut told: impl FnMut(&[u8])) {
+        let body = match &self.body.compressed {
+            Some(block) => {
+                // What does not fit is longer than a record may be.
+                let field = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+                told(&field(self.head_bytes));
+                told(&field(self.body.plain.len()));
+                block
+            }
+            None => self.body.plain,
         };
-        std::iter::once(lengths).chain(self.head.iter().copied()).chain([body])
+        self.head.iter().for_each(|piece| told(piece));
+        told(body);
+    }
+
+    /// The same in one piece.
+    fn stored(&self) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(self.stored_bytes());
+        self.each_piece(|piece| stored.extend_from_slice(piece));
+        stored
     }
 }
 
@@ -147,7 +161,7 @@ pub fn compressed_payload(head: &[u8], body: &[u8]) -> Option<Vec<u8>> {
     let body = Body::compressed(body, &Compressors::default());
     let head = [head];
     let record = NewRecord::new(&head, &body);
-    (record.kind() == FrameKind::Compressed).then(|| record.pieces().collect::<Vec<_>>().concat())
+    (record.kind() == FrameKind::Compressed).then(|| record.stored())
 }
 
 /// What uncompresses records, one after the other.
@@ -207,10 +221,6 @@ mod tests {
 
     use super::*;
 
-    fn stored(record: &NewRecord<'_>) -> Vec<u8> {
-        record.pieces().collect::<Vec<_>>().concat()
-    }
-
     #[test]
     fn what_was_compressed_comes_back_behind_its_head() {
         let text = b"\x02name of a field\0".repeat(300);
@@ -218,7 +228,7 @@ mod tests {
         for bytes in [&text[..], &text[..100], &text] {
             let body = Body::compressed(bytes, &by);
             let record = NewRecord::new(&[b"he", b"ad"], &body);
-            let stored = stored(&record);
+            let stored = record.stored();
             assert_eq!(record.kind(), FrameKind::Compressed);
             assert_eq!(record.bytes(), 4 + bytes.len());
             assert_eq!(record.stored_bytes(), stored.len());
@@ -243,7 +253,7 @@ mod tests {
             let body = Body::compressed(bytes, &Compressors::default());
             let record = NewRecord::new(&[b"head"], &body);
             assert_eq!(record.kind(), FrameKind::Data);
-            assert_eq!(stored(&record), [b"head", bytes].concat());
+            assert_eq!(record.stored(), [b"head", bytes].concat());
         }
     }
 
@@ -251,7 +261,7 @@ mod tests {
     fn what_cannot_be_is_refused_before_it_takes_memory() {
         let text = [7; 1000];
         let body = Body::compressed(&text, &Compressors::default());
-        let whole = stored(&NewRecord::new(&[b"head"], &body));
+        let whole = NewRecord::new(&[b"head"], &body).stored();
         let mut reader = Uncompressed::default();
         for length in 0..whole.len() {
             assert_eq!(reader.read(&whole[..length]), None, "{length} bytes of it");
@@ -276,7 +286,7 @@ mod tests {
         ) {
             if forges {
                 let body = Body::compressed(&[7; 500], &Compressors::default());
-                bytes = stored(&NewRecord::new(&[b"head"], &body));
+                bytes = NewRecord::new(&[b"head"], &body).stored();
             }
             for (at, value) in flips {
                 if let Some(byte) = bytes.get_mut(at) {

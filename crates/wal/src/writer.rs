@@ -249,7 +249,11 @@ impl Wal {
         }
         // Of an encrypted log it is known when the record has been encrypted.
         let crc = match self.key {
-            None => record.pieces().fold(0, crc32c::crc32c_append),
+            None => {
+                let mut crc = 0;
+                record.each_piece(|piece| crc = crc32c::crc32c_append(crc, piece));
+                crc
+            }
             Some(_) => 0,
         };
         let len = record.stored_bytes();
@@ -266,7 +270,7 @@ impl Wal {
         let begin = tail.end;
         let header = frame_header(record.kind(), self.salt, begin, stored, crc);
         tail.buf.extend_from_slice(&header);
-        record.pieces().for_each(|piece| tail.buf.extend_from_slice(piece));
+        record.each_piece(|piece| tail.buf.extend_from_slice(piece));
         let padded = (tail.buf.len() + (stored - len)).next_multiple_of(ALIGN);
         tail.buf.resize(padded, 0);
         tail.end += frame_bytes(stored) as u64;
