@@ -48,7 +48,7 @@ mod tests {
             written.add(dictionary);
         }
         assert_eq!(written, WrittenDictionaries::Known([3, 7].into_iter().collect()));
-        for dictionary in 0..MOST_TOLD as u64 {
+        for dictionary in 0..=MOST_TOLD as u64 {
             written.add(dictionary);
         }
         assert_eq!(written, WrittenDictionaries::Unknown);
