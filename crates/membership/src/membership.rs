@@ -250,10 +250,12 @@ impl Membership {
         }
     }
 
-    /// Whether this member takes entries of others. Forgotten by a restart. For tests.
+    /// Whether this member takes entries of others. Forgotten by a restart. For tests. Waits until it goes by that, for a
+    /// moment at most: until then it may take one more.
     pub fn set_takes_entries(&self, takes: bool) {
         if let Some(member) = self.inner.member() {
             member.set_takes_entries(takes);
+            self.wait_until_told();
         }
     }
 
