@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wal::Replay;
 use workers::{Batch, Workers};
-pub(crate) use workers::{Piece, each_needed, needed_dictionary};
+pub(crate) use workers::{Piece, each_needed, key_write, needed_dictionary};
 
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

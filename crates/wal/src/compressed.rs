@@ -30,7 +30,7 @@ const COMPRESSOR_BYTES: u64 = 640 << 10;
 /// What a decompressor takes, about.
 const DECOMPRESSOR_BYTES: usize = 160 << 10;
 
-/// Compressors that are not in use, for the next records.
+/// What compresses records, kept for the next ones.
 #[derive(Default)]
 pub(crate) struct Compressors {
     free: Mutex<Vec<Compressor<'static>>>,

@@ -171,7 +171,7 @@ impl Replay {
         if kind != FrameKind::Compressed {
             return Ok(Some(Record { lsn, end: self.pos, payload: stored }));
         }
-        // What is read once is borrowed once: the error needs all of the reader.
+        // Looked at again below, for the error needs the whole reader, which what was read would borrow.
         if self.uncompressed.read(stored).is_none() {
             return Err(self.corruption(lsn, "a record cannot be uncompressed"));
         }

@@ -11,11 +11,11 @@ use crate::dictionary::Found;
 use crate::entries::Entry;
 use crate::environment::Environment;
 use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
-use crate::recovery::needed_dictionary;
+use crate::recovery::{key_write, needed_dictionary};
 use crate::times::Place;
 use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
-use ftree::{Message, Version};
+use ftree::Version;
 use smallvec::SmallVec;
 use wal::NewRecord;
 
@@ -273,24 +273,8 @@ impl<'a> Inserts<'a> {
     /// What a commit wrote to keys, whose record is at `position`.
     fn add_all(&mut self, (position, timestamp): (u64, u64), operations: &'a [u8]) -> Result<()> {
         for operation in Operations::new(operations) {
-            let (id, key, message) = match operation {
-                Ok(Operation::Put { dictionary, key, value }) => {
-                    (dictionary, key, Message::Put(value))
-                }
-                Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
-                Ok(Operation::Update { dictionary, key, argument }) => {
-                    (dictionary, key, Message::Update(argument))
-                }
-                Ok(
-                    Operation::Create { .. }
-                    | Operation::Drop { .. }
-                    | Operation::Reshape { .. }
-                    | Operation::Adopt { .. }
-                    | Operation::Note { .. }
-                    | Operation::Tombstone { .. },
-                ) => continue,
-                Err(malformed) => return Err(Error::in_record(position, malformed)),
-            };
+            let operation = operation.map_err(|e| Error::in_record(position, e))?;
+            let Some((id, key, message)) = key_write(&operation) else { continue };
             if self.into.as_ref().is_none_or(|into| into.id != id) {
                 self.insert();
                 self.into = needed_dictionary(self.environment, id, (position, timestamp))?;

@@ -183,23 +183,9 @@ pub(crate) fn each_needed<'a>(
     let mut target = Target { id: 0, dictionary: None };
     let commit = (piece.position, piece.timestamp);
     for operation in Operations::new(operations) {
-        let (id, key, message) = match operation {
-            Ok(Operation::Put { dictionary, key, value }) => (dictionary, key, Message::Put(value)),
-            Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
-            Ok(Operation::Update { dictionary, key, argument }) => {
-                (dictionary, key, Message::Update(argument))
-            }
-            // Done by the one that read them.
-            Ok(
-                Operation::Create { .. }
-                | Operation::Drop { .. }
-                | Operation::Reshape { .. }
-                | Operation::Adopt { .. }
-                | Operation::Note { .. }
-                | Operation::Tombstone { .. },
-            ) => continue,
-            Err(e) => return Err(Error::in_record(piece.position, e)),
-        };
+        let operation = operation.map_err(|e| Error::in_record(piece.position, e))?;
+        // The others are done by the one that read them.
+        let Some((id, key, message)) = key_write(&operation) else { continue };
         if target.id != id {
             target = Target { id, dictionary: needed_dictionary(environment, id, commit)? };
         }
@@ -208,6 +194,23 @@ pub(crate) fn each_needed<'a>(
         }
     }
     Ok(())
+}
+
+/// What an operation writes to a key of a dictionary; `None` of one that does something else.
+pub(crate) fn key_write<'a>(operation: &Operation<'a>) -> Option<(u64, &'a [u8], Message<'a>)> {
+    match *operation {
+        Operation::Put { dictionary, key, value } => Some((dictionary, key, Message::Put(value))),
+        Operation::Delete { dictionary, key } => Some((dictionary, key, Message::Delete)),
+        Operation::Update { dictionary, key, argument } => {
+            Some((dictionary, key, Message::Update(argument)))
+        }
+        Operation::Create { .. }
+        | Operation::Drop { .. }
+        | Operation::Reshape { .. }
+        | Operation::Adopt { .. }
+        | Operation::Note { .. }
+        | Operation::Tombstone { .. } => None,
+    }
 }
 
 /// The dictionary that operations are for.
