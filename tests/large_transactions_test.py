@@ -238,7 +238,8 @@ def main():
     arguments.add_argument("--cacheSize", default="32M")
     arguments.add_argument("--kills", type=int, default=3, help="of the primary in the commit")
     options = arguments.parse_args()
-    lifetime = ("--setParameter", "transactionLifetimeLimitSeconds=1200")
+    # A disk that is nearly full is another test's: where nothing can be spilled, all of a transaction is in memory.
+    lifetime = ("--setParameter", "transactionLifetimeLimitSeconds=1200", "--fsRedzone", "1")
     with ReplicaSet("--cacheSize", options.cacheSize, *lifetime) as cluster:
         large = Large(cluster, options.megabytes, size(options.cacheSize))
         large.watch()

@@ -13,6 +13,7 @@ import time
 
 from bson import Binary
 from fernd import ReplicaSet, host, raw, wait_until
+from replica_set_costs import wait_for_rest
 from replica_set_test import reconfigure
 
 DOCUMENTS = 1000
@@ -76,7 +77,8 @@ def main():
         alone = told["durationMillis"] / 1000
         print(f"copied {told['done'] / 1e6:.0f} MB in {alone:.1f} s, {told['done'] / alone / 1e6:.0f} MB/s, "
               f"{told['done'] / alone / (stored / cp):.2f} of cp; secondary after {took:.1f} s", flush=True)
-        # The third one joins, and is killed on its way.
+        # The third one joins, and is killed on its way. What is merged meanwhile would be another copy each time.
+        wait_for_rest([first, second])
         reconfigure(cluster, lambda c: c["members"].append({"_id": 2, "host": host(third)}))
         received, kills = 0, 0
         for share in (0.1, 0.3, 0.5, 0.7, 0.9):

@@ -128,6 +128,18 @@ def settle(members):
         assert raw(member, "admin", {"checkpoint": 1}, timeout=600)["ok"] == 1
 
 
+def wait_for_rest(members):
+    """Until members merge nothing any more of what was written."""
+    settle(members)
+
+    def is_quiet():
+        before = [thread_times(member)["fern-flush"] for member in members]
+        time.sleep(1)
+        return all(thread_times(member)["fern-flush"] - taken <= 0.02 for member, taken in zip(members, before))
+
+    wait_until(is_quiet, "they merge on and on", wait=600)
+
+
 def thread_times(member):
     """Seconds of the processors that each kind of thread of a member has taken."""
     times, tasks = Counter(), f"/proc/{member.process.pid}/task"
@@ -519,17 +531,8 @@ class Absence:
         return len(took) * 1000 / seconds
 
     def rest(self):
-        """Until the members that are there merge nothing any more of what was written: that would take the processors of
-        the one that comes back."""
-        others = self.members[:-1]
-        settle(others)
-
-        def is_quiet():
-            before = [thread_times(member)["fern-flush"] for member in others]
-            time.sleep(1)
-            return all(thread_times(member)["fern-flush"] - taken <= 0.02 for member, taken in zip(others, before))
-
-        wait_until(is_quiet, "they merge on and on", wait=600)
+        """What the members that are there still merge would take the processors of the one that comes back."""
+        wait_for_rest(self.members[:-1])
 
     def count(self, member):
         return counted(member, "iibench", "purchases")

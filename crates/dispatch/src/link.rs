@@ -33,6 +33,8 @@ pub type TakeOver = Box<dyn FnOnce(HandedOver) + Send>;
 pub struct AcceptedLink {
     /// What is answered under `fernLink`.
     pub answer: RawDocumentBuf,
+    /// What is answered under `fernFrames`: the newest version of frames that is read.
+    pub frames: i32,
     /// Takes the connection.
     pub take: TakeOver,
 }

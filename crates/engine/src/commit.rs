@@ -405,14 +405,15 @@ impl Committer {
         }
         let leads = |order: &CommitOrder| self.check_leads(order, era);
         self.append_in_order(&record, leads, |order, place| {
-            self.take_in(order, place, &[head[0], body.bytes()]);
+            self.take_in(order, place, head[0], body);
         })
     }
 
     /// Takes a record that is in the log into what is open.
-    pub(crate) fn take_in(&self, order: &mut CommitOrder, place: Place, pieces: &[&[u8]]) {
+    fn take_in(&self, order: &mut CommitOrder, place: Place, head: &[u8], body: &Body<'_>) {
         let newest = (order.newest, order.time);
-        order.open.append(&OpenRecord { place: (place.begin, place.end), pieces, newest });
+        let place = (place.begin, place.end);
+        order.open.append(&OpenRecord { place, head, body, newest });
         self.log.set_entry_bytes(order.open.memory_bytes());
     }
 
@@ -498,7 +499,7 @@ impl Committer {
             } else {
                 head
             };
-            self.take_in(&mut order, place, &[head.bytes(), tail]);
+            self.take_in(&mut order, place, head.bytes(), &body);
         }
         if chunks.is_some() || position >= order.next_point {
             let mut needed = self.log.needed.lock();

@@ -26,6 +26,7 @@ mod dictionary;
 mod directory_lock;
 mod engine;
 mod entries;
+mod entry_bytes;
 mod environment;
 mod error;
 pub mod format;
@@ -81,6 +82,7 @@ pub use commit::{outside_request, thread_commits};
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use entries::EntryId;
+pub use entry_bytes::{CompressedPart, EntryBytes};
 pub use error::{Cause, Error, Oversized, Result};
 pub use ftree::{
     Applied, Direction, KeyRange, PlantedUpdateBug, RecordPart, TombstoneBug, UpdatePlace, Updates,

@@ -264,6 +264,19 @@ impl Log {
         (self.wal().body(bytes), room)
     }
 
+    /// The same, where another member's log may have compressed it already.
+    #[expect(clippy::rc_buffer, reason = "it came so, and is kept so")]
+    pub(crate) fn body_of<'a>(
+        &self,
+        bytes: &'a [u8],
+        block: Option<&Arc<Vec<u8>>>,
+    ) -> (Body<'a>, Option<Reservation>) {
+        match block {
+            Some(block) => (self.wal().body_of(bytes, block), None),
+            None => self.body(bytes),
+        }
+    }
+
     /// Returns when the log is on disk up to here.
     pub(crate) fn sync_to(&self, end: u64) -> Result<()> {
         let started = self.clock.monotonic();

@@ -23,6 +23,7 @@ pub use entry_records::EntryRecords;
 
 use crate::commit_order::CommitOrder;
 use crate::entries::{Entries, Entry, EntryId, FIRST_TERM};
+use crate::entry_bytes::EntryBytes;
 use crate::environment::Environment;
 use crate::open_records::{GatheredRecords, Part};
 use crate::records::{self, EntryHead, EntryKind, Record};
@@ -106,7 +107,7 @@ impl Engine {
         configuration: &[u8],
         records: &[u8],
     ) -> Result<()> {
-        let records = EntryRecords::read(Arc::new(records.to_vec()))?;
+        let records = EntryRecords::read(records.to_vec().into())?;
         self.append_read_entry(head, configuration, &records)
     }
 
@@ -136,17 +137,17 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::HistoryLost`] where the log does not hold it.
-    pub fn entry_records(&self, index: u64) -> Result<Arc<Vec<u8>>> {
+    pub fn entry_records(&self, index: u64) -> Result<EntryBytes> {
         let kept = {
             let order = self.environment().commits.order.lock();
             match order.entries.get(index) {
-                Some(entry) if entry.head.bytes == 0 => Some(Arc::default()),
+                Some(entry) if entry.head.bytes == 0 => Some(EntryBytes::default()),
                 _ => order.open.kept(index),
             }
         };
         match kept {
             Some(kept) => Ok(kept),
-            None => self.read_entry(index).map(|(_, _, records)| Arc::new(records)),
+            None => self.read_entry(index).map(|(_, _, records)| records.into()),
         }
     }
 

@@ -9,11 +9,11 @@
 //! of records are kept within a bound, and never needed: the log has them. But it gives out only what is on
 //! disk, and an entry is sent while it is being synced.
 
-#![expect(clippy::rc_buffer, reason = "what was unpacked or gathered is kept without a copy")]
-
+use crate::entry_bytes::{CompressedPart, EntryBytes};
 use crate::written::WrittenDictionaries;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wal::Body;
 
 /// Bytes of records in one part.
 pub(crate) const PART_BYTES: u64 = 4 << 20;
@@ -44,13 +44,50 @@ pub(crate) struct Part {
     /// The checksum of those of which there is a copy is taken when they are gathered.
     pub(crate) records: GatheredRecords,
     /// A copy of them.
-    copy: Option<Vec<u8>>,
+    copy: Option<RecordsCopy>,
+}
+
+/// A copy of records, and what the log has compressed of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct RecordsCopy {
+    bytes: Vec<u8>,
+    compressed: Vec<CompressedPart>,
+}
+
+impl RecordsCopy {
+    fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), compressed: Vec::new() }
+    }
+
+    /// Bytes of memory that it takes.
+    fn memory_bytes(&self) -> u64 {
+        let blocks: usize = self.compressed.iter().map(|part| part.block.len()).sum();
+        (self.bytes.len() + blocks) as u64
+    }
+
+    fn append(&mut self, record: &OpenRecord<'_>) {
+        self.bytes.extend_from_slice(&record.length());
+        self.bytes.extend_from_slice(record.head);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(record.body.bytes());
+        if let Some(block) = record.body.block() {
+            let range = start..self.bytes.len();
+            self.compressed.push(CompressedPart { range, block: Arc::clone(block) });
+        }
+    }
+
+    fn into_entry(mut self) -> EntryBytes {
+        if self.bytes.capacity() > self.bytes.len().saturating_mul(2) {
+            self.bytes.shrink_to_fit();
+        }
+        EntryBytes::new(self.bytes, self.compressed)
+    }
 }
 
 /// The records of an entry, in memory.
 struct Kept {
     index: u64,
-    records: Arc<Vec<u8>>,
+    records: EntryBytes,
     writes_to: WrittenDictionaries,
 }
 
@@ -58,10 +95,29 @@ struct Kept {
 pub(crate) struct OpenRecord<'a> {
     /// Where it begins and ends in the log.
     pub(crate) place: (u64, u64),
-    /// Its bytes, as members send them to each other.
-    pub(crate) pieces: &'a [&'a [u8]],
+    /// The first of its bytes, as members send them to each other.
+    pub(crate) head: &'a [u8],
+    /// The rest of them.
+    pub(crate) body: &'a Body<'a>,
     /// The last commit up to its end, and its last time.
     pub(crate) newest: (u64, u64),
+}
+
+impl OpenRecord<'_> {
+    fn len(&self) -> usize {
+        self.head.len() + self.body.bytes().len()
+    }
+
+    /// What stands before its bytes.
+    fn length(&self) -> [u8; 4] {
+        u32::try_from(self.len()).unwrap_or(u32::MAX).to_le_bytes()
+    }
+
+    /// The memory that a copy of it takes.
+    fn copy_bytes(&self) -> u64 {
+        let block = self.body.block().map_or(0, |block| block.len());
+        (4 + self.len() + block) as u64
+    }
 }
 
 /// See above.
@@ -105,17 +161,16 @@ impl OpenRecords {
 
     /// A record was appended to the log.
     pub(crate) fn append(&mut self, record: &OpenRecord<'_>) {
-        let len = record.pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let bytes = 4 + u64::from(len);
+        let bytes = 4 + record.len() as u64;
         let fits = |part: &Part| part.records.bytes + bytes <= self.part_bytes;
         let has_room = self.parts.len() > self.gathered && self.parts.back().is_some_and(fits);
         let (start, until) = record.place;
-        let keeps = self.make_room(bytes);
+        let copy_bytes = record.copy_bytes();
+        let keeps = self.make_room(copy_bytes);
         if !has_room {
             let records =
                 GatheredRecords { last_timestamp: 0, last_time: 0, bytes: 0, checksum: 0 };
-            let copy = Some(Vec::with_capacity(self.usual));
+            let copy = Some(RecordsCopy::with_room(self.usual));
             self.parts.push_back(Part { start, until, records, copy });
         }
         let Some(part) = self.parts.back_mut() else { return };
@@ -123,20 +178,15 @@ impl OpenRecords {
         (part.records.last_timestamp, part.records.last_time) = record.newest;
         part.until = until;
         if !keeps && let Some(copy) = part.copy.take() {
-            self.copied -= copy.len() as u64;
-            part.records.checksum = crc32c::crc32c(&copy);
+            self.copied -= copy.memory_bytes();
+            part.records.checksum = crc32c::crc32c(&copy.bytes);
         }
-        let length = len.to_le_bytes();
         if let Some(copy) = &mut part.copy {
-            copy.extend_from_slice(&length);
-            for piece in record.pieces {
-                copy.extend_from_slice(piece);
-            }
-            self.copied += bytes;
+            copy.append(record);
+            self.copied += copy_bytes;
         } else {
             let checksum = &mut part.records.checksum;
-            *checksum = crc32c::crc32c_append(*checksum, &length);
-            for piece in record.pieces {
+            for piece in [&record.length(), record.head, record.body.bytes()] {
                 *checksum = crc32c::crc32c_append(*checksum, piece);
             }
         }
@@ -162,7 +212,7 @@ impl OpenRecords {
         while self.copied + bytes > self.most_copied
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.copied -= oldest.records.len() as u64;
+            self.copied -= oldest.records.memory_bytes() as u64;
         }
         self.copied + bytes <= self.most_copied
     }
@@ -171,7 +221,7 @@ impl OpenRecords {
     pub(crate) fn gather(&mut self) -> Option<GatheredRecords> {
         let next = self.parts.get_mut(self.gathered)?;
         if let Some(copy) = &next.copy {
-            next.records.checksum = crc32c::crc32c(copy);
+            next.records.checksum = crc32c::crc32c(&copy.bytes);
         }
         self.gathered += 1;
         Some(next.records)
@@ -198,7 +248,7 @@ impl OpenRecords {
         let is_gathered = self.gathered > 0;
         let first = self.parts.front_mut()?;
         if !is_gathered && let Some(copy) = &first.copy {
-            first.records.checksum = crc32c::crc32c(copy);
+            first.records.checksum = crc32c::crc32c(&copy.bytes);
         }
         Some(first)
     }
@@ -207,13 +257,10 @@ impl OpenRecords {
     pub(crate) fn close(&mut self, index: u64) {
         let Some(part) = self.parts.pop_front() else { return };
         self.gathered = self.gathered.saturating_sub(1);
-        if let Some(mut copy) = part.copy {
-            self.usual = copy.len().min(MOST_USUAL);
-            if copy.capacity() > copy.len().saturating_mul(2) {
-                copy.shrink_to_fit();
-            }
+        if let Some(copy) = part.copy {
+            self.usual = copy.bytes.len().min(MOST_USUAL);
             let writes_to = WrittenDictionaries::Unknown;
-            self.kept.push_back(Kept { index, records: Arc::new(copy), writes_to });
+            self.kept.push_back(Kept { index, records: copy.into_entry(), writes_to });
         }
     }
 
@@ -221,21 +268,21 @@ impl OpenRecords {
     pub(crate) fn close_as(
         &mut self,
         index: u64,
-        records: &Arc<Vec<u8>>,
+        records: &EntryBytes,
         writes_to: &WrittenDictionaries,
     ) {
         self.close(index);
-        let bytes = records.len() as u64;
+        let bytes = records.memory_bytes() as u64;
         if bytes > 0 && self.make_room(bytes) {
             self.copied += bytes;
-            let (records, writes_to) = (Arc::clone(records), writes_to.clone());
+            let (records, writes_to) = (records.clone(), writes_to.clone());
             self.kept.push_back(Kept { index, records, writes_to });
         }
     }
 
     /// The records of an entry, where they are in memory.
-    pub(crate) fn kept(&self, index: u64) -> Option<Arc<Vec<u8>>> {
-        self.find_kept(index).map(|kept| Arc::clone(&kept.records))
+    pub(crate) fn kept(&self, index: u64) -> Option<EntryBytes> {
+        self.find_kept(index).map(|kept| kept.records.clone())
     }
 
     /// To which dictionaries the commits of an entry write, as far as that is known.
@@ -256,7 +303,7 @@ impl OpenRecords {
         while self.kept.back().is_some_and(|kept| kept.index >= index) {
             self.kept.pop_back();
         }
-        self.copied = self.kept.iter().map(|kept| kept.records.len() as u64).sum();
+        self.copied = self.kept.iter().map(|kept| kept.records.memory_bytes() as u64).sum();
     }
 
     /// Bytes of memory that the copies take.
@@ -270,10 +317,10 @@ mod tests {
     use super::*;
 
     fn append(open: &mut OpenRecords, ts: u64, bytes: usize) {
-        let piece = vec![ts as u8; bytes];
+        let bytes = vec![ts as u8; bytes];
+        let body = Body::plain(&bytes);
         let place = (ts * 100, ts * 100 + 50);
-        let newest = (ts, ts * 10);
-        open.append(&OpenRecord { place, pieces: &[&piece], newest });
+        open.append(&OpenRecord { place, head: &[], body: &body, newest: (ts, ts * 10) });
     }
 
     fn parts(open: &OpenRecords) -> Vec<(u64, u64, u64)> {
@@ -317,7 +364,7 @@ mod tests {
         let records = open.gather().unwrap();
         assert_eq!((records.bytes, records.checksum), (20, crc32c::crc32c(&sent)));
         open.close(7);
-        assert_eq!(open.kept(7).as_deref(), Some(&sent));
+        assert_eq!(open.kept(7).as_deref(), Some(&sent[..]));
     }
 
     #[test]
@@ -351,18 +398,18 @@ mod tests {
         open.note_sent((500, 550), 76, (5, 50));
         open.note_sent((600, 650), 76, (6, 60));
         assert_eq!(parts(&open), [(500, 650, 160)], "it is one entry, however long");
-        let sent = Arc::new(vec![7; 160]);
+        let sent = EntryBytes::from(vec![7; 160]);
         let writes_to = WrittenDictionaries::Known([7].into_iter().collect());
         open.close_as(2, &sent, &writes_to);
         assert_eq!(open.written_dictionaries(2), writes_to);
         assert!(open.is_empty() && open.kept(1).is_none(), "the older one gives way");
-        assert!(Arc::ptr_eq(&open.kept(2).unwrap(), &sent));
+        assert!(std::ptr::eq(&*open.kept(2).unwrap(), &*sent), "it is no copy");
         assert_eq!(open.memory_bytes(), 160);
         open.note_sent((700, 750), 296, (7, 70));
-        open.close_as(3, &Arc::new(vec![7; 300]), &writes_to);
+        open.close_as(3, &vec![7; 300].into(), &writes_to);
         assert_eq!(open.written_dictionaries(3), WrittenDictionaries::Unknown);
         assert_eq!((open.kept(3), open.memory_bytes()), (None, 0), "what is too long is not kept");
-        open.close_as(4, &Arc::default(), &writes_to);
+        open.close_as(4, &EntryBytes::default(), &writes_to);
         assert_eq!(open.kept(4), None, "it has no records");
     }
 

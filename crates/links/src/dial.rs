@@ -164,13 +164,13 @@ pub(crate) fn shake_hands(
     }
 }
 
-/// Says the hello and reads what is answered to it.
+/// Says the hello and reads what is answered to it, and the version of frames that both sides know.
 pub(crate) fn exchange(
     stream: &mut Stream,
     hello: &LinkHello,
     limit: Duration,
     waiting: WaitContext<'_>,
-) -> Result<LinkHello, DialError> {
+) -> Result<(LinkHello, u8), DialError> {
     let answer = converse(stream, &hello.message(), limit, MAX_ANSWER, waiting)?;
     read_answer(&answer).map_err(DialError::Failed)
 }

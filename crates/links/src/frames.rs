@@ -43,12 +43,12 @@ pub(crate) enum ReadError {
     Io(io::Error),
 }
 
-/// Puts a frame behind what is in `out`. `false` where it is longer than a frame may be, packed or not; nothing is put
+/// Puts a frame behind what is in `out`, in a version that the other side reads. `false` where it is longer than a frame may be, packed or not; nothing is put
 /// then.
-pub(crate) fn put(frame: &Frame, out: &mut Vec<u8>) -> bool {
+pub(crate) fn put(frame: &Frame, version: u8, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);
-    frame.encode_into(out);
+    frame.encode_into(version, out);
     let Some((head, bytes)) = out.get_mut(start..).and_then(|all| all.split_at_mut_checked(HEAD))
     else {
         return false;
@@ -105,7 +105,7 @@ impl<R: Read> FrameReader<R> {
         }
         let mut held = |payloads: usize| charge.set((length + payloads) as u64);
         let frame = Frame::decode_held(&bytes, &mut held).map_err(ReadError::Malformed)?;
-        let taken = HEAD + length.max(frame.payload_bytes());
+        let taken = HEAD + length.max(frame.payload_memory_bytes());
         charge.set(taken as u64);
         Ok((frame, taken))
     }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use limits::{Account, Part};
     use quorum::MemberId;
-    use replica::MemberReport;
+    use replica::{FRAME_VERSION, MemberReport};
 
     fn report(term: u64) -> Frame {
         Frame::Report(MemberReport { from: MemberId(1), term, ..MemberReport::default() })
@@ -190,7 +190,7 @@ mod tests {
         let frames: Vec<Frame> = (0..5).map(report).collect();
         let mut bytes = Vec::new();
         for frame in &frames {
-            assert!(put(frame, &mut bytes));
+            assert!(put(frame, FRAME_VERSION, &mut bytes));
         }
         for piece in [1, 7, 64, usize::MAX] {
             let (got, end) = read(&bytes, piece);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_ends_the_link() {
         let mut bytes = Vec::new();
-        put(&report(1), &mut bytes);
+        put(&report(1), FRAME_VERSION, &mut bytes);
         let changed = |at: usize, to: u8| {
             let mut bytes = bytes.clone();
             bytes[at] = to;
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn the_rest_of_a_frame_must_come_and_the_next_frame_need_not() {
         let mut bytes = Vec::new();
-        put(&report(1), &mut bytes);
+        put(&report(1), FRAME_VERSION, &mut bytes);
         let mut reader = FrameReader::new(Pieces {
             left: &bytes,
             piece: bytes.len(),

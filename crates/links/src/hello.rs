@@ -5,6 +5,9 @@
 //! fernLink   {version: 1, set: "name", setId: ObjectId, from: long, to: long, lineage: long, start: long, connection: long}
 //! ```
 //!
+//! Beside the document that answers it stands `fernFrames`, the newest version of frames that are read there; where it is
+//! not, the oldest one is.
+//!
 //! Always true: a document that lacks a field, has one more, or has one of another type is refused; one of
 //! another version is refused for its version, whatever else it says.
 //!
@@ -14,6 +17,7 @@ use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use quorum::MemberId;
+use replica::{FRAME_VERSION, OLDEST_FRAME_VERSION};
 use wire::{HEADER_SIZE, Header, Message, MsgFlags};
 
 /// The version this program speaks.
@@ -165,14 +169,26 @@ pub(crate) fn answer_length(received: &[u8], most_bytes: usize) -> Result<Option
     }
 }
 
-/// What the message says that answers a hello. An error is the other side's reason, or what is wrong with it.
-pub fn read_answer(message: &[u8]) -> Result<LinkHello, String> {
-    match body_of(message)?.get("fernLink") {
-        Ok(Some(RawBsonRef::Document(link))) => {
-            LinkHello::decode(link).map_err(|error| error.to_string())
+/// What the message says that answers a hello, and the version of frames that both sides know. An error is the other
+/// side's reason, or what is wrong with it.
+pub fn read_answer(message: &[u8]) -> Result<(LinkHello, u8), String> {
+    let body = body_of(message)?;
+    let Ok(Some(RawBsonRef::Document(link))) = body.get("fernLink") else {
+        return Err("it knows nothing of links between members".to_owned());
+    };
+    let hello = LinkHello::decode(link).map_err(|error| error.to_string())?;
+    let frames = match body.get("fernFrames") {
+        Ok(None) => OLDEST_FRAME_VERSION,
+        Ok(Some(RawBsonRef::Int32(newest))) => {
+            let newest = newest.clamp(0, i32::from(FRAME_VERSION));
+            u8::try_from(newest).unwrap_or(FRAME_VERSION)
         }
-        _ => Err("it knows nothing of links between members".to_owned()),
+        _ => 0,
+    };
+    if frames < OLDEST_FRAME_VERSION {
+        return Err("it reads no frames that are written here".to_owned());
     }
+    Ok((hello, frames))
 }
 
 /// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
@@ -273,8 +289,20 @@ mod tests {
             assert_eq!(answer_length(&message[..15], MAX_ANSWER), Ok(None));
             read_answer(&message)
         };
-        assert_eq!(read(&rawdoc! { "fernLink": hello().encode(), "ok": 1.0 }), Ok(hello()));
+        let oldest = read(&rawdoc! { "fernLink": hello().encode(), "ok": 1.0 });
+        assert_eq!(oldest, Ok((hello(), OLDEST_FRAME_VERSION)), "it says nothing of frames");
         let error = |body: &RawDocument| read(body).unwrap_err();
+        let frames = |newest: i32| {
+            read(&rawdoc! { "fernLink": hello().encode(), "fernFrames": newest, "ok": 1.0 })
+        };
+        for (newest, both) in [(2, 2), (3, 3), (4, FRAME_VERSION), (i32::MAX, FRAME_VERSION)] {
+            assert_eq!(frames(newest), Ok((hello(), both)));
+        }
+        for newest in [1, 0, -1, i32::MIN] {
+            assert!(frames(newest).unwrap_err().contains("no frames"));
+        }
+        let text = rawdoc! { "fernLink": hello().encode(), "fernFrames": "3", "ok": 1.0 };
+        assert!(error(&text).contains("no frames"));
         assert!(error(&rawdoc! { "ok": 0.0, "errmsg": "no\nset" }).ends_with("refuses: no set"));
         assert!(error(&rawdoc! { "ok": 1.0 }).contains("knows nothing"));
         assert!(error(&rawdoc! { "ok": 1.0, "fernLink": {} }).contains("version"));

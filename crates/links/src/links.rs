@@ -16,7 +16,7 @@ use errors::{Code, Error};
 use limits::Account;
 use os::sync::{Condvar, Mutex, RwLock};
 use quorum::MemberId;
-use replica::Frame;
+use replica::{FRAME_VERSION, Frame};
 
 use crate::address::HostAndPort;
 use crate::dialer::Dialer;
@@ -333,6 +333,6 @@ impl LinkAcceptor for Acceptor {
                     "A member's link cannot be taken over");
             }
         });
-        Ok(AcceptedLink { answer: answer.encode(), take })
+        Ok(AcceptedLink { answer: answer.encode(), frames: FRAME_VERSION.into(), take })
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use limits::{Account, Charge, LARGE_BYTES, Part};
 use os::sync::Mutex;
 use quorum::MemberId;
-use replica::{Frame, PACKING_BYTES};
+use replica::{Frame, OLDEST_FRAME_VERSION, PACKING_BYTES};
 use rustix::event::PollFlags;
 
 use crate::address::HostAndPort;
@@ -73,6 +73,8 @@ struct State {
     direct: Option<TcpStream>,
     /// The thread waits, and nothing is unsent: who sends may write.
     is_idle: bool,
+    /// The version of frames that the other side of the connection reads.
+    frame_version: u8,
     /// What the socket has not taken of a frame that was written so; the room is used again.
     rest: Vec<u8>,
     ended: bool,
@@ -95,6 +97,7 @@ impl Peer {
             queue: Queue::new(context.tuning.queue_bytes, charge),
             direct: None,
             is_idle: false,
+            frame_version: OLDEST_FRAME_VERSION,
             rest: Vec::new(),
             ended: false,
             retry_now: false,
@@ -258,11 +261,14 @@ impl Peer {
             start: context.start,
             connection,
         };
-        let answer = dial::exchange(&mut stream, &hello, limits.hello, waiting)?;
+        let (answer, frame_version) = dial::exchange(&mut stream, &hello, limits.hello, waiting)?;
         // It is let in where it is who it should be.
         let known = answer.from == self.member;
         match identity.check(&answer, known) {
-            Ok(()) => Ok(stream),
+            Ok(()) => {
+                self.state.lock().frame_version = frame_version;
+                Ok(stream)
+            }
             Err(mismatch) => Err(DialError::Failed(mismatch.to_string())),
         }
     }
@@ -349,8 +355,9 @@ impl Peer {
                 break;
             };
             state.is_idle = false;
+            let version = state.frame_version;
             drop(state);
-            if !frames::put(&frame, bytes) {
+            if !frames::put(&frame, version, bytes) {
                 tracing::error!(target: "REPL", member = %self.member,
                     "A frame is longer than frames may be, and is lost");
                 context.inbox.report_lost(self.member);
@@ -395,11 +402,11 @@ impl State {
     /// Writes a small frame where nothing is before it. Where the socket takes nothing, for whatever reason, the thread
     /// finds out.
     fn write(&mut self, frame: &Frame) -> Written {
-        let Self { queue, direct, is_idle, rest, ended, .. } = self;
+        let Self { queue, direct, is_idle, frame_version, rest, ended, .. } = self;
         let may = *is_idle && !*ended && queue.is_empty() && frame.payload_bytes() < DIRECT;
         let Some(mut socket) = direct.as_ref().filter(|_| may) else { return Written::Nothing };
         debug_assert!(rest.is_empty(), "an idle thread has sent everything");
-        if !frames::put(frame, rest) {
+        if !frames::put(frame, *frame_version, rest) {
             rest.clear();
             return Written::Nothing;
         }
@@ -435,6 +442,7 @@ mod tests {
             queue: Queue::new(1 << 20, Charge::uncharged(Part::Links)),
             direct: Some(socket),
             is_idle: true,
+            frame_version: OLDEST_FRAME_VERSION,
             rest: Vec::new(),
             ended: false,
             retry_now: false,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
-use dispatch::{ConnectionInfo, HandedOver, LinkAcceptor};
+use dispatch::{AcceptedLink, ConnectionInfo, HandedOver, LinkAcceptor};
 use os::{JoinHandle, Os};
 use wire::{Message, MsgFlags};
 
@@ -83,7 +83,9 @@ fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) -> io::Result<()> {
     let peer = ConnectionInfo { remote: stream.peer_addr()?.to_string(), local: String::new() };
     match acceptor.accept(link, &peer) {
         Ok(accepted) => {
-            send_message(&mut stream, &rawdoc! { "fernLink": accepted.answer, "ok": 1.0 })?;
+            let AcceptedLink { answer, frames, .. } = &accepted;
+            let reply = rawdoc! { "fernLink": answer.clone(), "fernFrames": *frames, "ok": 1.0 };
+            send_message(&mut stream, &reply)?;
             stream.set_nonblocking(true)?;
             let input = Box::new(stream.try_clone()?);
             (accepted.take)(HandedOver { socket: stream, input });

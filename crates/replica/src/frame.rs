@@ -2,12 +2,14 @@
 //! of itself.
 //!
 //! ```text
-//! frame     version u8, 2 │ kind u8 │ body
+//! frame     version u8, 3 │ kind u8 │ body
 //! 1 consensus   length u32 │ message, as raft-messages.md │ count u32 │ payload …      payload, below
 //! 2 report      from u64 │ term u64 │ applied u64 │ synced u64 │ last ts u64 │ last time u64 │ wall ms i64 │ flags u8
 //! payload       length u32 │ bytes, or
-//!               length u32, bit 31 set │ length of what was packed u32 │ the bytes, packed by zstd
+//!               length u32, bit 31 set │ length of what was packed u32 │ the bytes, packed by zstd in one or more frames
 //! ```
+//!
+//! In version 2 they are packed in one frame of zstd; a link speaks the newest version that both its ends know.
 //!
 //! Little-endian, read to its end. Payloads stand in the order of the message's entries, one for each.
 //! A frame has at most [`MAX_FRAME`] bytes, and as many with its payloads unpacked; the link that carries it has its own head with length
@@ -21,8 +23,10 @@ use crate::error::{Error, Result};
 use crate::packing;
 use crate::payload::Payload;
 
-/// The version this program writes.
-pub(crate) const VERSION: u8 = 2;
+/// The newest version that this program writes and reads.
+pub const FRAME_VERSION: u8 = 3;
+/// The oldest version that this program writes and reads: that of links whose other end says nothing of versions.
+pub const OLDEST_FRAME_VERSION: u8 = 2;
 /// In the length of a payload: it is packed.
 const PACKED: u32 = 1 << 31;
 /// Bytes of a frame at most: an entry with one of the largest records, and some room.
@@ -84,31 +88,31 @@ const IN_MAINTENANCE: u8 = 2;
 const FROZEN: u8 = 4;
 
 impl Frame {
-    /// Its bytes.
+    /// Its bytes, in the newest version.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.encode_into(&mut out);
+        self.encode_into(FRAME_VERSION, &mut out);
         out
     }
 
     /// Puts its bytes behind what is in `out`.
-    pub fn encode_into(&self, out: &mut Vec<u8>) {
+    pub fn encode_into(&self, version: u8, out: &mut Vec<u8>) {
         match self {
             Self::Consensus { message, payloads } => {
                 let message = codec::encode(message);
-                let length =
-                    |payload: &Payload| 8 + payload.packed().map_or(payload.len(), <[u8]>::len);
+                let packed = |payload| packed(version, payload);
+                let length = |payload| 8 + packed(payload).map_or(payload.len(), <[u8]>::len);
                 let bytes: usize = payloads.iter().map(length).sum();
                 out.reserve(10 + message.len() + bytes);
-                out.extend_from_slice(&[VERSION, CONSENSUS]);
+                out.extend_from_slice(&[version, CONSENSUS]);
                 put_bytes(out, &message);
                 put_length(out, payloads.len());
                 for payload in payloads {
-                    put_payload(out, payload);
+                    put_payload(out, payload, packed(payload));
                 }
             }
             Self::Report(report) => {
-                out.extend_from_slice(&[VERSION, REPORT]);
+                out.extend_from_slice(&[version, REPORT]);
                 let numbers = [
                     report.from.0,
                     report.term,
@@ -147,6 +151,14 @@ impl Frame {
         }
     }
 
+    /// Bytes of memory that its payloads take, about.
+    pub fn payload_memory_bytes(&self) -> usize {
+        match self {
+            Self::Consensus { payloads, .. } => payloads.iter().map(Payload::memory_bytes).sum(),
+            Self::Report(_) => 0,
+        }
+    }
+
     /// A frame from its bytes. What its payloads are is not looked at: [`Frame::check_payloads`].
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         Self::decode_held(bytes, &mut |_| {})
@@ -159,8 +171,8 @@ impl Frame {
         }
         let mut input = Input(bytes);
         let version = input.u8()?;
-        if version != VERSION {
-            return Err(Error::Version { found: version, known: VERSION });
+        if !(OLDEST_FRAME_VERSION..=FRAME_VERSION).contains(&version) {
+            return Err(Error::Version { found: version, known: FRAME_VERSION });
         }
         let frame = match input.u8()? {
             CONSENSUS => {
@@ -173,10 +185,11 @@ impl Frame {
                 if count != entries {
                     return Err(malformed("it has a payload for each of its entries"));
                 }
-                let mut here = 0;
+                let (mut here, mut kept) = (0, 0);
                 let payload = |_| {
-                    let payload = input.payload(here, held)?;
+                    let payload = input.payload(here, &mut |more| held(kept + more))?;
                     here += payload.len();
+                    kept += payload.memory_bytes();
                     Ok(payload)
                 };
                 let payloads = (0..count).map(payload).collect::<Result<_>>()?;
@@ -232,8 +245,13 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn put_payload(out: &mut Vec<u8>, payload: &Payload) {
-    let Some(packed) = payload.packed() else { return put_bytes(out, payload) };
+/// What goes of a payload where that is shorter.
+fn packed(version: u8, payload: &Payload) -> Option<&[u8]> {
+    if version < FRAME_VERSION { payload.packed() } else { payload.joined() }
+}
+
+fn put_payload(out: &mut Vec<u8>, payload: &Payload, packed: Option<&[u8]>) {
+    let Some(packed) = packed else { return put_bytes(out, payload) };
     let length = u32::try_from(packed.len()).expect("frames are far below");
     out.extend_from_slice(&(length | PACKED).to_le_bytes());
     put_length(out, payload.len());
@@ -271,7 +289,7 @@ impl<'a> Input<'a> {
         let length = self.fixed().map(u32::from_le_bytes)?;
         if length & PACKED == 0 {
             let bytes = self.take(length as usize)?;
-            held(here + bytes.len());
+            held(bytes.len());
             return Ok(Payload::from(bytes.to_vec()));
         }
         let unpacked = self.length()?;
@@ -279,7 +297,7 @@ impl<'a> Input<'a> {
             return Err(malformed("its payloads are too long"));
         }
         let packed = self.take((length & !PACKED) as usize)?;
-        let bytes = packing::unpack(packed, unpacked, &mut |more| held(here + more));
+        let bytes = packing::unpack(packed, unpacked, held);
         bytes.map(Payload::from).ok_or(malformed("a payload that cannot be unpacked"))
     }
 
@@ -378,16 +396,52 @@ mod tests {
     #[test]
     fn frames_are_read_as_they_were_written_and_their_bytes_are_those_of_before() {
         let frames = [append(&[b"one", b"", b"three"]), append(&[]), Frame::Report(report())];
-        let mut all = Vec::new();
-        for frame in frames {
-            let bytes = frame.encode();
-            assert_eq!(Frame::decode(&bytes).unwrap(), frame);
-            for length in 0..bytes.len() {
-                assert!(Frame::decode(&bytes[..length]).is_err());
+        for version in OLDEST_FRAME_VERSION..=FRAME_VERSION {
+            let mut all = Vec::new();
+            for frame in &frames {
+                let mut bytes = Vec::new();
+                frame.encode_into(version, &mut bytes);
+                assert_eq!(&Frame::decode(&bytes).unwrap(), frame);
+                for length in 0..bytes.len() {
+                    assert!(Frame::decode(&bytes[..length]).is_err());
+                }
+                put_bytes(&mut all, &bytes);
             }
-            put_bytes(&mut all, &bytes);
+            let name = format!("replica-frames.v{version}.bin");
+            testkit::golden(env!("CARGO_MANIFEST_DIR"), &name, &all);
         }
-        testkit::golden(env!("CARGO_MANIFEST_DIR"), "replica-frames.v2.bin", &all);
+    }
+
+    #[test]
+    fn what_a_log_has_compressed_goes_so_to_who_can_read_it() {
+        let mut random = 1_u64;
+        let text: Vec<u8> = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            b'a' + (random >> 62) as u8
+        })
+        .take(20_000)
+        .collect();
+        // By another level than this program's own: so it shows whether it was taken.
+        let block = std::sync::Arc::new(zstd::bulk::compress(&text, 19).unwrap());
+        let whole = [&b"head"[..], &text].concat();
+        let Frame::Consensus { message, .. } = append(&[&whole]) else { unreachable!() };
+        let part = engine::CompressedPart { range: 4..whole.len(), block: block.clone() };
+        let payloads = vec![engine::EntryBytes::new(whole.clone(), vec![part]).into()];
+        let frame = Frame::Consensus { message, payloads };
+        for version in OLDEST_FRAME_VERSION..=FRAME_VERSION {
+            let mut bytes = Vec::new();
+            frame.encode_into(version, &mut bytes);
+            let goes_so = bytes.windows(block.len()).any(|window| window == &**block);
+            assert_eq!(goes_so, version >= 3);
+            let read = Frame::decode(&bytes).unwrap();
+            assert_eq!(read, frame);
+            assert_eq!(read.payload_bytes(), whole.len());
+            let kept = if goes_so { block.len() } else { 0 };
+            assert_eq!(read.payload_memory_bytes(), whole.len() + kept);
+            if goes_so {
+                assert_eq!(read.encode(), bytes, "it goes on so");
+            }
+        }
     }
 
     #[test]
@@ -398,7 +452,8 @@ mod tests {
             bytes[at] = byte;
             Frame::decode(&bytes).map_err(|error| error.to_string())
         };
-        assert!(check(0, 3).unwrap_err().contains("version 3"));
+        assert!(check(0, 1).unwrap_err().contains("version 1"));
+        assert!(check(0, 4).unwrap_err().contains("version 4"));
         assert!(check(1, 9).is_err());
         let mut longer = whole.clone();
         longer.push(0);
@@ -483,7 +538,9 @@ mod tests {
             let place = usize::from(place) % bytes.len();
             bytes[place] ^= byte;
             if let Ok(frame) = Frame::decode(&bytes) {
-                prop_assert_eq!(frame.encode(), bytes);
+                let mut again = Vec::new();
+                frame.encode_into(bytes[0], &mut again);
+                prop_assert_eq!(again, bytes);
             }
         }
     }

@@ -35,7 +35,7 @@ pub use delayable_journal::{DelayLog, DelayableJournal};
 pub use engine_journal::EngineJournal;
 pub use entry_log::EntryLog;
 pub use error::{Error, Result};
-pub use frame::{Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport};
+pub use frame::{FRAME_VERSION, Frame, MAX_FRAME, MAX_PAYLOAD, MemberReport, OLDEST_FRAME_VERSION};
 pub use journal::{HeldBack, Journal, LoadedLog};
 pub use links::Links;
 pub use observer::{Nobody, Observed, Observer};

@@ -3,23 +3,23 @@
 //! Always true: its packed form is made once, by who needs it first, however many members it goes to. What it says of its
 //! records is read once.
 
-#![expect(clippy::rc_buffer, reason = "what was unpacked is kept without a copy")]
-
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::packing;
-use engine::EntryRecords;
+use engine::{EntryBytes, EntryRecords};
 
 /// The payload of an entry. Clones are the same payload.
 #[derive(Clone)]
 pub struct Payload(Arc<Shared>);
 
 struct Shared {
-    bytes: Arc<Vec<u8>>,
+    bytes: EntryBytes,
     /// `None` where packing saves nothing.
     packed: OnceLock<Option<Box<[u8]>>>,
+    /// The same of those parts that are there compressed.
+    joined: OnceLock<Option<Box<[u8]>>>,
     /// `None` where they cannot be an entry's.
     records: OnceLock<Option<EntryRecords>>,
 }
@@ -28,14 +28,27 @@ struct Shared {
 pub(crate) struct WeakPayload(Weak<Shared>);
 
 impl Payload {
-    /// Its packed form, where that is shorter.
+    /// Its packed form, where that is shorter: in one frame of zstd.
     pub(crate) fn packed(&self) -> Option<&[u8]> {
         self.0.packed.get_or_init(|| packing::pack(&self.0.bytes)).as_deref()
     }
 
+    /// The same in several frames, where parts of it are there compressed.
+    pub(crate) fn joined(&self) -> Option<&[u8]> {
+        if self.0.bytes.compressed().is_empty() {
+            return self.packed();
+        }
+        self.0.joined.get_or_init(|| packing::join(&self.0.bytes)).as_deref()
+    }
+
+    /// Bytes of memory that it takes, about; without what is made to send it.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.bytes.memory_bytes()
+    }
+
     /// The records of an entry that it is, for an engine; `None` where it is none.
     pub(crate) fn records(&self) -> Option<&EntryRecords> {
-        let read = || EntryRecords::read(Arc::clone(&self.0.bytes)).ok();
+        let read = || EntryRecords::read(self.0.bytes.clone()).ok();
         self.0.records.get_or_init(read).as_ref()
     }
 
@@ -50,16 +63,16 @@ impl WeakPayload {
     }
 }
 
-impl From<Arc<Vec<u8>>> for Payload {
-    fn from(bytes: Arc<Vec<u8>>) -> Self {
-        let (packed, records) = (OnceLock::new(), OnceLock::new());
-        Self(Arc::new(Shared { bytes, packed, records }))
+impl From<EntryBytes> for Payload {
+    fn from(bytes: EntryBytes) -> Self {
+        let (packed, joined) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Shared { bytes, packed, joined, records: OnceLock::new() }))
     }
 }
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self::from(Arc::new(bytes))
+        Self::from(EntryBytes::from(bytes))
     }
 }
 

@@ -13,10 +13,16 @@
 //! Always true: a compressed record is shorter than it would be otherwise, by an eighth of its body at least. What comes
 //! back is as long as was said, and no longer than a record may be.
 
+#![expect(
+    clippy::rc_buffer,
+    reason = "a compressed form goes to the log and to other members without a copy"
+)]
+
 use crate::MAX_PAYLOAD_BYTES;
 use crate::frame::FrameKind;
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
 
 /// Bytes before the head.
@@ -69,7 +75,7 @@ impl Compressors {
 /// The long part of a record, compressed where that makes it shorter.
 pub struct Body<'a> {
     plain: &'a [u8],
-    compressed: Option<Vec<u8>>,
+    compressed: Option<Arc<Vec<u8>>>,
 }
 
 impl<'a> Body<'a> {
@@ -83,9 +89,23 @@ impl<'a> Body<'a> {
         self.plain
     }
 
+    /// Its compressed form, one frame of zstd.
+    pub const fn block(&self) -> Option<&Arc<Vec<u8>>> {
+        self.compressed.as_ref()
+    }
+
     /// One that is compressed, where that saves an eighth.
     pub(crate) fn compressed(bytes: &'a [u8], by: &Compressors) -> Self {
-        Self { plain: bytes, compressed: by.compress(bytes) }
+        Self { plain: bytes, compressed: by.compress(bytes).map(Arc::new) }
+    }
+
+    /// One whose compressed form is there, where it is one that a reader takes and saves an eighth.
+    pub(crate) fn with_block(bytes: &'a [u8], block: &Arc<Vec<u8>>) -> Option<Self> {
+        let is_shorter = block.len() <= bytes.len() - bytes.len() / 8;
+        let compressed =
+            Some(Arc::clone(block)).filter(|_| is_shorter && promises(block, bytes.len()))?;
+        debug_assert_eq!(zstd::bulk::decompress(block, bytes.len()).ok().as_deref(), Some(bytes));
+        Some(Self { plain: bytes, compressed: Some(compressed) })
     }
 }
 
@@ -164,6 +184,11 @@ pub fn compressed_payload(head: &[u8], body: &[u8]) -> Option<Vec<u8>> {
     (record.kind() == FrameKind::Compressed).then(|| record.stored())
 }
 
+/// Whether a frame says that it becomes so many bytes.
+fn promises(block: &[u8], bytes: usize) -> bool {
+    zstd::zstd_safe::get_frame_content_size(block).ok().flatten() == Some(bytes as u64)
+}
+
 /// What uncompresses records, one after the other.
 #[derive(Default)]
 pub struct Uncompressed {
@@ -180,8 +205,7 @@ impl Uncompressed {
         let (head, block) = rest.split_at_checked(head)?;
         let bytes = head.len().saturating_add(body);
         // A frame says how long it becomes: what says otherwise takes no memory.
-        let promised = zstd::zstd_safe::get_frame_content_size(block).ok().flatten();
-        if bytes > MAX_PAYLOAD_BYTES || promised != Some(body as u64) {
+        if bytes > MAX_PAYLOAD_BYTES || !promises(block, body) {
             return None;
         }
         let decompressor = match &mut self.decompressor {
@@ -239,6 +263,25 @@ mod tests {
         assert!(reader.memory_bytes() > DECOMPRESSOR_BYTES + text.len());
         reader.keep(0);
         assert_eq!(reader.memory_bytes(), DECOMPRESSOR_BYTES);
+    }
+
+    #[test]
+    fn what_was_compressed_elsewhere_is_taken_where_a_reader_takes_it() {
+        let text = b"\x02name of a field\0".repeat(300);
+        let body = Body::compressed(&text, &Compressors::default());
+        let block = body.block().unwrap();
+        let other = Body::with_block(&text, block).unwrap();
+        let (one, other) = (NewRecord::new(&[b"head"], &body), NewRecord::new(&[b"head"], &other));
+        assert_eq!(one.stored(), other.stored());
+        assert!(Body::with_block(&text[1..], block).is_none(), "it says that it is longer");
+        assert!(Body::with_block(&text, &Arc::new(Vec::new())).is_none());
+        let unsized_frame = zstd::stream::encode_all(&text[..], -1).unwrap();
+        assert!(
+            Body::with_block(&text, &Arc::new(unsized_frame)).is_none(),
+            "it does not say how long it becomes"
+        );
+        let long = Compressor::new(-1).unwrap().compress(b"abcdefgh").unwrap();
+        assert!(Body::with_block(b"abcdefgh", &Arc::new(long)).is_none(), "it saves nothing");
     }
 
     #[test]

@@ -164,6 +164,7 @@ fn begin_link(context: &mut Context<'_>, hello: &Hello<'_>, link: &RawDocument) 
     let accepted = acceptor.accept(link, peer)?;
     write(context, hello)?;
     context.reply.document("fernLink", &accepted.answer);
+    context.reply.i32("fernFrames", accepted.frames);
     context.hand_over = Some(accepted.take);
     Ok(())
 }

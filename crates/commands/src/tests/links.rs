@@ -16,7 +16,7 @@ impl LinkAcceptor for Takes {
             let text = format!("{} is not let in", peer.remote);
             return Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text));
         }
-        Ok(AcceptedLink { answer: rawdoc! { "welcome": true }, take: Box::new(drop) })
+        Ok(AcceptedLink { answer: rawdoc! { "welcome": true }, frames: 7, take: Box::new(drop) })
     }
 }
 
@@ -56,6 +56,7 @@ fn a_link_that_is_let_in_is_answered_and_handed_over() {
     assert!(reply.hand_over.is_some());
     let reply = Document::try_from(reply.document).unwrap();
     assert_eq!(reply.get_document("fernLink").unwrap(), &doc! { "welcome": true });
+    assert_eq!(reply.get_i32("fernFrames").unwrap(), 7);
     let refused = client.reply("admin", &doc! { "hello": 1, "fernLink": {} }, false);
     assert!(refused.hand_over.is_none());
     assert_eq!(refused.document.get_i32("code").ok(), Some(93));

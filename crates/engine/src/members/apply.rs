@@ -38,8 +38,7 @@ impl Environment {
         self.check_entry(head, configuration, records)?;
         let inserts = Inserts::into(self);
         let mut appending = Appending { records, complete: 0, commits: 0, inserts };
-        let appended = Records(records.bytes())
-            .try_for_each(|record| self.append_record(record?, &mut appending));
+        let appended = self.append_records(&mut appending);
         // Also where a later one has failed: these are complete.
         appending.inserts.finish();
         self.publish(&appending);
@@ -100,14 +99,37 @@ impl Environment {
         Ok(())
     }
 
-    fn append_record<'a>(&self, record: &'a [u8], appending: &mut Appending<'a>) -> Result<()> {
+    fn append_records(&self, appending: &mut Appending<'_>) -> Result<()> {
+        let all = appending.records.bytes();
+        let mut records = Records(all);
+        while let Some(record) = records.next() {
+            self.append_record(record?, all.len() - records.0.len(), appending)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a record that ends there in the entry's bytes.
+    fn append_record<'a>(
+        &self,
+        record: &'a [u8],
+        end: usize,
+        appending: &mut Appending<'a>,
+    ) -> Result<()> {
         let malformed = |_| wrong("a record cannot be read");
         let bytes = record.len();
+        let sent = appending.records.bytes();
+        // Operations are the last part of a record.
+        let body = |operations: &'a [u8]| {
+            let block = sent.block(end - operations.len()..end);
+            (&record[..bytes - operations.len()], self.log.body_of(operations, block))
+        };
         match Record::decode(record).map_err(malformed)? {
-            Record::Chunk { txn, number, .. } => {
+            Record::Chunk { txn, number, operations } => {
                 self.live.taken_below(txn.saturating_add(1));
-                let (body, _room) = self.log.body(record);
-                self.commits.append_in_order(&NewRecord::new(&[], &body), any, |order, place| {
+                let (head, (body, _room)) = body(operations);
+                let pieces = [head];
+                let record = NewRecord::new(&pieces, &body);
+                self.commits.append_in_order(&record, any, |order, place| {
                     order.note_sent(place, bytes);
                     if number == 0 {
                         self.log.needed.lock().chunk(txn, place.begin);
@@ -131,12 +153,8 @@ impl Environment {
                 // Of one without chunks it is as it came.
                 let own =
                     first.map(|_| records::commit_head(txn, timestamp, chunks, Some(history)));
-                let sent = &record[..record.len() - operations.len()];
-                let (body, _room) = self.log.body(operations);
-                let pieces = [match &own {
-                    Some(own) => own.bytes(),
-                    None => sent,
-                }];
+                let (head, (body, _room)) = body(operations);
+                let pieces = [own.as_ref().map_or(head, |own| own.bytes())];
                 let record = NewRecord::new(&pieces, &body);
                 let position = self.commits.append_in_order(&record, any, |order, place| {
                     let wal::Place { begin: position, end } = place;

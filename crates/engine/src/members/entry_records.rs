@@ -2,12 +2,10 @@
 //!
 //! Always true: what an [`EntryRecords`] says of its bytes it has read in them; they never change.
 
-#![expect(clippy::rc_buffer, reason = "what was unpacked is kept without a copy")]
-
+use crate::entry_bytes::EntryBytes;
 use crate::records::{Operation, Operations, Record};
 use crate::written::WrittenDictionaries;
 use crate::{Error, Result};
-use std::sync::Arc;
 
 /// The records of an entry, one after the other.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
@@ -48,7 +46,7 @@ pub(super) struct Commits {
 /// Records that [`crate::Engine::append_read_entry`] takes, where they come in their place. Clones share them.
 #[derive(Clone, Debug)]
 pub struct EntryRecords {
-    bytes: Arc<Vec<u8>>,
+    bytes: EntryBytes,
     checksum: u32,
     /// `None` where there are none among them.
     commits: Option<Commits>,
@@ -61,12 +59,12 @@ impl EntryRecords {
     ///
     /// # Errors
     /// [`Error::Corruption`] where one cannot be read, or is none that an entry has.
-    pub fn read(bytes: Arc<Vec<u8>>) -> Result<Self> {
+    pub fn read(bytes: EntryBytes) -> Result<Self> {
         let checksum = crc32c::crc32c(&bytes);
         let writes_to = WrittenDictionaries::default();
         let mut records =
             Self { bytes, checksum, commits: None, changes_dictionaries: false, writes_to };
-        let bytes = Arc::clone(&records.bytes);
+        let bytes = records.bytes.clone();
         for record in Records(&bytes) {
             let operations = match Record::decode(record?).map_err(malformed)? {
                 Record::Commit { timestamp, chunks, history: Some(place), operations, .. } => {
@@ -116,7 +114,7 @@ impl EntryRecords {
     }
 
     /// Their bytes.
-    pub(super) fn bytes(&self) -> &Arc<Vec<u8>> {
+    pub(super) fn bytes(&self) -> &EntryBytes {
         &self.bytes
     }
 

@@ -4,12 +4,14 @@
 use crate::held_back::{all, entries, latest, member, put};
 use crate::open;
 use engine::{
-    CommitState, Compression, DictionaryId, DictionaryOptions, Engine, EntryKind, Error, Options,
-    Showing, Timestamp, TxnOptions,
+    CommitState, CompressedPart, Compression, DictionaryId, DictionaryOptions, Engine, EntryBytes,
+    EntryKind, EntryRecords, Error, Options, Showing, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::{SimOs, Survival};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::Gen;
 
@@ -244,6 +246,45 @@ fn followers_have_the_leaders_commits_and_entries() {
         assert_eq!(leader.read_entry(n).unwrap(), follower.read_entry(n).unwrap());
     }
     follower.verify_all().unwrap();
+}
+
+#[test]
+fn a_follower_writes_what_its_leader_has_compressed_as_it_came() {
+    let (_sim, _os, leader) = fresh();
+    let text = "a word of the text ".repeat(100);
+    put(&leader, "a", &text);
+    put(&leader, "b", "short");
+    put(&leader, "c", &text);
+    close(&leader, 1, 0);
+    let sent = leader.entry_records(1).unwrap();
+    let [first, last] = sent.compressed() else { panic!("two of them are long: {sent:?}") };
+    let compressed = |part: &CompressedPart| zstd::bulk::decompress(&part.block, 1 << 20).unwrap();
+    assert_eq!(compressed(first), sent[first.range.clone()]);
+    // Compressed otherwise than this program does: so the log shows whether it was compressed again.
+    let part = |range: Range<usize>| {
+        let block = Arc::new(zstd::bulk::compress(&sent[range.clone()], 19).unwrap());
+        CompressedPart { range, block }
+    };
+    // The last one is not all of a record's operations.
+    let parts = [part(first.range.clone()), part(last.range.start + 1..last.range.end)];
+    assert_ne!(parts[0].block, first.block);
+    let as_it_came = EntryBytes::new(sent.to_vec(), parts.to_vec());
+    let (sim, _os, follower) = fresh();
+    let records = EntryRecords::read(as_it_came.clone()).unwrap();
+    follower.append_read_entry(&leader.entry_heads(0)[0], b"", &records).unwrap();
+    assert_eq!(follower.entry_records(1).unwrap(), as_it_came, "it goes on so");
+    follower.sync().unwrap();
+    let mut files = sim.files();
+    files.retain(|path, _| path.extension().is_some_and(|extension| extension == "fernlog"));
+    let is_in_log = |part: &CompressedPart| {
+        let has =
+            |log: &Vec<u8>| log.windows(part.block.len()).any(|bytes| bytes == &part.block[..]);
+        files.values().any(has)
+    };
+    assert_eq!(parts.each_ref().map(is_in_log), [true, false]);
+    let (_os, follower) = restart(&sim, follower, member());
+    assert_eq!(follower.read_entry(1).unwrap(), leader.read_entry(1).unwrap());
+    assert_eq!(newest(&follower), newest(&leader));
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
