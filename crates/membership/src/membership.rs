@@ -236,25 +236,28 @@ impl Membership {
     }
 
     /// This member does not campaign before that moment of the monotonic clock; `None` ends that. Forgotten by a
-    /// restart.
+    /// restart. Waits until it goes by that, for a moment at most.
     pub fn freeze(&self, until: Option<Duration>) {
-        if let Some(member) = self.inner.member() {
-            member.freeze(until);
-        }
+        self.tell_and_wait(|member| member.freeze(until));
     }
 
-    /// Whether the operator keeps this member from leading. Forgotten by a restart.
+    /// Whether the operator keeps this member from leading. Forgotten by a restart. Does not wait: see
+    /// [`Membership::wait_until_told`].
     pub fn set_maintenance(&self, is_on: bool) {
         if let Some(member) = self.inner.member() {
             member.set_maintenance(is_on);
         }
     }
 
-    /// Whether this member takes entries of others. Forgotten by a restart. For tests. Waits until it goes by that, for a
-    /// moment at most: until then it may take one more.
+    /// Whether this member takes entries of others. Forgotten by a restart. For tests. Waits as [`Membership::freeze`].
     pub fn set_takes_entries(&self, takes: bool) {
+        self.tell_and_wait(|member| member.set_takes_entries(takes));
+    }
+
+    /// Tells the member something, and waits until it goes by it: who is acknowledged may rely on it.
+    fn tell_and_wait(&self, tell: impl FnOnce(&Member)) {
         if let Some(member) = self.inner.member() {
-            member.set_takes_entries(takes);
+            tell(member);
             self.wait_until_told();
         }
     }

@@ -195,8 +195,17 @@ impl Replication {
         self.maintenance.load(Ordering::Acquire) > 0
     }
 
-    /// Begins maintenance, or ends what was begun once. Says whether there was any to end.
+    /// Begins maintenance, or ends what was begun once. Says whether there was any to end. Waits, for a moment at most,
+    /// until the member goes by it.
     pub fn set_maintenance(&self, begins: bool) -> bool {
+        let changed = self.count_maintenance(begins);
+        if changed && let Some(membership) = self.membership() {
+            membership.wait_until_told();
+        }
+        changed
+    }
+
+    fn count_maintenance(&self, begins: bool) -> bool {
         // The member is told of each change in the order in which they are counted.
         let _in_order = self.state.lock();
         let change = |count: u32| if begins { count.checked_add(1) } else { count.checked_sub(1) };
