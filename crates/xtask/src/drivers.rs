@@ -5,6 +5,7 @@ use crate::tools;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The shell, under npm's folder.
 pub(crate) const MONGOSH: &str = "node_modules/.bin/mongosh";
@@ -24,6 +25,13 @@ pub(crate) enum Build {
     Release,
 }
 
+/// Set where the test command has made the tests' build before it starts a step: asking cargo whether it is still
+/// fresh takes seconds, and waits for whatever cargo compiles.
+pub(crate) const TESTS_ARE_BUILT: &str = "FERN_TESTS_ARE_BUILT";
+
+/// The same, of a build that this process has made.
+static HAVE_BUILT_TESTS: AtomicBool = AtomicBool::new(false);
+
 /// The packages whose programs users get.
 pub(crate) const PROGRAMS: &[&str] = &["server", "fern", "client"];
 
@@ -35,6 +43,10 @@ fn fernd(build: Build) -> Result<PathBuf> {
 
 /// Builds the programs of these packages, in one go, and says where they are.
 pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
+    let is_built = HAVE_BUILT_TESTS.load(Relaxed) || std::env::var_os(TESTS_ARE_BUILT).is_some();
+    if matches!(build, Build::WithTests) && is_built {
+        return Ok(target().join("fast"));
+    }
     let mut command = match build {
         Build::Alone => cargo(&["build", "--profile", "fast"]),
         Build::WithTests => {
@@ -46,6 +58,7 @@ pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
         command.args(packages.iter().flat_map(|package| ["--package", package]));
     }
     run(&mut command)?;
+    HAVE_BUILT_TESTS.fetch_or(matches!(build, Build::WithTests), Relaxed);
     Ok(target().join(if matches!(build, Build::Release) { "release" } else { "fast" }))
 }
 

@@ -13,6 +13,7 @@ mod drivers;
 mod fuzz;
 mod gates;
 mod instructions;
+mod lanes;
 mod manual;
 mod package;
 mod ratchets;
@@ -227,7 +228,7 @@ fn carry_out(task: Task) -> Result<()> {
             drivers::script(Build::Alone, "memory_bound.py", &arguments)
         }
         Task::Fuzz { coverage, arguments } => fuzz::fuzz(coverage, &arguments),
-        Task::Sim { arguments } => steps::sim(&arguments),
+        Task::Sim { arguments } => steps::sim(Build::Alone, &arguments),
         Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),

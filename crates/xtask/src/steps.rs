@@ -1,27 +1,29 @@
 //! The test command: its steps in order, each with the time it took.
 
 use crate::drivers::{self, Build};
+use crate::lanes::{List, Step, Stopwatch, beside_each_other};
 use crate::run::{cargo, root, run, target};
 use crate::{bench, curves, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
-use std::fs::File;
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
-type Step = (&'static str, fn() -> Result<()>);
-
-/// Steps one after the other, cheapest complaint first: what builds, and what uses all processors.
+/// Steps one after the other, cheapest complaint first: what all others use is built.
 const FIRST: &[Step] = &[
     ("fmt", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("tidy", tidy::tidy),
     // One second: over `cargo metadata`, nothing is built.
     ("dependencies", dependencies::dependencies),
+    ("build", || drivers::programs(Build::WithTests, &[]).map(drop)),
+];
+
+/// Steps that compile or compute and have no deadlines: they take the processors where the lists below wait. No two
+/// of them at a time, for cargo lets one compile in a folder; and the first does not ask cargo, so that `unit` has
+/// asked it before the second holds it up.
+const BACKGROUND: &[Step] = &[
+    ("sim", || sim(Build::WithTests, &words("--seeds 200 --known"))),
     ("clippy", clippy),
-    ("unit", unit),
-    ("sim", || sim(&words("--seeds 200 --known"))),
+    ("clippy-compare", clippy_compare),
     ("interleavings", interleavings),
-    // Under callgrind, so whatever else the machine does.
-    ("instructions", instructions::test),
 ];
 
 /// Steps that mostly wait, for elections, timers, starts and clients: they go on beside [`BUSY`].
@@ -66,9 +68,9 @@ const WAITING: &[Step] = &[
     ("tls", || with_certificates("tls_test.py")),
 ];
 
-/// Steps of one server and its clients. Those that share a folder or a port stand behind each other at the beginning:
-/// the lanes that help take from the end.
+/// Steps of one server and its clients.
 const BUSY: &[Step] = &[
+    ("unit", unit),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     // Its helpers for replica sets.
     ("mongosh-set", || with_npm("mongosh_set_test.py", drivers::MONGOSH, &[])),
@@ -125,6 +127,8 @@ const BUSY: &[Step] = &[
 
 /// Steps that have the machine for themselves again: load, as many connections as there may be.
 const LAST: &[Step] = &[
+    // Under callgrind; of some operations it counts what the engine does while it waits.
+    ("instructions", instructions::test),
     ("hostile-load", || {
         drivers::script(Build::WithTests, "hostile_load.py", &words("--seconds 15 --silent 8000"))
     }),
@@ -148,6 +152,31 @@ const LAST: &[Step] = &[
     }),
 ];
 
+/// What goes on beside each other: for each list a lane.
+const LISTS: &[List] = &[
+    List { steps: WAITING, is_background: false },
+    List { steps: BUSY, is_background: false },
+    List { steps: BACKGROUND, is_background: true },
+];
+
+/// Of each of these one goes on at a time: what they install or build lies in one folder.
+const GROUPS: &[&[&str]] = &[
+    // Maven's, and the driver of TokuMX's day
+    &[
+        "legacy-java",
+        "legacy-java-secured",
+        "oplog-tail",
+        "ycsb",
+        "ycsb-secured",
+        "debezium",
+        "odm-failover",
+        "mongo-tools",
+    ],
+    &["mongo-tools", "mongo-tools-secured"],
+    &["node", "node-secured"],
+    &["pymongo", "pymongo-replica-set", "pymongo-secured"],
+];
+
 /// Users and TLS, as the scripts take it.
 const SECURED: &[&str] = &["--auth", "--tls"];
 
@@ -164,7 +193,8 @@ fn with_certificates(name: &str) -> Result<()> {
 
 /// Runs all steps, or the one named.
 pub(crate) fn test(only: Option<&str>) -> Result<()> {
-    let all = || [FIRST, WAITING, BUSY, LAST].into_iter().flatten();
+    let all = || [FIRST, BACKGROUND, WAITING, BUSY, LAST].into_iter().flatten();
+    let started = Stopwatch::start();
     let named = only.map(|only| (only, all().find(|(name, _)| *name == only)));
     if let Some((name, None)) = named {
         let names: Vec<_> = all().map(|(step, _)| *step).collect();
@@ -186,79 +216,18 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
     // What steps install they install once.
     tools::python()?;
     tools::npm()?;
-    beside_each_other([WAITING, BUSY])?;
+    beside_each_other(LISTS, GROUPS)?;
     LAST.iter().try_for_each(take)?;
-    println!("\nsteps: {} passed, 0 failed", all().count());
+    println!("\nsteps: {} passed, 0 failed; all took {}", all().count(), started.told());
     Ok(())
 }
 
 fn take((name, step): &Step) -> Result<()> {
     eprintln!("\n=== {name}");
-    let started = now();
+    let started = Stopwatch::start();
     step().map_err(|error| error.context(format!("step `{name}` failed")))?;
-    eprintln!("=== {name} took {} s", started.elapsed().as_secs());
+    eprintln!("=== {name} took {}", started.told());
     Ok(())
-}
-
-/// The steps of each list in order, the lists at a time; whose list is done helps with the others. Each step is a
-/// process of its own, whose output is told when it ends. After one that fails no other begins.
-fn beside_each_other<const LISTS: usize>(lists: [&'static [Step]; LISTS]) -> Result<()> {
-    let (failed, left, started) = (OnceLock::new(), Mutex::new(lists), now());
-    let next = |lane| {
-        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-        next_of(&mut *left, lane)
-    };
-    let walk = &|lane| {
-        while failed.get().is_none()
-            && let Some((name, _)) = next(lane)
-        {
-            match take_apart(name) {
-                Ok(output) => eprint!("{output}"),
-                Err(error) => drop(failed.set(error)),
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for lane in 0..LISTS {
-            scope.spawn(move || walk(lane));
-        }
-    });
-    eprintln!("\n=== beside each other these took {} s", started.elapsed().as_secs());
-    failed.into_inner().map_or(Ok(()), Err)
-}
-
-/// The next of a lane: the first of its own list, else the last of the list that has most left.
-fn next_of<T>(left: &mut [&'static [T]], lane: usize) -> Option<&'static T> {
-    if let Some((first, rest)) = left[lane].split_first() {
-        left[lane] = rest;
-        return Some(first);
-    }
-    let longest = left.iter_mut().max_by_key(|list| list.len())?;
-    let (last, rest) = longest.split_last()?;
-    *longest = rest;
-    Some(last)
-}
-
-/// What a step that succeeds has told.
-fn take_apart(name: &str) -> Result<String> {
-    let path = target().join(format!("step-{name}.log"));
-    let log = File::create(&path)?;
-    let status = Command::new(std::env::current_exe()?)
-        .args(["test", "--only", name])
-        .current_dir(root())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .status()?;
-    let output = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-    if !status.success() {
-        bail!("step `{name}` failed ({status}):\n{output}");
-    }
-    Ok(output)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 /// With the profile of the tests: what build scripts make, C libraries among it, is made once for both.
@@ -273,11 +242,16 @@ fn clippy() -> Result<()> {
         "--",
         "--deny",
         "warnings",
-    ]))?;
-    // The program of the gates, which nothing else compiles. Without its peers' libraries.
-    let mut compare = cargo(&["clippy", "--quiet", "--no-default-features", "--manifest-path"]);
-    compare.arg(root().join("compare/Cargo.toml")).args(["--", "--deny", "warnings"]);
-    run(compare.env("CARGO_TARGET_DIR", target().join("compare-check")))
+    ]))
+}
+
+/// The program of the gates, which nothing else compiles. Without its peers' libraries; with the tests' profile and
+/// folder, for the same reason.
+fn clippy_compare() -> Result<()> {
+    let mut compare = cargo(&["clippy", "--quiet", "--profile", "fast", "--no-default-features"]);
+    compare.arg("--manifest-path").arg(root().join("compare/Cargo.toml"));
+    compare.args(["--", "--deny", "warnings"]);
+    run(compare.env("CARGO_TARGET_DIR", target()))
 }
 
 /// Unit, property, model and crash tests, optimised with assertions on.
@@ -286,15 +260,15 @@ fn unit() -> Result<()> {
 }
 
 /// The whole engine from seeds, with crashes and faults.
-pub(crate) fn sim(arguments: &[String]) -> Result<()> {
-    let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "sim", "--"]);
-    run(command.args(arguments))
+pub(crate) fn sim(build: Build, arguments: &[String]) -> Result<()> {
+    run(Command::new(drivers::programs(build, &["sim"])?.join("sim")).args(arguments))
 }
 
-/// Shuttle's schedules of the pieces that threads meet in. Built apart: its locks are not ours.
+/// Shuttle's schedules of the pieces that threads meet in. The workspace's crates are compiled anew, for their locks are
+/// not ours; what they use of others is the tests'.
 fn interleavings() -> Result<()> {
-    let mut command = cargo(&["test", "--quiet", "--profile", "fast", "--lib", "--target-dir"]);
-    command.arg(target().join("shuttle")).env("RUSTFLAGS", "--cfg shuttle");
+    let mut command = cargo(&["test", "--quiet", "--profile", "fast", "--lib"]);
+    command.env("RUSTC_WORKSPACE_WRAPPER", root().join("crates/xtask/shuttle-rustc"));
     for package in ["os", "wal", "locktree", "ftree", "engine", "net"] {
         command.args(["--package", package]);
     }
@@ -307,13 +281,19 @@ fn words(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::next_of;
+    use super::{BACKGROUND, BUSY, FIRST, GROUPS, LAST, WAITING};
+    use std::collections::BTreeSet;
 
     #[test]
-    fn a_lane_takes_its_own_steps_in_order_and_then_the_last_of_others() {
-        let mut left: [&'static [u32]; 3] = [&[1, 2], &[10, 11, 12, 13], &[]];
-        let taken: Vec<_> =
-            [0, 2, 1, 0, 0, 2, 0].map(|lane| next_of(&mut left, lane).copied()).into();
-        assert_eq!(taken, [Some(1), Some(13), Some(10), Some(2), Some(12), Some(11), None]);
+    fn each_step_has_one_name_and_groups_name_steps_of_lanes() {
+        let names = |lists: &[&[super::Step]]| -> Vec<&str> {
+            lists.iter().copied().flatten().map(|(name, _)| *name).collect()
+        };
+        let all = names(&[FIRST, BACKGROUND, WAITING, BUSY, LAST]);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "two of one name");
+        let in_lanes = names(&[BACKGROUND, WAITING, BUSY]);
+        for name in GROUPS.iter().copied().flatten() {
+            assert!(in_lanes.contains(name), "no step `{name}`");
+        }
     }
 }
