@@ -262,11 +262,14 @@ impl Engine {
         let mut order = self.environment().commits.order.lock();
         order.refuses_writes = true;
         self.environment().snapshots.begin_era();
+        drop(order);
+        self.environment().free_space.set_follows(true);
     }
 
     /// Transactions that begin from now on may commit: this member leads. Those that are open never will: they
     /// may have looked at what is kept beside the data as another leader's commits had left it.
     pub fn allow_writes(&self) {
+        self.environment().free_space.set_follows(false);
         let mut order = self.environment().commits.order.lock();
         order.refuses_writes = false;
         self.environment().snapshots.begin_era();

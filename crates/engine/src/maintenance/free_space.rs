@@ -10,12 +10,15 @@
 //!  = room for writes                  a commit takes its bytes of it; without it, it is refused
 //! ```
 //!
-//! What is always true, where there is a red zone:
+//! What is always true, where there is a red zone, of a server that takes writes:
 //! 1. No file of the engine grows into it, but for a checkpoint's last resort and records that give
 //!    space back.
 //! 2. A new file of the log leaves free what memory needs to be drained.
 //! 3. A commit that was taken has files in the log already; where the red zone keeps memory from being
 //!    drained, it is in the log.
+//!
+//! A member that follows takes no writes, and keeps nothing free: what its leader has taken it writes as long as the disk
+//! has room. In memory it would have no bound.
 //!
 //! What a checkpoint would give back is asked for before a write is refused, and before that the history
 //! goes that nothing else needs.
@@ -73,6 +76,8 @@ pub(crate) struct FreeSpace {
     measured: AtomicU64,
     /// There was no room for the next log segment.
     log_full: AtomicBool,
+    /// Others say what is written here.
+    follows: AtomicBool,
     dir: PathBuf,
     /// The log's directory, where it is not in `dir`.
     log_dir: Option<PathBuf>,
@@ -140,6 +145,7 @@ impl FreeSpace {
             short: AtomicU64::new(0),
             measured: AtomicU64::new(0),
             log_full: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
             dir: options.dir.clone(),
             log_dir: options.log_dir.clone(),
             adjustable: Arc::clone(adjustable),
@@ -180,6 +186,18 @@ impl FreeSpace {
         }
     }
 
+    /// Whether others say what is written here: see above.
+    pub(crate) fn set_follows(&self, follows: bool) {
+        self.follows.store(follows, Ordering::Release);
+        self.measure();
+    }
+
+    /// What stays free of a disk.
+    fn stays_free(&self, total: u64) -> u64 {
+        let follows = self.follows.load(Ordering::Acquire);
+        if follows { 0 } else { stays_free(total, self.adjustable.fs_redzone_percent()) }
+    }
+
     /// Looks at the disk, from time to time.
     pub(crate) fn watch(&self) {
         if is_due(&self.measured, self.now_us(), TUNING.measured) {
@@ -202,7 +220,7 @@ impl FreeSpace {
             space = after;
         }
         debug_assert!(owed.drains() <= owed.memory, "draining writes what is in memory");
-        let stays_free = stays_free(space.total, percent);
+        let stays_free = self.stays_free(space.total);
         self.blocks.keep_free(stays_free);
         if let Some(wal) = self.log.opened() {
             wal.keep_free(self.log_keeps_free(stays_free, owed));
@@ -277,9 +295,7 @@ impl FreeSpace {
             None => beside_data.saturating_add(owed.drains()),
             Some(dir) => {
                 let space = self.os.vfs.space(dir);
-                space.map_or(0, |space| {
-                    stays_free(space.total, self.adjustable.fs_redzone_percent())
-                })
+                space.map_or(0, |space| self.stays_free(space.total))
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Disk space and what a checkpoint costs: full disks, dropped dictionaries, quiet ones.
 
+use crate::members::{close, send};
 use crate::{open, tiny};
 use engine::{
-    Background, DictionaryId, DictionaryOptions, Durability, Engine, Error, Options, TxnOptions,
+    Background, DictionaryId, DictionaryOptions, Durability, Engine, Error, HistoryOptions,
+    Options, Showing, TxnOptions,
 };
 use os::Os;
 use os::sim::{Faults, SimOs, Survival};
@@ -295,6 +297,41 @@ fn red_zone_holds_on_small_disks_and_starts_without_a_free_byte_succeed() {
         assert!(engine.snapshot().get(kept, &3_u64.to_be_bytes()).unwrap().is_some());
         engine.verify_all().unwrap();
     }
+}
+
+/// What its leader has taken it cannot refuse, and what is not written would stay in memory.
+#[test]
+fn a_follower_writes_in_the_red_zone_until_it_leads() {
+    const TOTAL: u64 = 48 << 20;
+    let history = HistoryOptions { bytes: 0, min_age: Duration::ZERO };
+    let options =
+        || Options { history: Some(history), showing: Showing::Committed, ..with_red_zone() };
+    let leader = open(&SimOs::new(1).os(), options()).unwrap();
+    let sim = SimOs::new(2);
+    sim.set_faults(Faults { capacity_bytes: TOTAL, ..Faults::default() });
+    let follower = open(&sim.os(), options()).unwrap();
+    follower.forbid_writes();
+    let mut n = 0_u64;
+    while free(&sim) > TOTAL / 100 * 3 {
+        n += 1;
+        assert!(n < TOTAL / 40_000, "what was sent is not on the disk: {} are free", free(&sim));
+        let mut txn = leader.begin(TxnOptions::default());
+        txn.put(ROOT, &n.to_be_bytes(), &testkit::Gen::new(n).bytes(40_000)).unwrap();
+        let _submitted = txn.submit().unwrap();
+        close(&leader, 1, n - 1);
+        send(&leader, &follower);
+        for engine in [&leader, &follower] {
+            engine.commit_entries_up_to(n).unwrap();
+            while engine.step().unwrap() {}
+        }
+        sim.advance(Duration::from_millis(100));
+    }
+    follower.checkpoint().unwrap();
+    assert_eq!(follower.snapshot().get(ROOT, &n.to_be_bytes()).unwrap().unwrap().len(), 40_000);
+    follower.allow_writes();
+    let mut txn = follower.begin(TxnOptions::default());
+    txn.put(ROOT, b"own", &[7; 40_000]).unwrap();
+    assert!(matches!(txn.submit(), Err(Error::NoSpace(_))));
 }
 
 #[test]
