@@ -78,7 +78,7 @@ pub fn outside_request<T>(work: impl FnOnce() -> T) -> T {
 /// A commit that ends by a bug after it took its timestamp stops the engine, as a background thread
 /// that does: later commits would wait for its publishing for ever. Whether it is in the log only
 /// the next start knows.
-struct StopOnPanic<'a>(&'a Committer);
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Committer);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {

@@ -26,6 +26,7 @@ use crate::keys::DirectoryKeys;
 use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
 use crate::maintenance::{FreeSpace, LogWriter, Maintenance, Pruning};
+use crate::members::Unapplied;
 use crate::memory::WriteBudget;
 use crate::open_records::OpenRecords;
 use crate::schedule::{Parts, Scheduler, Threads};
@@ -81,6 +82,8 @@ pub(crate) struct Environment {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) archiver: Option<Arc<Archiver>>,
     pub(crate) commits: Committer,
+    /// A leader's entries that are in the log and not in the trees yet; locked with nothing else held.
+    pub(crate) unapplied: Mutex<Vec<Unapplied>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sorters: Sorters,
     pub(crate) helpers: Helpers,
@@ -248,6 +251,7 @@ impl Environment {
             log_writer,
             archiver,
             commits,
+            unapplied: Mutex::default(),
             counters,
             sorters: Sorters::default(),
             holder: unsettled::new_holder(),

@@ -5,19 +5,22 @@
 //! 1. Entries follow each other: index by one, terms and commits ascending.
 //! 2. What a follower appends is checked first: its checksum, its order, each record. Where any of it cannot
 //!    be, nothing is appended.
-//! 3. None of it makes a commit visible: [`Engine::committed`] does.
+//! 3. None of it makes a commit visible: [`Engine::committed`] does. A follower's commits are complete when they are in
+//!    the trees, which is after they are in the log.
 //! 4. A leader's clients commit while its entries are made: what is gathered takes no more records, and is
 //!    closed later, in the same order.
 //!
 //! The bytes of an entry are its records, each behind its length as u32, without positions of chunks, which
 //! are of one log only.
 
+mod append;
 mod apply;
 mod commits;
 mod entry_records;
 mod forget;
 mod pieces;
 
+pub(crate) use append::Unapplied;
 pub use commits::CommitStep;
 pub use entry_records::EntryRecords;
 
@@ -108,10 +111,13 @@ impl Engine {
         records: &[u8],
     ) -> Result<()> {
         let records = EntryRecords::read(records.to_vec().into())?;
-        self.append_read_entry(head, configuration, &records)
+        self.append_read_entry(head, configuration, &records)?;
+        self.apply_appended()
     }
 
-    /// The same, of records that were read before.
+    /// The same, of records that were read before, into the log alone: its commits are complete after
+    /// [`Engine::apply_appended`], which may come behind several entries, and beside the sync of them. Nobody else writes
+    /// until then.
     ///
     /// # Errors
     /// As [`Engine::append_entry`].
@@ -122,6 +128,14 @@ impl Engine {
         records: &EntryRecords,
     ) -> Result<()> {
         self.environment().append_entry(head, configuration, records)
+    }
+
+    /// What was appended of a leader's entries goes into the trees: their commits are complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: not all of it did; the next start finds it in the log.
+    pub fn apply_appended(&self) -> Result<()> {
+        self.environment().apply_appended()
     }
 
     /// An entry with its configuration and its records, as they are sent to other members. Reads the disk.

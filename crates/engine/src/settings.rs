@@ -153,6 +153,8 @@ pub enum PlantedBug {
     AdoptsBeforeDurable,
     /// What was loaded is shown to older snapshots, too.
     AdoptsForAll,
+    /// A leader's commits count as complete once they are in the log, before they are in the trees.
+    CompleteBeforeApplied,
     /// What deletes of ranges may do wrong.
     Tombstones(ftree::TombstoneBug),
 }

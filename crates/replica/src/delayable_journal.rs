@@ -246,6 +246,7 @@ impl<O: Observer> DelayableJournal<O> {
         for index in front.applied + 1..=log.last().index {
             let (entry, payload) = front::read(&log, index)?;
             self.engine.append(&entry, &payload, front.applied)?;
+            self.engine.apply_appended()?;
         }
         journal_result(self.engine().sync())?;
         // From here on the engine is what this member acknowledges from.
@@ -345,6 +346,11 @@ impl<O: Observer> Journal for DelayableJournal<O> {
             Some(front) => front.log.append(entry, payload, commit),
             None => self.engine.append(entry, payload, commit),
         }
+    }
+
+    /// Of a delayed member there is nothing: its engine gets entries when they are shown.
+    fn apply_appended(&mut self) -> Result<()> {
+        self.engine.apply_appended()
     }
 
     fn cut(&mut self, index: u64) -> Result<()> {

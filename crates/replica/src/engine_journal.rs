@@ -5,7 +5,7 @@
 //! | open records | commits that no entry closes; [`engine::Engine::gather`] seals a part of them |
 //! | an entry without records | an entry record; of a configuration, with its content as bytes |
 //! | a cut | a cut record, on disk before memory forgets; writers are refused first, and waited for |
-//! | applying | at [`Journal::append`]: the commits are complete, and held back |
+//! | applying | at [`Journal::apply_appended`]: the commits are complete, and held back |
 //! | committed | they become visible, and the [`Observer`] hears of them |
 //! | the configuration as of what was applied | told with the entry behind which it counts; the checkpoint keeps it |
 //!
@@ -359,6 +359,10 @@ impl<O: Observer> Journal for EngineJournal<O> {
                 Err(Error::Journal(format!("the records of {:?} cannot be read", entry.position())))
             }
         }
+    }
+
+    fn apply_appended(&mut self) -> Result<()> {
+        journal_result(self.engine.apply_appended())
     }
 
     fn cut(&mut self, index: u64) -> Result<()> {

@@ -3,7 +3,8 @@
 //! Records come into a leader's journal from its clients, in the order of their timestamps, and are *open*
 //! until an entry is made of them: [`Journal::describe_open`] says what is open, consensus gives the entry its
 //! place, [`Journal::write_entry`] writes it behind its records. On the other members entry and records come
-//! together, by [`Journal::append`].
+//! together, by [`Journal::append`]; while the disk brings them to safety, [`Journal::apply_appended`] puts them where
+//! they will be read.
 //!
 //! An entry's *payload* is what must go to the other members beside it: of records their raw bytes, of
 //! other entries whatever the journal wrote with them (a time, for instance).
@@ -113,9 +114,13 @@ pub trait Journal {
     /// [`quorum::Ready::commit`].
     fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()>;
 
-    /// Writes an entry of another member, with its payload, which was checked against it, and the
-    /// commit index.
+    /// Writes an entry of another member into the log, with its payload, which was checked against it, and the
+    /// commit index. Behind some of these, and [`Journal::begin_sync`], comes [`Journal::apply_appended`], before
+    /// anything else that changes the log or is told of it.
     fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()>;
+
+    /// What was appended is put where it will be read, once it is decided.
+    fn apply_appended(&mut self) -> Result<()>;
 
     /// Entries from `index` on, and all open records, are void: the next entry has that index.
     fn cut(&mut self, index: u64) -> Result<()>;

@@ -66,6 +66,8 @@ pub enum Fault {
     ForgetsCommits,
     /// A bug: of other members' entries the records are not kept.
     KeepsNoRecords,
+    /// A bug: of other members' entries that come together the last is not applied.
+    AppliesAllButTheLast,
 }
 
 /// The journal.
@@ -86,6 +88,8 @@ pub struct MemoryJournal {
     /// Syncs that were begun: number and lines.
     syncing: VecDeque<(u64, usize)>,
     synced: u64,
+    /// Other members' entries that were appended and not applied.
+    unapplied: Vec<(Entry, Vec<u8>)>,
     shown: Vec<Record>,
     shown_to: u64,
     /// What it does wrong.
@@ -108,6 +112,7 @@ impl MemoryJournal {
             gathered: VecDeque::new(),
             syncing: VecDeque::new(),
             synced: 0,
+            unapplied: Vec::new(),
             shown: Vec::new(),
             shown_to: base.index,
             fault: Fault::None,
@@ -184,8 +189,15 @@ impl MemoryJournal {
         self.syncing.clear();
         self.synced = 0;
         self.gathered.clear();
+        self.unapplied.clear();
         self.shown.clear();
         self.shown_to = self.base.index;
+    }
+
+    /// Fails where something was appended and not applied.
+    fn check_applied(&self) -> Result<()> {
+        let all = self.unapplied.is_empty();
+        if all { Ok(()) } else { Err(damaged("what was appended is not applied")) }
     }
 
     fn held_payload(&self, at: Position) -> Option<Vec<u8>> {
@@ -304,6 +316,7 @@ impl Journal for MemoryJournal {
     }
 
     fn write_entry(&mut self, entry: &Entry, commit: u64) -> Result<()> {
+        self.check_applied()?;
         if matches!(entry.content, Content::Records(_)) {
             self.gathered
                 .pop_front()
@@ -322,18 +335,31 @@ impl Journal for MemoryJournal {
         }
         if matches!(entry.content, Content::Records(_)) {
             let records = decode(payload).ok_or_else(|| damaged("a payload is no records"))?;
-            for record in records {
-                self.held.open.push_back(record.clone());
-                self.lines.push(Line::Record(record));
-            }
+            self.lines.extend(records.into_iter().map(Line::Record));
         }
-        self.held.close(entry, payload)?;
-        self.changed(entry.index);
         self.lines.push(Line::Entry(entry.clone(), payload.to_vec(), commit));
+        self.unapplied.push((entry.clone(), payload.to_vec()));
+        Ok(())
+    }
+
+    fn apply_appended(&mut self) -> Result<()> {
+        let mut unapplied = std::mem::take(&mut self.unapplied);
+        if self.fault == Fault::AppliesAllButTheLast {
+            unapplied.pop();
+        }
+        for (entry, payload) in unapplied {
+            if matches!(entry.content, Content::Records(_)) {
+                let records = decode(&payload).ok_or_else(|| damaged("a payload is no records"))?;
+                self.held.open.extend(records);
+            }
+            self.held.close(&entry, &payload)?;
+            self.changed(entry.index);
+        }
         Ok(())
     }
 
     fn cut(&mut self, index: u64) -> Result<()> {
+        self.check_applied()?;
         if index <= self.shown_to {
             return Err(damaged("what is shown is cut off"));
         }
@@ -347,6 +373,7 @@ impl Journal for MemoryJournal {
     }
 
     fn discard_open(&mut self) -> Result<()> {
+        self.check_applied()?;
         self.gathered.clear();
         if !self.held.open.is_empty() {
             self.held.open.clear();
@@ -385,6 +412,7 @@ impl Journal for MemoryJournal {
     }
 
     fn committed(&mut self, entries: &[Entry], _configuration: &Configuration) -> Result<()> {
+        self.check_applied()?;
         for entry in entries {
             if entry.index != self.shown_to + 1 {
                 return Err(damaged("entries are applied out of order"));

@@ -19,8 +19,9 @@ pub enum SyncMode {
     Thread(Arc<dyn Spawner>, Arc<dyn Fn() + Send + Sync>),
     /// Who asks for it: where there are no threads.
     Inline,
-    /// Who calls [`crate::EngineJournal::finish_syncs`]. For simulations.
-    WhenTold,
+    /// Who calls [`crate::EngineJournal::finish_syncs`]; this is called when one begins, for what else a machine does by
+    /// then. For simulations.
+    WhenTold(Arc<dyn Fn() + Send + Sync>),
     /// Nobody, and it is said to be done: a bug, for simulations to find.
     #[doc(hidden)]
     Never,
@@ -69,12 +70,12 @@ impl Syncs {
     /// All that is in the log now is to be synced, as this number.
     pub(crate) fn begin(&self, number: u64) -> Result<()> {
         self.shared.state.lock().asked = number;
-        match self.mode {
+        match &self.mode {
             SyncMode::Thread(..) => {
                 self.shared.changed.notify_one();
             }
             SyncMode::Inline => self.finish()?,
-            SyncMode::WhenTold => {}
+            SyncMode::WhenTold(meanwhile) => meanwhile(),
             SyncMode::Never => self.shared.state.lock().synced = number,
         }
         Ok(())

@@ -127,6 +127,10 @@ impl Journal for WitnessJournal {
         self.log.append(entry, payload, commit)
     }
 
+    fn apply_appended(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn cut(&mut self, index: u64) -> Result<()> {
         self.log.cut(index)
     }
@@ -215,6 +219,7 @@ mod tests {
             journal.append(&entry, &payload, index - 1).unwrap();
             journal.log.decide(entry.position(), configuration, true).unwrap();
             journal.begin_sync(index).unwrap();
+            journal.apply_appended().unwrap();
             journal.committed(&[entry], configuration).unwrap();
         }
     }

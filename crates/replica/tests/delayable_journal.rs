@@ -112,6 +112,7 @@ impl Follower {
         let journal = self.journal();
         journal.append(entry, &payload.clone().into(), 1).unwrap();
         journal.begin_sync(number).unwrap();
+        journal.apply_appended().unwrap();
         assert_eq!(journal.synced().unwrap(), number, "it acknowledges at once");
         self.syncs = number;
     }

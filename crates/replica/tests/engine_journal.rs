@@ -272,6 +272,7 @@ fn an_observer_is_told_of_entries_that_write_to_what_it_follows() {
         let payload = leader.payload(entry.position()).unwrap().unwrap();
         let payload = Payload::from(payload.to_vec());
         follower.append(&entry, &payload, 1).unwrap();
+        follower.apply_appended().unwrap();
         follower.committed(&[entry], &voters()).unwrap();
         told += of_these;
         assert_eq!(follower.observer().commits, told, "entry {number}");

@@ -32,6 +32,8 @@ pub(crate) enum Planted {
     AcknowledgedBeforeSync,
     CutsNotWritten,
     CommitForgotten,
+    /// Of what was appended a member does not apply the last entry.
+    LastNotApplied,
     AnsweredBeforeCommitted,
     /// A start does not look for entries from before its checkpoint.
     NotLookedBack,
@@ -132,6 +134,7 @@ fn planted_bugs_are_found() {
     found::<MemoryMachine>(Planted::CutsNotWritten, STEPS, 200);
     found::<MemoryMachine>(Planted::AnsweredBeforeCommitted, STEPS, 200);
     found::<MemoryMachine>(Planted::CommitForgotten, STEPS, 500);
+    found::<MemoryMachine>(Planted::LastNotApplied, STEPS, 20);
     // It takes a leader that is cut off while its data is copied, and a decision that hangs on one acknowledgement.
     found_in::<MemoryMachine>(Planted::TakenWhileCopying, STEPS, 550..1000);
     found_in::<MemoryMachine>(Planted::CopiedFromAnybody, STEPS, 500..1000);

@@ -2,9 +2,11 @@
 //!
 //! | bytes go from → to | function |
 //! |---|---|
-//! | caller → tail buffer, where there are files for them | [`Wal::append`] |
+//! | caller → tail buffer, where there are files for them | [`Wal::append`] (`writer/append.rs`) |
 //! | tail buffer → pending, encrypted where the log is → file | `Writer::write_out`, under the writer lock |
 //! | file → disk | [`Wal::sync_to`] and [`Wal::sync_or_join`], one leader at a time (`sync.rs`) |
+
+mod append;
 
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -15,23 +17,21 @@ use crypt::{FreshKey, KeyRing, Purpose};
 use os::sync::Mutex;
 use os::{File, Os, Padded};
 
-use crate::compressed::{Body, Compressors, NewRecord};
+use crate::compressed::Compressors;
 use crate::directory::{LogScan, Segment, scan, scan_files};
-use crate::encrypted::{encrypt_frames, stored_bytes};
+use crate::encrypted::encrypt_frames;
 use crate::error::{Error, Result};
-use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
+use crate::frame::MARK_BYTES;
 use crate::group::Group;
 use crate::maker::{BLOCK_BYTES, Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
 use crate::rotate::begin_epoch;
 use crate::segment::{EpochKey, HEADER_BYTES};
-use crate::{Lsn, MAX_PAYLOAD_BYTES, PlantedSyncBug, WalOptions};
+use crate::{Lsn, PlantedSyncBug, WalOptions};
 
 /// A full buffer's last record may bring so many bytes beside its payload.
 const FRAMING: usize = 64;
-/// One part in so many of a segment file is kept for records that give space back.
-const KEPT_BACK: u64 = 8;
 
 /// Which room a record may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,15 +97,6 @@ pub struct Place {
     pub begin: Lsn,
     /// The position behind it, which is what [`Wal::sync_to`] wants.
     pub end: Lsn,
-}
-
-/// What a record would need first.
-enum Need {
-    Nothing,
-    /// The buffer is full.
-    WriteOut,
-    /// Files up to a position.
-    Files(Lsn),
 }
 
 pub(crate) struct Writer {
@@ -209,126 +200,6 @@ impl Wal {
             stopped: OnceLock::new(),
             planted: None,
         })
-    }
-
-    /// Appends the concatenation of `pieces` as one record and answers the position behind it,
-    /// which is what [`Wal::sync_to`] wants. In memory only, unless the buffer is full: then it
-    /// writes (and does not sync) first; or there is no file for it yet, which is made first.
-    /// On [`Error::NoSpace`] nothing is appended.
-    pub fn append(&self, pieces: &[&[u8]]) -> Result<Lsn> {
-        self.append_record(&NewRecord::plain(pieces))
-    }
-
-    /// The same of a record that may be compressed.
-    pub fn append_record(&self, record: &NewRecord<'_>) -> Result<Lsn> {
-        loop {
-            if let Some(place) = self.try_append(record, Priority::Ordinary)? {
-                return Ok(place.end);
-            }
-            self.make_room(record, Priority::Ordinary)?;
-        }
-    }
-
-    /// The long part of a record, compressed where it is long enough for that. It takes a while: before the locks under
-    /// which the record is appended.
-    pub fn body<'a>(&self, bytes: &'a [u8]) -> Body<'a> {
-        if bytes.len() >= self.options.compress_from {
-            Body::compressed(bytes, &self.compressors)
-        } else {
-            Body::plain(bytes)
-        }
-    }
-
-    /// The same, where `block` is its compressed form already: one frame of zstd that becomes these bytes.
-    #[expect(clippy::rc_buffer, reason = "it came so, and is kept so")]
-    pub fn body_of<'a>(&self, bytes: &'a [u8], block: &Arc<Vec<u8>>) -> Body<'a> {
-        let is_long = bytes.len() >= self.options.compress_from;
-        let taken = if is_long { Body::with_block(bytes, block) } else { None };
-        taken.unwrap_or_else(|| self.body(bytes))
-    }
-
-    /// As [`Wal::append_record`], but where there is no room it appends nothing and answers nothing:
-    /// for whoever would hold others up while it waits. [`Wal::make_room`] is what to call then.
-    pub fn try_append(&self, record: &NewRecord<'_>, priority: Priority) -> Result<Option<Place>> {
-        self.check_running()?;
-        let bytes = record.bytes();
-        if bytes > MAX_PAYLOAD_BYTES {
-            return Err(Error::TooLong { bytes, most: MAX_PAYLOAD_BYTES });
-        }
-        // Of an encrypted log it is known when the record has been encrypted.
-        let crc = match self.key {
-            None => {
-                let mut crc = 0;
-                record.each_piece(|piece| crc = crc32c::crc32c_append(crc, piece));
-                crc
-            }
-            Some(_) => 0,
-        };
-        let len = record.stored_bytes();
-        let stored = stored_bytes(self.key.is_some(), len);
-        let mut tail = self.tail.lock();
-        if !matches!(self.need(&tail, len, priority), Need::Nothing) {
-            return Ok(None);
-        }
-        if tail.reserve(MARK_BYTES + frame_bytes(stored), self.options.buffer_bytes) {
-            self.memory[TAIL].store(tail.buf.capacity() as u64, Ordering::Relaxed);
-        }
-        let start = tail.end;
-        tail.mark(self.salt, self.synced.load(Ordering::Acquire));
-        let begin = tail.end;
-        let header = frame_header(record.kind(), self.salt, begin, stored, crc);
-        tail.buf.extend_from_slice(&header);
-        record.each_piece(|piece| tail.buf.extend_from_slice(piece));
-        let padded = (tail.buf.len() + (stored - len)).next_multiple_of(ALIGN);
-        tail.buf.resize(padded, 0);
-        tail.end += frame_bytes(stored) as u64;
-        tail.data_end = tail.end;
-        let end = tail.end;
-        debug_assert!(end.is_multiple_of(ALIGN as u64), "frames end on whole words");
-        let limit = self.limit.load(Ordering::Acquire);
-        debug_assert!(end <= limit, "what is in the buffer has files");
-        drop(tail);
-        self.metrics.appends.inc();
-        self.metrics.append_bytes.add(end - start);
-        self.metrics.record_bytes.add(bytes as u64);
-        Ok(Some(Place { begin, end }))
-    }
-
-    /// Returns when there is room for a record, in the buffer, which it writes out
-    /// where it must, and in files, which it makes. Others may take that room first.
-    #[cold]
-    pub fn make_room(&self, record: &NewRecord<'_>, priority: Priority) -> Result<()> {
-        let len = record.stored_bytes();
-        let started = self.os.clock.monotonic();
-        loop {
-            let need = self.need(&self.tail.lock(), len, priority);
-            match need {
-                Need::Nothing => break,
-                Need::WriteOut => self.write_out()?,
-                Need::Files(until) => self.make_files(until, priority)?,
-            }
-        }
-        self.metrics.waited_for_buffer(self.os.clock.monotonic().saturating_sub(started));
-        Ok(())
-    }
-
-    /// What is in the buffer always has files, so that what a caller was told is appended can be
-    /// written whether or not the disk has become full.
-    fn need(&self, tail: &Tail, len: usize, priority: Priority) -> Need {
-        if tail.is_full(len, &self.options) {
-            return Need::WriteOut;
-        }
-        let stored = stored_bytes(self.key.is_some(), len);
-        let until = tail.end + (MARK_BYTES + frame_bytes(stored)) as u64 + self.kept_back(priority);
-        if until > self.limit.load(Ordering::Acquire) { Need::Files(until) } else { Need::Nothing }
-    }
-
-    /// What a record may not use of the files that are there.
-    fn kept_back(&self, priority: Priority) -> u64 {
-        match priority {
-            Priority::Ordinary => self.options.file_bytes() / KEPT_BACK,
-            Priority::GivesSpaceBack => 0,
-        }
     }
 
     /// Returns when there are files for so many bytes of ordinary records and of what frames them; it makes those that are
@@ -533,35 +404,6 @@ fn rest_of_block(offset: u64) -> u64 {
 impl std::fmt::Debug for Wal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wal").field("dir", &self.dir).finish_non_exhaustive()
-    }
-}
-
-impl Tail {
-    fn is_full(&self, len: usize, options: &WalOptions) -> bool {
-        !self.buf.is_empty() && self.buf.len() + len > options.buffer_bytes
-    }
-
-    /// Makes room for `more` bytes: by doubling up to the buffer's size, and beyond it, which only a
-    /// record larger than that needs, no more than they take. True where the buffer grew.
-    fn reserve(&mut self, more: usize, buffer_bytes: usize) -> bool {
-        let (wanted, held) = (self.buf.len() + more, self.buf.capacity());
-        if wanted <= held {
-            return false;
-        }
-        let room = wanted.max((held * 2).min(buffer_bytes));
-        self.buf.reserve_exact(room - self.buf.len());
-        true
-    }
-
-    /// Appends a mark where more records were synced than the last mark says.
-    fn mark(&mut self, salt: u64, synced: Lsn) {
-        debug_assert!(synced <= self.end, "only what was appended is synced");
-        if synced.min(self.data_end) > self.marked {
-            let start = self.buf.len();
-            encode_frame(FrameKind::Mark, salt, self.end, &synced.to_le_bytes(), &mut self.buf);
-            self.end += (self.buf.len() - start) as u64;
-            self.marked = synced;
-        }
     }
 }
 

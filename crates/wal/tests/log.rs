@@ -67,6 +67,46 @@ fn records_come_back_in_order_over_segments_and_epochs() {
 }
 
 #[test]
+fn records_that_are_appended_together_stand_as_if_one_by_one() {
+    let payloads: Vec<Vec<u8>> = (0..40).map(|n| vec![n; 10 * usize::from(n)]).collect();
+    let pieces: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [&payload[..]]).collect();
+    let records: Vec<_> = pieces.iter().map(|pieces| NewRecord::plain(pieces)).collect();
+    let (sim, one_by_one) = (SimOs::new(1), SimOs::new(1));
+    let wal = open(&sim.os()).start_writing().unwrap();
+    let other = open(&one_by_one.os()).start_writing().unwrap();
+    let (mut next, mut calls, mut places) = (0, 0, Vec::new());
+    while next < records.len() {
+        calls += 1;
+        places.clear();
+        wal.try_append_all(&records[next..], Priority::Ordinary, |place| places.push(place))
+            .unwrap();
+        for (place, payload) in places.iter().zip(&payloads[next..]) {
+            assert_eq!(place.end, other.append(&[payload]).unwrap());
+        }
+        next += places.len();
+        if places.is_empty() {
+            wal.make_room(&records[next], Priority::Ordinary).unwrap();
+        }
+    }
+    assert!((3..20).contains(&calls), "as many as have room in the buffer: {calls} calls");
+    assert_eq!(wal.stats().appends, records.len() as u64);
+    wal.sync().unwrap();
+    let found = records_of(&sim);
+    assert_eq!(found, payloads);
+    // One that is too long: none of them.
+    let (end, long) = (wal.next_lsn(), vec![0; wal::MAX_PAYLOAD_BYTES + 1]);
+    let (short, long) = ([&b"short"[..]], [&long[..]]);
+    let both = [NewRecord::plain(&short), NewRecord::plain(&long)];
+    let refused = wal.try_append_all(&both, Priority::Ordinary, |_| panic!("none is appended"));
+    assert!(matches!(refused, Err(Error::TooLong { .. })));
+    assert_eq!(wal.next_lsn(), end);
+}
+
+fn records_of(sim: &SimOs) -> Vec<Vec<u8>> {
+    records(open(&sim.os())).unwrap().into_iter().map(|(_, payload)| payload).collect()
+}
+
+#[test]
 fn record_longer_than_the_limit_is_refused() {
     let wal = open(&SimOs::new(1).os()).start_writing().unwrap();
     let long = vec![0; wal::MAX_PAYLOAD_BYTES + 1];

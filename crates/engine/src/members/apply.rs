@@ -1,213 +1,77 @@
-//! Appending a leader's entry: its records go into the log as they came, and its commits into the trees.
+//! What a leader's entries did goes into the trees, once they are in the log.
 //!
-//! Always true: all of an entry is checked before any of it is appended. Its commits are published together, when all of
-//! them are in the trees; that nobody else writes meanwhile is the caller's word.
+//! Always true: the commits of what was appended are published together, when all of them are in the trees; that nobody
+//! else writes meanwhile is the caller's word. Where one cannot go into the trees the engine stops: the log has it, and
+//! the next start brings it there.
 
-use super::entry_records::{EntryRecords, Records, wrong};
+use super::append::{ChunksOfCommit, Unapplied, UnappliedCommit};
+use super::entry_records::wrong;
 use super::pieces::Pieces;
-use crate::chunk_lists::Chunked;
-use crate::commit_order::CommitOrder;
+use crate::commit::StopOnPanic;
 use crate::dictionary::Found;
-use crate::entries::Entry;
 use crate::environment::Environment;
-use crate::records::{self, EntryHead, EntryKind, HistoryHead, Operation, Operations, Record};
+use crate::records::{self, Operation, Operations};
 use crate::recovery::{key_write, needed_dictionary};
-use crate::times::Place;
+use crate::settings::PlantedBug;
 use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
 use ftree::Version;
 use smallvec::SmallVec;
-use wal::NewRecord;
 
-/// A follower appends whatever its leader says.
-#[expect(clippy::unnecessary_wraps, reason = "others may refuse")]
-fn any(_: &CommitOrder) -> Result<()> {
-    Ok(())
-}
+/// Room for so many entries is kept.
+const MOST_KEPT: usize = 64;
 
 impl Environment {
-    pub(super) fn append_entry(
-        &self,
-        head: &EntryHead,
-        configuration: &[u8],
-        records: &EntryRecords,
-    ) -> Result<()> {
-        if !self.snapshots.holds_back() {
-            return Err(Error::InvalidOption("every complete commit is shown".to_owned()));
+    /// What [`Environment::append_entry`] has appended goes into the trees.
+    pub(super) fn apply_appended(&self) -> Result<()> {
+        let entries = std::mem::take(&mut *self.unapplied.lock());
+        let commits = entries.iter().map(|entry| entry.commits.len() as u64).sum::<u64>();
+        let Some(last) = entries.last().and_then(|entry| entry.commits.last()) else {
+            return Ok(());
+        };
+        let _guard = StopOnPanic(&self.commits);
+        let mut inserts = Inserts::into(self);
+        let applied = entries.iter().try_for_each(|entry| self.apply_entry(entry, &mut inserts));
+        if let Err(error) = applied {
+            let text = format!("what is in the log did not come into the trees: {error}");
+            let stopped = self.health.stop(&text);
+            self.snapshots.abandon();
+            return Err(stopped);
         }
-        self.check_entry(head, configuration, records)?;
-        let inserts = Inserts::into(self);
-        let mut appending = Appending { records, complete: 0, commits: 0, inserts };
-        let appended = self.append_records(&mut appending);
-        // Also where a later one has failed: these are complete.
-        appending.inserts.finish();
-        self.publish(&appending);
-        appended?;
-        let record = records::entry_record(head, configuration);
-        let pieces = [&record[..]];
-        let record = NewRecord::plain(&pieces);
-        let follows = self.commits.append_in_order(&record, any, |order, place| {
-            let wal::Place { begin: end, end: behind } = place;
-            let part = order.open.first().map(|part| (part.start, part.until));
-            let (start, until) = part.unwrap_or((end, end));
-            order.open.close_as(head.index, records.bytes(), records.writes_to());
-            self.log.set_entry_bytes(order.open.memory_bytes());
-            super::after_fence(order, head);
-            order.entries.push(Entry { head: *head, start, until, end, behind })
-        })?;
-        debug_assert!(follows, "that it follows was checked");
+        inserts.finish();
+        self.publish_applied(last.timestamp, commits);
+        drop(inserts);
+        self.keep_room(entries);
         Ok(())
     }
 
-    /// Fails where the entry does not follow what is there, or is not what its head says.
-    fn check_entry(
-        &self,
-        head: &EntryHead,
-        configuration: &[u8],
-        records: &EntryRecords,
-    ) -> Result<()> {
-        let (last, newest, time, is_open) = {
-            let order = self.commits.order.lock();
-            (order.entries.last(), order.newest, order.time, !order.open.is_empty())
-        };
-        let follows = head.index == last.index.saturating_add(1) && head.term >= last.term;
-        if !follows || is_open || head.first_timestamp != newest.saturating_add(1) {
-            return Err(wrong("it does not follow what is there"));
+    /// The next entries come into the same memory.
+    fn keep_room(&self, mut entries: Vec<Unapplied>) {
+        entries.clear();
+        let mut unapplied = self.unapplied.lock();
+        if unapplied.is_empty() && entries.capacity() <= MOST_KEPT {
+            *unapplied = entries;
         }
-        let is_configuration = head.kind == EntryKind::Configuration;
-        if is_configuration == configuration.is_empty()
-            || configuration.len() > records::MAX_CONFIGURATION_BYTES
-        {
-            return Err(wrong("its configuration"));
-        }
-        if records.bytes().len() as u64 != head.bytes || records.checksum() != head.checksum {
-            return Err(wrong("its checksum"));
-        }
-        if (head.kind == EntryKind::Records) == records.bytes().is_empty() {
-            return Err(wrong("it has records, or none, against its kind"));
-        }
-        let Some(commits) = records.commits() else {
-            let is_same = (head.last_timestamp, head.last_time) == (newest, time);
-            return if is_same { Ok(()) } else { Err(wrong("its last commit")) };
-        };
-        if commits.first.0 != newest.saturating_add(1) || commits.first.1 <= time {
-            return Err(wrong("a commit is out of order"));
-        }
-        if commits.last != (head.last_timestamp, head.last_time) {
-            return Err(wrong("its last commit"));
+    }
+
+    fn apply_entry<'a>(&self, entry: &'a Unapplied, inserts: &mut Inserts<'a>) -> Result<()> {
+        for commit in &entry.commits {
+            let UnappliedCommit { timestamp, position, .. } = *commit;
+            let operations = entry.records.get(commit.operations.clone());
+            let operations = operations.ok_or_else(|| wrong("a record ends behind the entry"))?;
+            if let Some(ChunksOfCommit { txn, count: chunks, first }) = commit.pieces {
+                // What earlier commits wrote to the same keys goes in before.
+                inserts.finish();
+                self.apply_pieces(&Pieces { txn, chunks, timestamp, first, position, operations })?;
+                continue;
+            }
+            if entry.changes_dictionaries {
+                inserts.finish();
+                self.change_dictionaries(position, timestamp, operations)?;
+            }
+            inserts.add_all((position, timestamp), operations)?;
         }
         Ok(())
-    }
-
-    fn append_records(&self, appending: &mut Appending<'_>) -> Result<()> {
-        let all = appending.records.bytes();
-        let mut records = Records(all);
-        while let Some(record) = records.next() {
-            self.append_record(record?, all.len() - records.0.len(), appending)?;
-        }
-        Ok(())
-    }
-
-    /// Appends a record that ends there in the entry's bytes.
-    fn append_record<'a>(
-        &self,
-        record: &'a [u8],
-        end: usize,
-        appending: &mut Appending<'a>,
-    ) -> Result<()> {
-        let malformed = |_| wrong("a record cannot be read");
-        let bytes = record.len();
-        let sent = appending.records.bytes();
-        // Operations are the last part of a record.
-        let body = |operations: &'a [u8]| {
-            let block = sent.block(end - operations.len()..end);
-            (&record[..bytes - operations.len()], self.log.body_of(operations, block))
-        };
-        match Record::decode(record).map_err(malformed)? {
-            Record::Chunk { txn, number, operations } => {
-                self.live.taken_below(txn.saturating_add(1));
-                let (head, (body, _room)) = body(operations);
-                let pieces = [head];
-                let record = NewRecord::new(&pieces, &body);
-                self.commits.append_in_order(&record, any, |order, place| {
-                    order.note_sent(place, bytes);
-                    if number == 0 {
-                        self.log.needed.lock().chunk(txn, place.begin);
-                        order.chunked.begin(txn, Chunked { first: place.begin, fence: None });
-                    }
-                })
-            }
-            Record::Abort { txn } => {
-                self.commits.append_in_order(&NewRecord::plain(&[record]), any, |order, place| {
-                    order.note_sent(place, bytes);
-                    if let Some(first) = order.chunked.end(txn) {
-                        self.log.needed.lock().chunks_end(txn, first, None);
-                    }
-                })
-            }
-            Record::Commit { txn, timestamp, chunks, history: Some(history), operations } => {
-                self.live.taken_below(txn.saturating_add(1));
-                self.schedule.make_room_for_entries(operations.len() as u64)?;
-                let first = self.first_chunk(txn, chunks)?;
-                let history = HistoryHead { first_chunk: first.unwrap_or(0), ..history };
-                // Of one without chunks it is as it came.
-                let own =
-                    first.map(|_| records::commit_head(txn, timestamp, chunks, Some(history)));
-                let (head, (body, _room)) = body(operations);
-                let pieces = [own.as_ref().map_or(head, |own| own.bytes())];
-                let record = NewRecord::new(&pieces, &body);
-                let position = self.commits.append_in_order(&record, any, |order, place| {
-                    let wal::Place { begin: position, end } = place;
-                    order.newest = timestamp;
-                    order.time = history.last_time();
-                    order.note_sent(place, bytes);
-                    if let Some(kept) = &self.history {
-                        kept.times().given(Place { timestamp, time: order.time, end });
-                        if chunks > 0 || position >= order.next_history_point {
-                            let next = kept.note_commit(&history, chunks, position);
-                            order.next_history_point = next;
-                        }
-                    }
-                    if first.is_some() || position >= order.next_point {
-                        let mut needed = self.log.needed.lock();
-                        order.next_point = needed.commit(timestamp, position);
-                        if let Some(first) = first {
-                            let ended = order.chunked.end(txn);
-                            debug_assert_eq!(ended, Some(first), "nobody else appends");
-                            needed.chunks_end(txn, first, Some(timestamp));
-                        }
-                    }
-                    position
-                })?;
-                if let Some(first) = first {
-                    // What earlier commits wrote to the same keys goes in before.
-                    appending.inserts.finish();
-                    let commit = Pieces { txn, chunks, timestamp, first, position, operations };
-                    self.apply_pieces(&commit)?;
-                } else {
-                    if appending.records.change_dictionaries() {
-                        appending.inserts.finish();
-                        self.change_dictionaries(position, timestamp, operations)?;
-                    }
-                    appending.inserts.add_all((position, timestamp), operations)?;
-                }
-                appending.complete = timestamp;
-                appending.commits += 1;
-                Ok(())
-            }
-            _ => Err(wrong("a record of another kind")),
-        }
-    }
-
-    /// The first chunk of a transaction whose commit has come; `None` where it has none.
-    fn first_chunk(&self, txn: u64, chunks: u32) -> Result<Option<u64>> {
-        if chunks == 0 {
-            return Ok(None);
-        }
-        let chunked = self.commits.order.lock().chunked.newest(txn);
-        let chunked = chunked.filter(|chunked| chunked.fence.is_none());
-        let first = chunked.map(|chunked| chunked.first);
-        first.map(Some).ok_or_else(|| wrong("chunks of a commit are missing"))
     }
 
     /// What operations do to dictionaries as a whole.
@@ -252,27 +116,16 @@ impl Environment {
         added
     }
 
-    /// The commits of an entry are complete. Nobody else writes: no earlier one is on its way.
-    fn publish(&self, appending: &Appending<'_>) {
-        if appending.commits == 0 {
-            return;
-        }
+    /// Commits up to this timestamp are complete. Nobody else writes: no earlier one is on its way.
+    fn publish_applied(&self, timestamp: u64, commits: u64) {
         // No lock was taken: who has one and does not see the last commit yet has to look.
-        self.locks.not_remembered(appending.complete);
-        self.snapshots.publish_all(appending.complete);
+        self.locks.not_remembered(timestamp);
+        if self.options.sizes.planted != Some(PlantedBug::CompleteBeforeApplied) {
+            self.snapshots.publish_all(timestamp);
+        }
         self.commits.became_visible();
-        self.counters.commits.add(appending.commits);
+        self.counters.commits.add(commits);
     }
-}
-
-/// How far an entry was appended.
-struct Appending<'a> {
-    records: &'a EntryRecords,
-    /// Commits up to this timestamp are in the trees, or in `inserts`.
-    complete: u64,
-    /// How many of the entry.
-    commits: u64,
-    inserts: Inserts<'a>,
 }
 
 /// Writes of commits on their way into memtables: those to one dictionary go in together, whichever commits they are of.

@@ -21,6 +21,8 @@ impl Environment {
             return Err(Error::InvalidOption(text));
         };
         self.health.check_running()?;
+        // Nobody waits for ever for what was appended to be complete.
+        self.apply_appended()?;
         // Also where nothing is open: a commit that an entry has closed may not be complete yet, and who asks reads
         // what readers see to know what is left.
         let is_open = !self.quiet_order()?.open.is_empty();

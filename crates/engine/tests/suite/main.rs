@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod api;
+mod appended;
 mod bank;
 mod crash;
 mod damage;

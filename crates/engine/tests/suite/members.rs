@@ -251,7 +251,7 @@ fn followers_have_the_leaders_commits_and_entries() {
 #[test]
 fn a_follower_writes_what_its_leader_has_compressed_as_it_came() {
     let (_sim, _os, leader) = fresh();
-    let text = "a word of the text ".repeat(100);
+    let text: String = (0..200).map(|n| format!("word {n} of {} ", n * n % 83)).collect();
     put(&leader, "a", &text);
     put(&leader, "b", "short");
     put(&leader, "c", &text);

@@ -125,6 +125,9 @@ impl Journal for Shared {
     fn append(&mut self, entry: &Entry, payload: &Payload, commit: u64) -> Result<()> {
         self.0.lock().append(entry, payload, commit)
     }
+    fn apply_appended(&mut self) -> Result<()> {
+        self.0.lock().apply_appended()
+    }
     fn cut(&mut self, index: u64) -> Result<()> {
         self.0.lock().cut(index)
     }

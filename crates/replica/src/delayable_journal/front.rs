@@ -104,6 +104,7 @@ impl Front {
                 break;
             }
             journal.append(&entry, &payload, entry.index)?;
+            journal.apply_appended()?;
             journal.show(std::slice::from_ref(&entry), None)?;
             self.applied = entry.index;
             bytes += payload.len() + ENTRY_BYTES;

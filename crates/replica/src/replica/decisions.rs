@@ -74,7 +74,8 @@ impl<J: Journal, L: Links, P: Promises> Replica<J, L, P> {
             self.journal.begin_sync(number)?;
             self.syncing.push_back(number);
         }
-        Ok(())
+        // Beside the sync.
+        self.journal.apply_appended()
     }
 
     pub(super) fn send(&mut self, messages: Vec<Message>) -> Result<()> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{
@@ -110,6 +110,20 @@ impl EngineMachine {
         opened.map_err(|error| error.to_string())
     }
 
+    /// What an engine does beside the first part of a sync, when what was appended is in the log alone: now and then it
+    /// drains, merges, or writes a checkpoint. What fails of it is met again.
+    fn meanwhile(&self, engine: &Engine) -> Arc<dyn Fn() + Send + Sync> {
+        let random = Mutex::new(Gen::new(self.id));
+        let engine = engine.clone();
+        Arc::new(move || {
+            let _met_again = match random.lock().unwrap().below(20) {
+                0 => engine.checkpoint(),
+                1..5 => engine.step().map(drop),
+                _ => Ok(()),
+            };
+        })
+    }
+
     fn try_start(&mut self, os: &Os) -> Result<(DelayableJournal<Mirror>, StateFile), String> {
         let engine = self.open(os)?;
         if engine.entries().last.index == 0 {
@@ -125,7 +139,7 @@ impl EngineMachine {
         let mode = match self.planted {
             Planted::AcknowledgedBeforeSync => SyncMode::Never,
             Planted::DelayedAcknowledgesBeforeSync if id == DELAYED => SyncMode::Never,
-            _ => SyncMode::WhenTold,
+            _ => SyncMode::WhenTold(self.meanwhile(&engine)),
         };
         let mirror = Mirror {
             contents: contents(&engine.snapshot()),

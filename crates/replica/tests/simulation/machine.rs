@@ -95,6 +95,7 @@ impl Machine for MemoryMachine {
             Planted::AcknowledgedBeforeSync => Fault::LiesAboutSyncs,
             Planted::CutsNotWritten => Fault::ForgetsCuts,
             Planted::CommitForgotten => Fault::ForgetsCommits,
+            Planted::LastNotApplied => Fault::AppliesAllButTheLast,
             Planted::Nothing
             | Planted::AnsweredBeforeCommitted
             | Planted::NotLookedBack

@@ -1,7 +1,7 @@
 //! A model of a log: what was appended to it, and how much of that no crash may take.
 
 use testkit::{Failure, Gen};
-use wal::{Lsn, NewRecord, Replay, Wal, WalOptions};
+use wal::{Lsn, NewRecord, Place, Priority, Replay, Wal, WalOptions};
 
 /// Bodies of 1 KiB: records of up to 700 bytes cross segments often.
 pub(crate) const TINY: WalOptions =
@@ -19,7 +19,39 @@ pub(crate) struct LogModel {
 }
 
 impl LogModel {
+    /// One record, or every third time some of them together.
     pub(crate) fn append(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
+        if self.next.is_multiple_of(3) {
+            self.append_some(wal, most)
+        } else {
+            self.append_one(wal, most)
+        }
+    }
+
+    fn append_some(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
+        let heads: Vec<[u8; 8]> = (1..=4).map(|n| (self.next + n).to_le_bytes()).collect();
+        let bodies: Vec<Vec<u8>> = (1..=4).map(|n| Gen::new(self.next + n).bytes(most)).collect();
+        self.next += 4;
+        let pieces: Vec<[&[u8]; 1]> = heads.iter().map(|head| [&head[..]]).collect();
+        let compressed: Vec<_> = bodies.iter().map(|body| wal.body(body)).collect();
+        let records: Vec<_> =
+            pieces.iter().zip(&compressed).map(|(head, body)| NewRecord::new(head, body)).collect();
+        let wholes = heads.iter().zip(&bodies).map(|(head, body)| [&head[..], body].concat());
+        let (mut places, mut next, mut wholes) = (Vec::<Place>::new(), 0, wholes);
+        while let Some(first) = records.get(next) {
+            places.clear();
+            wal.try_append_all(&records[next..], Priority::Ordinary, |place| places.push(place))?;
+            next += places.len();
+            self.records
+                .extend(places.iter().zip(&mut wholes).map(|(place, whole)| (place.end, whole)));
+            if places.is_empty() {
+                wal.make_room(first, Priority::Ordinary)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_one(&mut self, wal: &Wal, most: u64) -> Result<(), Failure> {
         let mut data = Gen::new(self.next);
         self.next += 1;
         let (a, mut b) = (data.bytes(most / 2), data.bytes(most / 2));
