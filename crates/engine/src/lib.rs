@@ -63,6 +63,7 @@ mod times;
 mod tuning;
 mod txn;
 mod types;
+mod unapplied;
 mod unsettled;
 mod watermarks;
 mod writes;

@@ -20,7 +20,6 @@ mod entry_records;
 mod forget;
 mod pieces;
 
-pub(crate) use append::Unapplied;
 pub use commits::CommitStep;
 pub use entry_records::EntryRecords;
 

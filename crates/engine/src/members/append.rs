@@ -17,47 +17,19 @@ use super::entry_records::{EntryRecords, Records, wrong};
 use crate::chunk_lists::Chunked;
 use crate::commit_order::CommitOrder;
 use crate::entries::Entry;
-use crate::entry_bytes::EntryBytes;
 use crate::environment::Environment;
 use crate::records::{self, CommitHead, EntryHead, EntryKind, HistoryHead, Record};
 use crate::settings::PlantedBug;
 use crate::times::Place;
+use crate::unapplied::{ChunksOfCommit, Unapplied, UnappliedCommit};
 use crate::{Error, Result};
 use cachetable::Reservation;
 use smallvec::SmallVec;
-use std::ops::Range;
 use wal::{Body, NewRecord, Priority};
 
 /// So many records are appended together at most, and so many bytes of them, unless one is longer.
 const TOGETHER: usize = 32;
 const BYTES_TOGETHER: usize = 256 << 10;
-
-/// An entry that is in the log and not in the trees.
-pub(crate) struct Unapplied {
-    pub(super) records: EntryBytes,
-    /// Whether any of them does something to a dictionary as a whole.
-    pub(super) changes_dictionaries: bool,
-    /// In the order of their timestamps.
-    pub(super) commits: SmallVec<[UnappliedCommit; 1]>,
-}
-
-pub(super) struct UnappliedCommit {
-    pub(super) timestamp: u64,
-    /// Where its record stands in the log.
-    pub(super) position: u64,
-    /// Its operations, as far as they stand in its own record: where they lie in the entry's records.
-    pub(super) operations: Range<usize>,
-    /// Of one whose other operations are in chunks.
-    pub(super) pieces: Option<ChunksOfCommit>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct ChunksOfCommit {
-    pub(super) txn: u64,
-    pub(super) count: u32,
-    /// Where the first one stands.
-    pub(super) first: u64,
-}
 
 /// A record that is to be appended.
 struct Next<'a> {

@@ -4,7 +4,6 @@
 //! else writes meanwhile is the caller's word. Where one cannot go into the trees the engine stops: the log has it, and
 //! the next start brings it there.
 
-use super::append::{ChunksOfCommit, Unapplied, UnappliedCommit};
 use super::entry_records::wrong;
 use super::pieces::Pieces;
 use crate::commit::StopOnPanic;
@@ -13,6 +12,7 @@ use crate::environment::Environment;
 use crate::records::{self, Operation, Operations};
 use crate::recovery::{key_write, needed_dictionary};
 use crate::settings::PlantedBug;
+use crate::unapplied::{ChunksOfCommit, Unapplied, UnappliedCommit};
 use crate::writeset::WRITES_TOGETHER;
 use crate::{Error, Result};
 use ftree::Version;
