@@ -61,7 +61,6 @@ impl Wal {
     }
 
     /// The same, where `block` is its compressed form already: one frame of zstd that becomes these bytes.
-    #[expect(clippy::rc_buffer, reason = "it came so, and is kept so")]
     pub fn body_of<'a>(&self, bytes: &'a [u8], block: &Arc<Vec<u8>>) -> Body<'a> {
         let is_long = bytes.len() >= self.options.compress_from;
         let taken = if is_long { Body::with_block(bytes, block) } else { None };
