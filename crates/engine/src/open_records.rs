@@ -403,7 +403,7 @@ mod tests {
         open.close_as(2, &sent, &writes_to);
         assert_eq!(open.written_dictionaries(2), writes_to);
         assert!(open.is_empty() && open.kept(1).is_none(), "the older one gives way");
-        assert!(std::ptr::eq(&*open.kept(2).unwrap(), &*sent), "it is no copy");
+        assert!(std::ptr::eq(open.kept(2).unwrap().as_ptr(), sent.as_ptr()), "it is no copy");
         assert_eq!(open.memory_bytes(), 160);
         open.note_sent((700, 750), 296, (7, 70));
         open.close_as(3, &vec![7; 300].into(), &writes_to);

@@ -251,7 +251,8 @@ fn followers_have_the_leaders_commits_and_entries() {
 #[test]
 fn a_follower_writes_what_its_leader_has_compressed_as_it_came() {
     let (_sim, _os, leader) = fresh();
-    let text: String = (0..200).map(|n| format!("word {n} of {} ", n * n % 83)).collect();
+    let words: Vec<_> = (0..200).map(|n| format!("word {n} of {}", n * n % 83)).collect();
+    let text = words.join(" ");
     put(&leader, "a", &text);
     put(&leader, "b", "short");
     put(&leader, "c", &text);
