@@ -405,12 +405,21 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     ));
 }
 
+/// Whose command makes the server start again has nothing left to do but to write its answer, which may stand in a
+/// connection that nobody runs.
+const ANSWERS_FIRST: Duration = Duration::from_millis(200);
+/// Requests that run when the server starts again go on for so long at most.
+const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
 /// Runs the periodic work until a shutdown is requested; says how long running requests may go on.
 fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (Duration, End) {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(Event::ShutDown(grace)) => return (grace, End::Done),
-            Ok(Event::StartAgain) => return (Duration::ZERO, End::StartsAgain),
+            Ok(Event::StartAgain) => {
+                service.os.clock.sleep(ANSWERS_FIRST);
+                return (STARTS_AGAIN_AFTER, End::StartsAgain);
+            }
             Ok(Event::Fail(why)) => return (Duration::ZERO, End::Failed(why)),
             Ok(Event::RotateLog) => {
                 let audit = || service.host.audit().map_or(Ok(()), AuditSink::rotate);
