@@ -43,8 +43,8 @@ pub(crate) enum ReadError {
     Io(io::Error),
 }
 
-/// Puts a frame behind what is in `out`, in a version that the other side reads. `false` where it is longer than a frame may be, packed or not; nothing is put
-/// then.
+/// Puts a frame behind what is in `out`, in a version that the other side reads. `false` where it is longer than a frame
+/// may be, packed or not; nothing is put then.
 pub(crate) fn put(frame: &Frame, version: u8, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);

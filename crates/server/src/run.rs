@@ -405,8 +405,8 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     ));
 }
 
-/// Whose command makes the server start again has nothing left to do but to write its answer, which may stand in a
-/// connection that nobody runs.
+/// The command that makes the server start again has nothing left to do but to write its answer: it gets so long for that.
+/// A bound and no order: who asks for the start does not learn when its answer has been written.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 /// Requests that run when the server starts again go on for so long at most.
 const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(2);
