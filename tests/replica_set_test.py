@@ -13,7 +13,7 @@ import uuid
 
 import pymongo
 from bson import Binary, Int64
-from fernd import Fernd, ReplicaSet, host, lasting_port, raw, run_tests, wait_until
+from fernd import PATIENCE, Fernd, ReplicaSet, host, lasting_port, raw, run_tests, wait_until
 from pymongo.errors import PyMongoError, WriteConcernError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
@@ -824,9 +824,7 @@ def a_member_shows_after_its_start_what_it_has_shown_before():
         for member in cluster.members:
             member.kill()
         primary.start()
-        began = time.monotonic()
         wait_until(lambda: primary.hello().get("secondary"), "it shows nothing for ever", cluster.tails)
-        assert time.monotonic() - began < 20
         for member in others:
             member.start()
         cluster.wait_for_all()
@@ -1091,14 +1089,16 @@ def a_copy_goes_on_where_it_was_interrupted():
             source = cluster.primary()
             source.kill()
             source.start()
-        wait_until(lambda: started_with_a_copy(away), "it gets no copy", cluster.tails, wait=90)
+        wait_until(lambda: started_with_a_copy(away), "it gets no copy", cluster.tails)
         cluster.wait_for_all()
         documents = end(cluster, [writer])
         assert len(documents["kept"]) == 200
 
 
 def a_copy_is_held_to_its_rate():
-    rate, most = 2 << 20, 40
+    # At this rate it takes longer than a test waits for anything.
+    rate, most = 256 << 10, 40
+    assert most << 20 > 1.25 * rate * PATIENCE
     options = ("--cacheSize", "64M", "--setParameter", f"initialSyncThrottle={rate}")
     with ReplicaSet(*options, members=2, initiated=False) as cluster:
         first, second = cluster.members
@@ -1111,15 +1111,14 @@ def a_copy_is_held_to_its_rate():
         copied = lambda: raw(second, "admin", {"replSetGetStatus": 1}).get("initialSyncStatus", {}).get("receivedBytes")
         before = wait_until(copied, "nothing comes", cluster.tails)
         began = time.monotonic()
-        time.sleep(6)
+        wait_until(lambda: copied() >= before + 8 * rate, "nothing more comes", cluster.tails)
         came, seconds = copied() - before, time.monotonic() - began
-        # A part has 512 KiB.
-        assert rate * seconds - (3 << 20) <= came <= rate * seconds + (3 << 20), (came, seconds)
+        # A part has 512 KiB, and some are on their way.
+        assert came <= rate * seconds + (3 << 19), (came, seconds)
         # From now on as fast as it goes.
         assert raw(second, "admin", {"setParameter": 1, "initialSyncThrottle": 0})["was"] == rate
-        began, left = time.monotonic(), (most << 20) - came - before
-        wait_until(lambda: started_with_a_copy(second), "it gets no copy", cluster.tails)
-        assert time.monotonic() - began < left / rate / 2, "a new rate holds from the next part on"
+        wait_until(lambda: started_with_a_copy(second), "it gets no copy: a new rate holds from the next part on", cluster.tails)
+        assert second.tail(1 << 22).count("it copies the primary's data") == 1, "a copy that is complete is touched by nobody"
         all_vote(cluster, 2)
 
 

@@ -74,6 +74,8 @@ pub(crate) struct Context<'a> {
     pub(crate) hang_up: bool,
     /// The connection is another member's link once it is answered.
     pub(crate) hand_over: Option<TakeOver>,
+    /// Dropped once it is answered.
+    pub(crate) until_answered: Option<Box<dyn Send>>,
     /// Answer nothing yet, but run again at this server time.
     pub(crate) wait: Option<Duration>,
     /// The state a read is to see, and its time, where the client wants to ask for it again.
@@ -124,6 +126,7 @@ impl<'a> Context<'a> {
             labels_given: false,
             hang_up: false,
             hand_over: None,
+            until_answered: None,
             wait: None,
             read_state: None,
             figures: OpFigures::default(),

@@ -195,7 +195,7 @@ impl Service {
         self.account(&context, time, outcome.result.as_ref().err());
         drop(running);
         let result = outcome.result;
-        let Context { reply, exhaust, hang_up, hand_over, figures, .. } = context;
+        let Context { reply, exhaust, hang_up, hand_over, until_answered, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
         let own = connection.own_cursor.load(Ordering::Relaxed);
         if own != streamed {
@@ -216,6 +216,7 @@ impl Service {
             unfinished: None,
             memory,
             hand_over,
+            until_sent: until_answered,
         };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
@@ -421,7 +422,9 @@ enum Executed<'r> {
 /// thread.
 fn may_answer_later<'r>(context: &Context<'r>) -> Option<MakeWaker<'r>> {
     let is_told_of = context.service.audits && audit::tells_of_end(context);
-    let goes_on = context.exhaust.is_some() || context.hand_over.is_some();
+    let goes_on = context.exhaust.is_some()
+        || context.hand_over.is_some()
+        || context.until_answered.is_some();
     context.request.finisher.filter(|_| !is_told_of && !goes_on && context.wait.is_none())
 }
 

@@ -31,6 +31,8 @@ pub struct Reply {
     pub memory: Option<Charge>,
     /// The connection is a link of another member: once `document` is sent, its socket goes here.
     pub hand_over: Option<TakeOver>,
+    /// Dropped once `document` is sent, or cannot be: what begins then tells so by its drop.
+    pub until_sent: Option<Box<dyn Send>>,
 }
 
 /// The answer to a command that is done, and waits for something before it may be sent. Who drops it gives the

@@ -121,6 +121,8 @@ pub(crate) struct Unsent {
     pub(crate) began: Duration,
     /// When the client took something of it last.
     pub(crate) went_on: Duration,
+    /// [`dispatch::Reply::until_sent`].
+    pub(crate) until_sent: Option<Box<dyn Send>>,
     /// For `head`, and for what is behind it where that is charged to nobody else.
     pub(crate) _memory: Charge,
 }

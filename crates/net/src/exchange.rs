@@ -274,8 +274,11 @@ impl<S: Service> Exchange<'_, S> {
                 return Ok(());
             }
         }
-        let Reply { document, memory, is_last, .. } = reply;
+        let Reply { document, memory, is_last, until_sent, .. } = reply;
         self.send(envelope, MsgFlags::NONE, document, memory)?;
+        if let Some(unsent) = &mut self.progress.unsent {
+            unsent.until_sent = until_sent;
+        }
         // What the client has not taken by now it does not get.
         if is_last { Err(Ended(None)) } else { Ok(()) }
     }
@@ -399,8 +402,15 @@ impl<S: Service> Exchange<'_, S> {
             let encrypted = self.progress.channel.most_unsent_bytes();
             let charge = (self.serving.options.memory)
                 .charge_regardless(Part::Replies, (head.capacity() + uncharged + encrypted) as u64);
-            self.progress.unsent =
-                Some(Unsent { head, behind, sent, began: now, went_on: now, _memory: charge });
+            self.progress.unsent = Some(Unsent {
+                head,
+                behind,
+                sent,
+                began: now,
+                went_on: now,
+                until_sent: None,
+                _memory: charge,
+            });
         }
         self.out.shrink();
         Ok(number)

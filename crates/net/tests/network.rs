@@ -282,6 +282,23 @@ fn a_last_reply_is_sent_and_the_connection_ends() {
 }
 
 #[test]
+fn what_a_reply_holds_is_dropped_when_it_is_sent_or_given_up() {
+    let running = start();
+    let (news, dropped) = (&running.service.news, &running.service.dropped);
+    let mut client = running.connect();
+    assert!(ok(&client.call(&rawdoc! { "hold": 10, "$db": "a" })), "its end waits for this");
+    news.store(true, Ordering::SeqCst);
+    eventually("its end comes", || dropped.load(Ordering::SeqCst) == 1);
+    // More than sockets take: the rest is sent as the client takes it.
+    assert!(ok(&client.call(&rawdoc! { "hold": 15_000_000, "$db": "a" })));
+    eventually("its end comes", || dropped.load(Ordering::SeqCst) == 2);
+    client.send(&msg(MsgFlags::NONE, &rawdoc! { "hold": 15_000_000, "$db": "a" }));
+    client.send(&msg(MsgFlags::MORE_TO_COME, &rawdoc! { "hold": 10, "$db": "a" }));
+    drop(client);
+    eventually("nobody takes it", || dropped.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
 fn a_panic_in_a_command_is_an_internal_error_and_the_connection_goes_on() {
     let running = start();
     let mut client = running.connect();

@@ -405,9 +405,6 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     ));
 }
 
-/// The command that makes the server start again has nothing left to do but to write its answer: it gets so long for that.
-/// A bound and no order: who asks for the start does not learn when its answer has been written.
-const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 /// Requests that run when the server starts again go on for so long at most.
 const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
@@ -416,10 +413,7 @@ fn wait_for_the_end(events: &Receiver<Event>, service: &commands::Service) -> (D
     loop {
         match events.recv_timeout(HOUSEKEEPING) {
             Ok(Event::ShutDown(grace)) => return (grace, End::Done),
-            Ok(Event::StartAgain) => {
-                service.os.clock.sleep(ANSWERS_FIRST);
-                return (STARTS_AGAIN_AFTER, End::StartsAgain);
-            }
+            Ok(Event::StartAgain) => return (STARTS_AGAIN_AFTER, End::StartsAgain),
             Ok(Event::Fail(why)) => return (Duration::ZERO, End::Failed(why)),
             Ok(Event::RotateLog) => {
                 let audit = || service.host.audit().map_or(Ok(()), AuditSink::rotate);

@@ -22,7 +22,7 @@ use os::Os;
 use serverstate::replication::ReplicaSetOptions;
 use serverstate::{
     Allocator, AuditSink, Certificate, ClientCertificate, Host, LogEvent, LogSettings, Network,
-    ServerInfo, Severity,
+    ServerInfo, Severity, StartAgain,
 };
 use std::net::IpAddr;
 use std::path::Path;
@@ -216,8 +216,12 @@ impl Host for Program {
         let _already_asked = self.events.try_send(Event::ShutDown(timeout));
     }
 
-    fn start_again(&self) -> Result<(), String> {
-        self.events.try_send(Event::StartAgain).map_err(|error| error.to_string())
+    fn start_again(&self) -> Result<StartAgain, String> {
+        let events = self.events.clone();
+        Ok(StartAgain::by(move || {
+            // A full queue holds an end already.
+            let _already_asked = events.try_send(Event::StartAgain);
+        }))
     }
 
     fn audit(&self) -> Option<&dyn AuditSink> {

@@ -9,6 +9,24 @@ use history::History;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Once it is dropped the program ends and starts again: whoever asked for it is answered before.
+pub struct StartAgain(Option<Box<dyn FnOnce() + Send>>);
+
+impl StartAgain {
+    /// Begins it by this.
+    pub fn by(begin: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(begin)))
+    }
+}
+
+impl Drop for StartAgain {
+    fn drop(&mut self) {
+        if let Some(begin) = self.0.take() {
+            begin();
+        }
+    }
+}
+
 /// How much a log line matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
@@ -142,9 +160,9 @@ pub trait Host: Send + Sync {
     /// Begins the clean end of the program; returns at once.
     fn shut_down(&self, timeout: Duration);
 
-    /// Begins the clean end of the program, and its start with the same options, as the same process. What stands
-    /// in the data directory by then counts. A host that cannot says so.
-    fn start_again(&self) -> Result<(), String> {
+    /// The clean end of the program, and its start with the same options, as the same process, which begin when what this
+    /// gives is dropped. What stands in the data directory by then counts. A host that cannot says so.
+    fn start_again(&self) -> Result<StartAgain, String> {
         Err("this program cannot start itself again".to_owned())
     }
 

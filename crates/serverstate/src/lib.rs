@@ -67,7 +67,9 @@ pub use backups::{Backups, RunningBackup};
 pub use concern_waits::{ConcernWatch, Holders};
 pub use connection::{Bound, ClientCertificate, Connection, Origin, Running};
 pub use copies::Copies;
-pub use host::{Allocator, AuditSink, Certificate, Host, LogEvent, Network, Severity, SilentHost};
+pub use host::{
+    Allocator, AuditSink, Certificate, Host, LogEvent, Network, Severity, SilentHost, StartAgain,
+};
 pub use link_acceptance::LinkAcceptance;
 pub use log_levels::LogSettings;
 pub use members_by_tls::check_members_by_tls;

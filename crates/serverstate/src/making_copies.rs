@@ -1,7 +1,7 @@
 //! The copy that this member makes of its primary's data.
 //!
 //! Always true: while it makes one it acknowledges nothing; either the copy becomes complete and the server starts again
-//! with it, or the member goes on as it is.
+//! with it, or the member goes on as it is. A copy that is complete is touched by nobody until that start.
 
 use crate::state::ServerState;
 use membership::copy::{Between, CopyError, Progress, Remote, Watch, receive};
@@ -80,8 +80,13 @@ impl ServerState {
         }
         let state = Arc::clone(self);
         let job = Box::new(move || {
-            state.make_copies();
+            let outcome = state.make_copies();
             *state.copies.incoming.lock() = None;
+            if matches!(outcome, CopyOutcome::ServerEnds) {
+                // The view says until the server has ended that a copy is needed: another one would be made into the place
+                // of the one that is complete.
+                return;
+            }
             state.copies.makes_one.store(false, Ordering::Release);
             // What was told between the last look and now was taken for seen to.
             if let Some(membership) = state.replication.membership()
@@ -97,18 +102,22 @@ impl ServerState {
     }
 
     /// Until there is a copy, or none is needed any more.
-    fn make_copies(&self) {
+    fn make_copies(&self) -> CopyOutcome {
         let mut pause = PAUSE;
         // A member that has just been started may hear of its need before the server knows of its membership.
         while self.replication.membership().is_none() && !self.is_stopping() {
             self.wait(PAUSE);
         }
-        let Some(membership) = self.replication.membership() else { return };
+        let Some(membership) = self.replication.membership() else {
+            return CopyOutcome::ServerEnds;
+        };
         while !self.is_stopping() {
             match self.make_copy(membership) {
-                Ok(CopyOutcome::ServerEnds) => return,
+                Ok(CopyOutcome::ServerEnds) => break,
                 // It may need one again by the time it is looked at: the view says so, for a while.
-                Ok(CopyOutcome::NotNeeded) if membership.view().needs_copy.is_none() => return,
+                Ok(CopyOutcome::NotNeeded) if membership.view().needs_copy.is_none() => {
+                    return CopyOutcome::NotNeeded;
+                }
                 // Another one leads, which says what it has with its next heartbeat.
                 Ok(CopyOutcome::NotNeeded) => self.wait(PAUSE),
                 Err(why) => {
@@ -122,6 +131,7 @@ impl ServerState {
                 }
             }
         }
+        CopyOutcome::ServerEnds
     }
 
     /// Copies the primary's data, where that is needed, and starts the server again with it. Does not return
@@ -154,7 +164,8 @@ impl ServerState {
             "The copy of the primary's data is complete: the server starts again with it");
         // From here on this member must not go on as it is: the copy lies ready for whichever start comes next, and
         // has nothing of what would be acknowledged meanwhile.
-        while let Err(why) = self.host.start_again() {
+        // It begins as soon as it is asked for: nobody waits for an answer.
+        while let Err(why) = self.host.start_again().map(drop) {
             tracing::error!(target: "INITSYNC", id = 9_016_772, why, "The server does not start again: it is tried on");
             self.wait(MOST_PAUSE);
             if self.is_stopping() {

@@ -8,6 +8,7 @@
 //!    and commands that write are told to stop.
 
 use crate::feature_version;
+use crate::host::StartAgain;
 use crate::replication::config_namespace;
 use crate::state::ServerState;
 use errors::{Code, Error, Result};
@@ -106,8 +107,8 @@ impl ServerState {
     }
 
     /// Begins a set of several with this server, which has data: it starts again as the set's first member, and the
-    /// others get copies. Whoever is connected by then connects again.
-    pub fn found_with_data(self: &Arc<Self>, set: &SetDocument) -> Result<()> {
+    /// others get copies. Whoever is connected by then connects again. It starts once what this gives is dropped.
+    pub fn found_with_data(self: &Arc<Self>, set: &SetDocument) -> Result<StartAgain> {
         let _one_at_a_time = self.beginning.lock();
         if self.replication.is_of_several() {
             let text = "this server is in a replica set already";
@@ -128,10 +129,10 @@ impl ServerState {
         })
     }
 
-    /// The set goes on with this member alone: it starts again by itself, and whoever is connected by then connects again.
-    pub fn go_on_alone(&self, set: &SetDocument) -> Result<()> {
+    /// The set goes on with this member alone: it starts again by itself, once what this gives is dropped, and whoever is
+    /// connected by then connects again.
+    pub fn go_on_alone(&self, membership: &Membership, set: &SetDocument) -> Result<StartAgain> {
         let _one_at_a_time = self.beginning.lock();
-        let Some(membership) = self.replication.membership() else { return Ok(()) };
         let gone: Vec<&str> = membership
             .document()
             .ids()

@@ -211,7 +211,7 @@ fn ask_to_join(
 }
 
 /// Begins a set of several members with this server.
-pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
+pub(super) fn found(context: &mut Context<'_>, config: &Config) -> Result<()> {
     let service = context.service;
     service.check_members_by_tls()?;
     config.check_settings_of_several()?;
@@ -229,7 +229,8 @@ pub(super) fn found(context: &Context<'_>, config: &Config) -> Result<()> {
         ask_to_join(context, &member.host, &set, own)?;
     }
     if !service.follows() {
-        return service.this().found_with_data(&set);
+        context.until_answered = Some(Box::new(service.this().found_with_data(&set)?));
+        return Ok(());
     }
     service.this().begin_membership(&set, Founding::Here)?;
     if let Some(membership) = service.replication.membership() {
@@ -325,7 +326,8 @@ pub(super) fn force(context: &mut Context<'_>, before: &Config, mut config: Conf
     let above = 10_000 + (service.os.entropy.next_u64() % 90_000) as i32;
     let version = config.version.max(before.version).saturating_add(above);
     config.set_version(version);
-    service.go_on_alone(&set_document(&config, &ids)?)?;
+    let starts_again = service.go_on_alone(membership, &set_document(&config, &ids)?)?;
+    context.until_answered = Some(Box::new(starts_again));
     context.reply.str(
         "note",
         "This member goes on alone and starts again. What a majority acknowledged and it does not have is given up; the \

@@ -55,6 +55,24 @@ pub(crate) struct Commands {
     pub(crate) lets_in_beyond: AtomicBool,
 }
 
+/// Counted where it is dropped after `news` have come.
+struct Held {
+    news: Arc<AtomicBool>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for _ in 0..1000 {
+            if self.news.load(Ordering::SeqCst) {
+                self.dropped.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 impl Service for Commands {
     type Connection = (u64, ConnectionInfo);
 
@@ -102,6 +120,13 @@ impl Service for Commands {
             "give" => {
                 let bytes = value.as_i32().unwrap() as usize;
                 rawdoc! { "ok": 1.0, "filler": "x".repeat(bytes) }.into()
+            }
+            // Its end waits for `news`, which comes once the client has the reply.
+            "hold" => {
+                let bytes = value.as_i32().unwrap() as usize;
+                let held = Held { news: Arc::clone(&self.news), dropped: Arc::clone(&self.dropped) };
+                let document = rawdoc! { "ok": 1.0, "filler": "x".repeat(bytes) };
+                Reply { until_sent: Some(Box::new(held)), ..document.into() }
             }
             "stream" => {
                 let left = value.as_i32().unwrap();
