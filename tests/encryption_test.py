@@ -340,7 +340,7 @@ def members_of_a_set_have_keys_of_their_own():
             client.admin.command("fsync")
         for number, member in ((1, second), (2, third)):
             reconfigure(cluster, lambda c: c["members"].append({"_id": number, "host": host(member)}))
-            wait_until(lambda: member.hello().get("secondary"), "it gets no copy", cluster.tails, wait=120)
+            wait_until(lambda: member.hello().get("secondary"), "it gets no copy", cluster.tails)
         assert '"id":9016766' in second.tail(1 << 22), "the second member has not copied files"
         assert len({fingerprint(member) for member in cluster.members}) == 3, "each has a key of its own"
         everybody_has = lambda n: all(count_on(member) == n for member in cluster.members)
@@ -360,7 +360,7 @@ def members_of_a_set_have_keys_of_their_own():
         os.mkdir(third.dbpath)
         third.options = [*third.options[:2], *options(key_file(folder, 9, "another"))]
         third.start()
-        wait_until(lambda: third.hello().get("secondary"), "it gets no copy", cluster.tails, wait=120)
+        wait_until(lambda: third.hello().get("secondary"), "it gets no copy", cluster.tails)
         wait_until(lambda: everybody_has(4102), "an emptied member lacks documents", cluster.tails)
         assert fingerprint(third) not in {fingerprint(first), fingerprint(second)}
         for member in cluster.members:

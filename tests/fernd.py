@@ -25,6 +25,9 @@ import bson
 import pymongo
 
 TICKS = os.sysconf("SC_CLK_TCK")
+# How many seconds a test waits for something before it calls it missing. It measures nothing: a machine that compiles beside
+# the tests, or whose disk is slow, is to come through.
+PATIENCE = 120
 # Who most tests make as the first user of a server that asks for users.
 ROOT = {"username": "root", "password": "pencil", "authSource": "admin"}
 # The log's line of a request that opened what it was not judged by.
@@ -70,7 +73,7 @@ class Fernd:
             command += ["--statusPort", "0"]
         return command
 
-    def start(self, wait=60):
+    def start(self, wait=PATIENCE):
         self.process = subprocess.Popen(
             self.command(), stdout=open(self.log, "ab"), stderr=subprocess.STDOUT
         )
@@ -128,7 +131,7 @@ class Fernd:
             shown = b"".join(told[:3]).decode(errors="replace")
             raise RuntimeError(f"security.permitMisses is {misses}, the log tells of {len(told)}:\n{shown}")
 
-    def stop(self, wait=120):
+    def stop(self, wait=PATIENCE):
         """SIGTERM; returns the exit status. A server that has ended by itself is no server that stopped."""
         ended = self.process.poll()
         if ended is not None:
@@ -210,7 +213,7 @@ class Raw:
     With a user it logs in by SCRAM-SHA-256; `context` is that of `ssl`, for a connection with TLS.
     """
 
-    def __init__(self, server, user=None, database="admin", password="pencil", timeout=60, context=None):
+    def __init__(self, server, user=None, database="admin", password="pencil", timeout=PATIENCE, context=None):
         self.socket = socket.create_connection(("127.0.0.1", server.port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context:
@@ -259,7 +262,7 @@ def salted(password, salt, iterations):
     return hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), iterations)
 
 
-def raw(server, database, command, timeout=60):
+def raw(server, database, command, timeout=PATIENCE):
     """One command on a connection of its own."""
     with Raw(server, timeout=timeout) as connection:
         return connection.ask(database, command)
@@ -381,7 +384,7 @@ def host(member):
     return f"127.0.0.1:{member.port}"
 
 
-def wait_until(there, otherwise, tails=lambda: "", wait=30):
+def wait_until(there, otherwise, tails=lambda: "", wait=PATIENCE):
     """What `there` gives, once it is something. A member that does not answer is asked again."""
     deadline = time.monotonic() + wait
     while True:

@@ -242,7 +242,7 @@ def kills_leave_each_load_whole_or_not_at_all():
             client.admin.command("checkpoint")
             client.admin.command("checkpoint")
             live = lambda: client.admin.command("serverStatus")["mem"] and server.disk_bytes()
-            wait_until(lambda: live() < 40 * MIB, "space of loads that were killed stays taken", wait=60)
+            wait_until(lambda: live() < 40 * MIB, "space of loads that were killed stays taken")
 
 
 def kills_leave_index_builds_whole_or_not_at_all():

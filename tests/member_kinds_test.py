@@ -337,7 +337,7 @@ def another_delay_counts_at_once():
         time.sleep(cluster.seconds + 2)
         assert not cluster.shows("an hour")
         set_delay(cluster, 0)
-        wait_until(lambda: cluster.shows("an hour"), "it does not catch up", cluster.tails, wait=5)
+        wait_until(lambda: cluster.shows("an hour"), "it does not catch up", cluster.tails)
         wait_until(lambda: "heldBack" not in status_of(delayed), "it holds back", cluster.tails)
         # It is a member like the others now, and may lead.
         set_delay(cluster, 0, priority=5)

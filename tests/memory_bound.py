@@ -315,7 +315,7 @@ def idle_bytes(server, dictionaries):
             return account["allocator"]["allocated"] - account["engine"]["parts"]["frames"]
 
     server.stop()
-    server.start(wait=120)
+    server.start()
     with Fernd(*server.options) as empty:
         return (allocated(server) - allocated(empty)) // dictionaries
 
@@ -339,7 +339,7 @@ def collections(options, bound):
             client.admin.command("fsync")
         server.kill()
         started = time.monotonic()
-        server.start(wait=120)
+        server.start()
         opened = time.monotonic() - started
         with server.client() as client:
             found = len(client.many.list_collection_names())

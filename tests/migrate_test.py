@@ -189,7 +189,7 @@ def a_set_under_load_is_followed_through_kills_and_comes_back():
                     rate = ("--throttle", "3MB") if kill < 2 else ()
                     process = begin(path, *ends, "--follow", *rate)
                     if kill < 2:
-                        wait_until(lambda: copied(path) > reached, "nothing is copied", wait=60)
+                        wait_until(lambda: copied(path) > reached, "nothing is copied")
                         time.sleep(random.random())
                     else:
                         time.sleep(6)
@@ -202,7 +202,7 @@ def a_set_under_load_is_followed_through_kills_and_comes_back():
                 # Told to end while the load goes on: both sides are equal at one time.
                 token = state_of(path)["token"]
                 process = begin(path, *ends, "--follow")
-                wait_until(lambda: state_of(path)["token"] != token, "no change is taken over", wait=60)
+                wait_until(lambda: state_of(path)["token"] != token, "no change is taken over")
                 time.sleep(2)
                 before = load.count
                 process.send_signal(signal.SIGINT)
@@ -399,9 +399,8 @@ def a_dump_that_was_cut_off_is_told():
         for damaged in (gzip.compress(whole)[:-9], whole):
             with open(compressed_file, "wb") as cut:
                 cut.write(damaged)
-            begun = time.monotonic()
             line = refused(path, dump, uri(target), "--intoExisting", "--state", "compressed.json")
-            assert "plain.bson.gz" in line and time.monotonic() - begun < 30, line
+            assert "plain.bson.gz" in line, line
         os.remove(compressed_file)
         # With the whole file it goes on.
         with open(file, "wb") as again:
@@ -452,7 +451,7 @@ def a_server_of_2013_is_read_by_its_own_messages():
             assert "the login of boss@admin failed" in line and "wrong" not in line, line
             # Killed while it copies, it goes on behind the last document.
             process = begin(path, uri(source, "boss:secret@"), uri(target), "--throttle", "4MB", "--parallel", "1")
-            wait_until(lambda: copied(path) > 0, "nothing is copied", wait=60)
+            wait_until(lambda: copied(path) > 0, "nothing is copied")
             process.kill()
             process.communicate()
             report = migrate(path, uri(source, "boss:secret@"), uri(target), "--users")

@@ -50,7 +50,7 @@ class Program:
                 raise SystemExit(f"ended with {self.process.returncode} after {self.rounds} rounds:\n{self.said()}")
             return self.rounds >= target
 
-        wait_until(there, "the program does not go on", self.said, wait=120)
+        wait_until(there, "the program does not go on", self.said)
 
     def end(self):
         self.process.stdin.close()

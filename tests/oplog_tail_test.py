@@ -40,7 +40,7 @@ class Tail(threading.Thread):
 
     def goes_on(self):
         seen = len(self.entries)
-        wait_until(lambda: len(self.entries) > seen + 20, "the oplog is not told on", self.said, wait=60)
+        wait_until(lambda: len(self.entries) > seen + 20, "the oplog is not told on", self.said)
 
     def end(self):
         assert self.process.wait(timeout=60) == 0, self.said()

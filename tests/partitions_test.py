@@ -503,7 +503,7 @@ def a_drop_gives_its_bytes_back_at_once():
             client.admin.command("checkpoint")
             return server.disk_bytes() < held / 4
 
-        wait_until(is_free, f"{held} bytes were held, and most still are", wait=60)
+        wait_until(is_free, f"{held} bytes were held, and most still are")
         print(f"  {held >> 20} MiB before, {server.disk_bytes() >> 20} MiB after the drop, which took {took * 1000:.0f} ms")
         validate(coll)
 

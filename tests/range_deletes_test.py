@@ -253,7 +253,7 @@ def the_space_comes_back():
                 client.admin.command("checkpoint")
                 return server.disk_bytes() < held * share
 
-            wait_until(given_back, f"of {held} bytes {server.disk_bytes()} are held", wait=60)
+            wait_until(given_back, f"of {held} bytes {server.disk_bytes()} are held")
             print(f"  {held >> 20} MiB before, {server.disk_bytes() >> 20} MiB after, of {filter_}, which took {took * 1000:.0f} ms")
             validate(coll)
 

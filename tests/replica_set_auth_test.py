@@ -223,7 +223,7 @@ def an_emptied_member_gets_a_copy_with_its_key():
             except PyMongoError:
                 return False
 
-        wait_until(is_back, "an emptied member does not come back", cluster.tails, wait=120)
+        wait_until(is_back, "an emptied member does not come back", cluster.tails)
 
 
 def a_set_without_users_turns_them_on_one_member_after_another():

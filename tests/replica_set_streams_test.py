@@ -235,7 +235,7 @@ def prepared(cluster):
 
 def finish(cluster, changers, readers, resumes):
     wait_until(lambda: any(reader.error for reader in readers) or sum(reader.resumes for reader in readers) >= resumes,
-               "the streams are not opened so often", cluster.tails, wait=120)
+               "the streams are not opened so often", cluster.tails)
     for changer in changers:
         changer.ending.set()
     for changer in changers:

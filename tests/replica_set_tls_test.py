@@ -32,11 +32,11 @@ class Member(Fernd):
         shown = {} if self.mode() == "disabled" else SHOWN
         return super().client(**{**shown, **self.user, **options})
 
-    def start(self, wait=60):
+    def start(self, **more):
         # Who asks whether it is there is nobody.
         user, self.user = self.user, {}
         try:
-            return super().start(wait)
+            return super().start(**more)
         finally:
             self.user = user
 

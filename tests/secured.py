@@ -54,8 +54,8 @@ class Secured(Fernd):
                     file.write("a2V5IG9mIGEgdGVzdCdzIHNldA==")
                 self.options += ["--keyFile", key]
 
-    def start(self, wait=60):
-        super().start(wait)
+    def start(self, **more):
+        super().start(**more)
         if self.auth and not self.has_root:
             with self.nobody() as first:
                 for _ in range(200):

@@ -23,7 +23,7 @@ import bson
 import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 from certificates import HOME, authority, issue, join, openssl, path
-from fernd import Fernd, ReplicaSet, fails, free_port, run_tests
+from fernd import PATIENCE, Fernd, ReplicaSet, fails, free_port, run_tests
 
 def revoke(name):
     """Makes `crl.pem`, which has this certificate."""
@@ -412,8 +412,8 @@ def a_signal_loads_the_files_again():
         assert client.admin.command("ping")["ok"] == 1
 
 
-def until(holds, wait=20):
-    deadline = time.monotonic() + wait
+def until(holds):
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it does not come"
         time.sleep(0.05)
