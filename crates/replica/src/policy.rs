@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Bytes of records in one entry; a larger record is an entry of its own.
 pub const MAX_ENTRY_BYTES: u64 = 4 << 20;
 
-/// Records for which nobody waits are open for so long at least, to be in one entry with what follows.
-const GATHERS: Duration = Duration::from_millis(2);
+/// Records for which nobody waits are open for so long at least, to be in one entry with what follows. Longer than an ordered
+/// bulk of a thousand takes: of one that is cut the client waits for two entries, one after the other.
+const GATHERS: Duration = Duration::from_millis(20);
 /// Between two entries of which the first is not decided.
 const APART: Duration = Duration::from_millis(2);
 /// Entries that are not decided, at most, unless one is full.
@@ -146,7 +147,8 @@ mod tests {
         assert_eq!(closing(0, None, 0, us(9)), Closing::Later(LATER, 0));
         assert_eq!(closing(1, None, 0, us(0)), Closing::Now);
         // Nobody waits for it.
-        assert_eq!(closing(1, Some(us(500)), 0, us(9)), Closing::Later(us(1500), 0));
+        assert_eq!(GATHERS, us(20_000));
+        assert_eq!(closing(1, Some(us(500)), 0, us(9)), Closing::Later(us(19_500), 0));
         assert_eq!(closing(1, Some(GATHERS), 0, us(9)), Closing::Now);
         // One is on its way, whoever waits.
         assert_eq!(APART, us(2000));

@@ -18,7 +18,7 @@ use crate::segment::{
 use crate::{Lsn, WalOptions};
 
 /// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
-const FILL_BYTES: usize = 4 << 20;
+const FILL_BYTES: usize = 1 << 20;
 /// The unit in which filesystems hand out space.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// A segment on a full disk is at least so long: room for some drops of collections.
@@ -48,6 +48,47 @@ pub(crate) struct Ready {
     pub(crate) file: Arc<dyn File>,
     /// The name is on disk.
     pub(crate) named: bool,
+}
+
+/// A file that has its space and is filled with zeros piece by piece, so that later syncs of it write no metadata. Past the
+/// page cache where that can be: else all of the file would be allocated there once for the zeros.
+pub(crate) struct Filling {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    filled: u64,
+    bytes: u64,
+}
+
+impl Filling {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled >= self.bytes
+    }
+
+    /// Fills at least so many bytes from the file's begin on, all of it at most; they are on disk then.
+    pub(crate) fn fill(&mut self, until: u64) -> Result<()> {
+        let path = &*self.path;
+        let failed = |what| move |e| Error::io(what, path, e);
+        let until = until.min(self.bytes);
+        if self.filled >= until {
+            return Ok(());
+        }
+        let zeros = AlignedBuf::zeroed(FILL_BYTES.min(self.bytes as usize));
+        while self.filled < until {
+            let len = zeros.len().min((self.bytes - self.filled) as usize);
+            self.file.write_all_at(&zeros[..len], self.filled).map_err(failed("fill"))?;
+            self.file.sync_data().map_err(failed("sync"))?;
+            self.filled += len as u64;
+        }
+        Ok(())
+    }
 }
 
 impl SegmentMaker<'_> {
@@ -90,34 +131,30 @@ impl SegmentMaker<'_> {
         }
     }
 
-    /// Makes a file of zeros, so that later syncs of it write no metadata. Past the page cache where
-    /// that can be: else all of the file would be allocated there once for the zeros.
-    pub(crate) fn fill(&self) -> Result<PathBuf> {
+    /// Makes a file that has its space, and is to be filled with zeros.
+    pub(crate) fn begin_filling(&self) -> Result<Filling> {
         let path = self.dir.join(PREPARED_NAME);
-        self.fill_at(&path).inspect_err(|_| self.forget(&path))?;
-        Ok(path)
+        match self.allocated(&path) {
+            Ok(file) => Ok(Filling { path, file, filled: 0, bytes: self.options.file_bytes() }),
+            Err(error) => {
+                self.forget(&path);
+                Err(error)
+            }
+        }
     }
 
-    fn fill_at(&self, path: &Path) -> Result<()> {
+    fn allocated(&self, path: &Path) -> Result<Arc<dyn File>> {
         let failed = |what| move |e| Error::io(what, path, e);
         let bytes = self.options.file_bytes();
         let options = OpenOptions { truncate: true, ..OpenOptions::create() };
         let options = options.with_direct(bytes.is_multiple_of(DIRECT_ALIGN as u64));
         let file = self.os.vfs.open(path, options).map_err(failed("make"))?;
         file.allocate(0, bytes).map_err(failed("reserve"))?;
-        let zeros = AlignedBuf::zeroed(FILL_BYTES.min(bytes as usize));
-        let mut offset = 0;
-        while offset < bytes {
-            let len = zeros.len().min((bytes - offset) as usize);
-            file.write_all_at(&zeros[..len], offset).map_err(failed("fill"))?;
-            file.sync_data().map_err(failed("sync"))?;
-            offset += len as u64;
-        }
-        Ok(())
+        Ok(file)
     }
 
     /// A half-made file is of no use, and a full disk needs its space.
-    fn forget(&self, path: &Path) {
+    pub(crate) fn forget(&self, path: &Path) {
         // Where it stays it is a spare at the next start.
         let _gone = self.os.vfs.remove_file(path);
     }

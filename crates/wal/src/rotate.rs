@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Lsn;
 use crate::directory::Segment;
 use crate::error::{Error, Result};
-use crate::maker::{Begin, Ready, SegmentMaker};
+use crate::maker::{Begin, Filling, Ready, SegmentMaker};
 use crate::segment::{HEADER_BYTES, segment_name};
 use crate::writer::{Priority, Wal, Writer};
 use os::sync::atomic::Ordering;
@@ -56,43 +56,71 @@ impl Wal {
     /// Makes the file of the next segment ready, from an old one or filled with zeros, so that who
     /// fills the segment in use waits for little, later syncs write no file metadata, and a full
     /// disk still has room for as many bytes of log. Does nothing where one is ready; says whether
-    /// it made one. For a background thread, often; may write a whole segment to the disk.
+    /// it made one. May write a whole segment to the disk.
     pub fn prepare(&self) -> Result<bool> {
+        self.prepare_to(u64::MAX)
+    }
+
+    /// As [`Wal::prepare`], bit by bit: it fills as much of the file as is due, given how much of the segment in use is full,
+    /// and says once whether it has made one. For a background thread, several times a second: a file that is filled at
+    /// once takes the whole disk, and whoever syncs meanwhile waits.
+    pub fn prepare_due(&self) -> Result<bool> {
+        let segment = self.writer.lock().segment().header;
+        let used = self.written_lsn().saturating_sub(segment.first_lsn);
+        self.prepare_to(fill_due(used, segment.body_bytes, self.options.file_bytes()))
+    }
+
+    /// Makes a file, once so many bytes of it are filled where it has to be filled.
+    fn prepare_to(&self, due: u64) -> Result<bool> {
         self.check_running()?;
-        let Some(_alone) = self.preparing.try_lock() else { return Ok(false) };
-        if self.options.recycle == 0
-            || self.are_names_held()
-            || !self.writer.lock().ready.is_empty()
-        {
+        let Some(mut filling) = self.preparing.try_lock() else { return Ok(false) };
+        if self.options.recycle == 0 || self.are_names_held() {
             return Ok(false);
         }
-        self.make_file(Priority::Ordinary, |maker, _| maker.fill())?;
+        let has_spare = {
+            let writer = self.writer.lock();
+            if !writer.ready.is_empty() {
+                return Ok(false);
+            }
+            !writer.spares.is_empty()
+        };
+        if !has_spare && !self.fill(&mut filling, due)? {
+            return Ok(false);
+        }
+        self.make_file(Priority::Ordinary, &mut filling)?;
         Ok(true)
+    }
+
+    /// Goes on with the file that is being filled, or begins one; says whether it is full.
+    fn fill(&self, filling: &mut Option<Filling>, due: u64) -> Result<bool> {
+        let maker = self.maker();
+        let mut file = match filling.take() {
+            Some(file) => file,
+            None => {
+                self.check_free(Priority::Ordinary)?;
+                maker.begin_filling()?
+            }
+        };
+        file.fill(due).inspect_err(|_| maker.forget(file.path()))?;
+        let is_full = file.is_full();
+        *filling = Some(file);
+        Ok(is_full)
     }
 
     /// Makes files until there are some for everything before `until`. Waits for the disk.
     #[cold]
     pub(crate) fn make_files(&self, until: Lsn, priority: Priority) -> Result<()> {
-        let _alone = self.preparing.lock();
+        let mut filling = self.preparing.lock();
         while self.limit.load(Ordering::Acquire) < until {
             self.check_running()?;
-            #[expect(
-                clippy::redundant_closure_for_method_calls,
-                reason = "the method's path is of one lifetime, and the argument is of all"
-            )]
-            let made = self.make_file(priority, |maker, number| maker.empty(number));
-            made.map_err(|e| self.stop_unless_full(e))?;
+            self.make_file(priority, &mut filling).map_err(|e| self.stop_unless_full(e))?;
         }
         Ok(())
     }
 
-    /// Makes the file behind those that are ready, of a spare or as `new` does. The caller holds
-    /// `preparing`.
-    fn make_file(
-        &self,
-        priority: Priority,
-        new: fn(&SegmentMaker<'_>, u64) -> Result<PathBuf>,
-    ) -> Result<()> {
+    /// Makes the file behind those that are ready: of a spare, of the one that is being filled, however far that is, or anew.
+    /// The caller holds `preparing`.
+    fn make_file(&self, priority: Priority, filling: &mut Option<Filling>) -> Result<()> {
         let (number, spare) = {
             let mut writer = self.writer.lock();
             // Beginning a segment moves a file from one list to the other, so that this stays.
@@ -110,9 +138,11 @@ impl Wal {
         let maker = self.maker();
         let from = if let Some(spare) = spare {
             spare
+        } else if let Some(filled) = filling.take_if(|_| !self.are_names_held()) {
+            filled.into_path()
         } else {
             self.check_free(priority)?;
-            new(&maker, number)?
+            maker.empty(number)?
         };
         let made = self.make_ready(&maker, number, &from);
         if made.is_ok() {
@@ -156,15 +186,16 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes the old files that wait to be used again; says how many bytes they were long. For a
+    /// Removes the old files that wait to be used again, and the one that is being filled; says how many bytes they were long. For a
     /// disk that is short of space. None while names are held.
     pub fn remove_spares(&self) -> Result<u64> {
         self.check_running()?;
-        let _alone = self.preparing.lock();
+        let mut filling = self.preparing.lock();
         if self.are_names_held() {
             return Ok(0);
         }
-        let unwanted = std::mem::take(&mut self.writer.lock().spares);
+        let mut unwanted = std::mem::take(&mut self.writer.lock().spares);
+        unwanted.extend(filling.take().map(Filling::into_path));
         let mut bytes = 0;
         for path in &unwanted {
             let file = self.os.vfs.open(path, os::OpenOptions::read_only());
@@ -231,6 +262,14 @@ impl Wal {
     }
 }
 
+/// How much of the next segment's file is to be filled, given how much of the segment in use is: nothing up to an eighth of
+/// it, all from five eighths on, evenly between. Bytes.
+fn fill_due(used: u64, body_bytes: u64, file_bytes: u64) -> u64 {
+    let (from, over) = (body_bytes / 8, (body_bytes / 2).max(1));
+    let due = u128::from(used.saturating_sub(from)) * u128::from(file_bytes) / u128::from(over);
+    u64::try_from(due).map_or(file_bytes, |due| due.min(file_bytes))
+}
+
 /// The first segment of an epoch, on disk when this returns. `last` is the one before: where the disk
 /// has no room for a file, what is behind the log's end in it makes room.
 pub(crate) fn begin_epoch(
@@ -246,4 +285,18 @@ pub(crate) fn begin_epoch(
     let segment = maker.begin_with(begin, &ready, body_bytes)?;
     ready.file.sync_all().map_err(|e| Error::io("sync", &segment.path, e))?;
     Ok((segment, ready, recycled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fill_due;
+
+    #[test]
+    fn a_file_is_filled_while_the_one_before_it_is_used() {
+        let due = |used| fill_due(used, 800, 1000);
+        assert_eq!([0, 100, 300, 499, 500, 800].map(due), [0, 0, 500, 997, 1000, 1000]);
+        assert_eq!(fill_due(1, 1, 1000), 1000);
+        assert_eq!(fill_due(u64::MAX, 1 << 40, 1 << 40), 1 << 40);
+        assert_eq!(fill_due(0, 0, 1000), 0);
+    }
 }

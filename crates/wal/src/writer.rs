@@ -23,7 +23,7 @@ use crate::encrypted::encrypt_frames;
 use crate::error::{Error, Result};
 use crate::frame::MARK_BYTES;
 use crate::group::Group;
-use crate::maker::{BLOCK_BYTES, Begin, Ready, SegmentMaker};
+use crate::maker::{BLOCK_BYTES, Begin, Filling, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
 use crate::rotate::begin_epoch;
@@ -66,8 +66,8 @@ pub struct Wal {
     pub(crate) limit: AtomicU64,
     /// New files leave so many bytes of the filesystem free.
     pub(crate) keep_free: AtomicU64,
-    /// Who makes files ahead of their use.
-    pub(crate) preparing: Mutex<()>,
+    /// Who makes files ahead of their use, and the one that is being filled.
+    pub(crate) preparing: Mutex<Option<Filling>>,
     /// How many copies of the directory are under way: while there is one, no file loses its name.
     pub(crate) names_held: AtomicU64,
     compressors: Compressors,
@@ -193,7 +193,7 @@ impl Wal {
             synced: AtomicU64::new(end),
             limit: AtomicU64::new(limit),
             keep_free: AtomicU64::new(0),
-            preparing: Mutex::new(()),
+            preparing: Mutex::default(),
             names_held: AtomicU64::new(0),
             compressors: Compressors::default(),
             memory: Default::default(),

@@ -55,6 +55,7 @@ fn workload(os: &Os, model: &mut Model) -> Result<(), Failure> {
             match step % 7 {
                 2 => wal.write_out()?,
                 3 => drop(wal.prepare()?),
+                5 => drop(wal.prepare_due()?),
                 4 => model.log.sync(&wal)?,
                 6 if data.one_in(2) => wal.trim(model.log.checkpoint(&wal)?)?,
                 _ => {}

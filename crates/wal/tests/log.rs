@@ -253,6 +253,70 @@ fn prepared_file_becomes_the_next_segment() {
     wal.sync().unwrap();
 }
 
+const LONG_SEGMENTS: WalOptions = WalOptions {
+    segment_bytes: 8 << 20,
+    recycle: 2,
+    buffer_bytes: 1 << 20,
+    compress_from: usize::MAX,
+};
+
+/// A log of long segments, and what fills a thirty-second of one.
+fn of_long_segments(sim: &SimOs) -> (Wal, Vec<u8>) {
+    let wal = open_at(&sim.os(), Path::new("/log"), LONG_SEGMENTS).start_writing().unwrap();
+    (wal, vec![7; (256 << 10) - 64])
+}
+
+#[test]
+fn a_file_is_filled_bit_by_bit_while_the_one_before_it_is_used() {
+    let sim = SimOs::new(1);
+    let (wal, payload) = of_long_segments(&sim);
+    let mut calls = Vec::new();
+    loop {
+        wal.append(&[&payload]).unwrap();
+        wal.sync().unwrap();
+        let before = sim.syscalls();
+        let is_made = wal.prepare_due().unwrap();
+        calls.push(sim.syscalls() - before);
+        if is_made {
+            break;
+        }
+    }
+    assert!((17..=21).contains(&calls.len()), "five eighths of the segment are used: {calls:?}");
+    calls.pop();
+    assert!(calls.iter().all(|calls| *calls <= 4), "a MiB at a time: {calls:?}");
+    assert!(!wal.wants_file() && !wal.prepare_due().unwrap(), "one is enough");
+}
+
+#[test]
+fn a_file_that_is_half_filled_serves_who_needs_one_or_gives_its_space_back() {
+    let sim = SimOs::new(1);
+    let (wal, payload) = of_long_segments(&sim);
+    let prepared = Path::new("/log/log.prepared");
+    let mut all = Vec::new();
+    for half in [10, 70] {
+        for _ in 0..half {
+            all.push((wal.append(&[&payload]).unwrap(), payload.clone()));
+        }
+        wal.sync().unwrap();
+        assert!(!wal.prepare_due().unwrap());
+        assert!(sim.files().contains_key(prepared), "it is not full");
+        for _ in 0..30 {
+            all.push((wal.append(&[&payload]).unwrap(), payload.clone()));
+        }
+        wal.sync().unwrap();
+        assert!(!sim.files().contains_key(prepared), "it has become a segment");
+    }
+    for _ in 0..4 {
+        all.push((wal.append(&[&payload]).unwrap(), payload.clone()));
+    }
+    wal.sync().unwrap();
+    assert!(!wal.prepare_due().unwrap() && sim.files().contains_key(prepared));
+    assert_eq!(wal.remove_spares().unwrap(), 8 << 20);
+    assert!(!sim.files().contains_key(prepared));
+    let os = sim.reboot_with(Survival::Nothing);
+    assert!(records(open_at(&os, Path::new("/log"), LONG_SEGMENTS)).unwrap() == all);
+}
+
 #[test]
 fn spare_that_has_the_name_of_a_coming_segment_is_not_used_twice() {
     let sim = SimOs::new(1);

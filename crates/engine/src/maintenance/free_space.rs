@@ -321,14 +321,16 @@ impl FreeSpace {
         }
     }
 
-    /// Makes the next log segment's file. Where there is no room for it writes are refused: what is
+    /// Makes the next log segment's file, bit by bit where there is time. Where there is no room for it writes are refused: what is
     /// left of the segment in use is for what gives space back.
     pub(crate) fn prepare_log(&self) -> Result<()> {
         // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
         // as long as writes are refused it stays so.
         let wal = self.log.wal();
         if wal.wants_file() || self.log_full.load(Ordering::Relaxed) {
-            let mut prepared = self.health.check(wal.prepare());
+            let is_full = self.log_full.load(Ordering::Relaxed);
+            let prepared = if is_full { wal.prepare() } else { wal.prepare_due() };
+            let mut prepared = self.health.check(prepared);
             if matches!(prepared, Err(Error::NoSpace(_))) && self.give_history(0) {
                 prepared = self.health.check(wal.prepare());
             }
