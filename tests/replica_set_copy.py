@@ -2,21 +2,27 @@
 
     FERND=target/release/fernd python tests/replica_set_copy.py --gigabytes 2
 
-A set of one is filled, then a second member is added; then a third one, which is killed five times on its way.
-Prints figures, asserts that the members have the same.
+A set of one is filled, then a second member is added; then a third one, which is killed five times on its way; then a fourth
+one, at half the rate of the second, while clients write. Prints figures, asserts that the members have the same.
 """
 
 import argparse
+import itertools
 import os
 import shutil
+import statistics
+import threading
 import time
 
 from bson import Binary
 from fernd import ReplicaSet, host, raw, wait_until
-from replica_set_costs import wait_for_rest
+from prepared import send_all
+from replica_set_costs import MAJORITY, single_inserts, until, wait_for_rest
 from replica_set_test import reconfigure
 
 DOCUMENTS = 1000
+# Clients that write beside a copy, and for how many seconds before it.
+WRITERS, SECONDS = 4, 10
 
 
 def fill(client, gigabytes):
@@ -48,13 +54,40 @@ def copied_bytes(member):
     return lines[-1]["attr"] if lines else None
 
 
+def p99_ms(took):
+    return statistics.quantiles(took, n=100)[98] * 1000
+
+
+def writes_beside_a_copy(cluster, fourth, rate):
+    """What writers of single documents meet while that member gets its copy, at a rate in bytes a second."""
+    port = cluster.wait_for_primary().port
+    send_all(port, WRITERS, until(1, single_inserts(MAJORITY)))
+    before, seconds = send_all(port, WRITERS, until(SECONDS, single_inserts(MAJORITY)))
+    assert raw(fourth, "admin", {"setParameter": 1, "initialSyncThrottle": int(rate)})["ok"] == 1
+    reconfigure(cluster, lambda c: c["members"].append({"_id": 3, "host": host(fourth), "priority": 0, "votes": 0}))
+    wait_until(lambda: progress(fourth), "nothing comes", cluster.tails)
+    done = threading.Event()
+
+    def wait():
+        wait_until(lambda: copied_bytes(fourth), "it gets no copy", cluster.tails, wait=3600)
+        done.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    beside, took = send_all(port, WRITERS, itertools.takewhile(lambda _: not done.is_set(), single_inserts(MAJORITY)))
+    waiting.join()
+    print(f"{WRITERS} clients beside a copy at {rate / 1e6:.0f} MB/s: p99 {p99_ms(before):.2f} ms before, {p99_ms(beside):.2f} ms "
+          f"beside it ({len(beside)} inserts in {took:.1f} s), {p99_ms(beside) / p99_ms(before):.2f} times; "
+          f"{len(before) / seconds:.0f} and {len(beside) / took:.0f} a second", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gigabytes", type=float, default=2)
     parser.add_argument("--cacheSize", default="512M")
     options = parser.parse_args()
-    with ReplicaSet("--cacheSize", options.cacheSize, initiated=False) as cluster:
-        first, second, third = cluster.members
+    with ReplicaSet("--cacheSize", options.cacheSize, members=4, initiated=False) as cluster:
+        first, second, third, fourth = cluster.members
         with first.client() as client:
             client.admin.command("replSetInitiate", {"_id": "rs", "members": [{"_id": 0, "host": host(first)}]})
             wait_until(lambda: first.hello().get("isWritablePrimary"), "it does not lead itself")
@@ -98,9 +131,11 @@ def main():
         twice = received + last["received"] - last["done"]
         print(f"killed {kills} times: {(received + last['received']) / 1e6:.0f} MB came for {last['done'] / 1e6:.0f}, "
               f"{100 * twice / last['done']:.2f} % twice", flush=True)
-        digests = {digest(member) for member in cluster.members}
-        assert len(digests) == 1, digests
-        print("all three have the same documents", flush=True)
+        wait_for_rest([first, second, third])
+        writes_beside_a_copy(cluster, fourth, told["done"] / alone / 2)
+        wait_until(lambda: fourth.hello().get("secondary"), "it gets no copy", cluster.tails, wait=3600)
+        wait_until(lambda: len({digest(member) for member in cluster.members}) == 1, "they have not the same", cluster.tails)
+        print("all four have the same documents", flush=True)
 
 
 if __name__ == "__main__":

@@ -94,12 +94,11 @@ impl Wal {
     /// Goes on with the file that is being filled, or begins one; says whether it is full.
     fn fill(&self, filling: &mut Option<Filling>, due: u64) -> Result<bool> {
         let maker = self.maker();
-        let mut file = match filling.take() {
-            Some(file) => file,
-            None => {
-                self.check_free(Priority::Ordinary)?;
-                maker.begin_filling()?
-            }
+        let mut file = if let Some(file) = filling.take() {
+            file
+        } else {
+            self.check_free(Priority::Ordinary)?;
+            maker.begin_filling()?
         };
         file.fill(due).inspect_err(|_| maker.forget(file.path()))?;
         let is_full = file.is_full();
