@@ -18,6 +18,7 @@ import bson
 from bson import json_util
 
 from fernd import Fernd, ReplicaSet, kills, run_tests, validate, wait_until
+from pymongo.write_concern import WriteConcern
 
 FERN = os.environ.get("FERN", os.path.join(os.path.dirname(os.environ["FERND"]), "fern"))
 MIB = 1 << 20
@@ -263,10 +264,11 @@ def kills_leave_nothing():
                     process.send_signal(signal.SIGKILL if turn % 3 else signal.SIGINT)
                     process.communicate()
             with server.client() as client:
-                wait_until(lambda: client.shop.list_collection_names() == [], "a killed import leaves a collection")
-                # The name is free.
+                wait_until(lambda: client.shop.list_collection_names() == [], "a killed import leaves a collection",
+                           lambda: f"turn {turn}: {client.shop.c.count_documents({})} documents\n{server.tail()}")
+                # The name is free. The server may be killed next: what it dropped is to be gone then.
                 client.shop.c.insert_one({"turn": turn})
-                client.shop.c.drop()
+                client.get_database("shop", write_concern=WriteConcern(w=1, j=True)).drop_collection("c")
         out, _ = imported(server, "shop.c", file, "--index", '{"a": 1}')
         assert "400,000 documents loaded" in out, out
         with server.client() as client:

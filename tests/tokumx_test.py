@@ -1271,7 +1271,7 @@ def a_hot_backup_is_begun_throttled_watched_and_opened():
     os.mkdir(target)
     with Fernd("--backupRoot", root) as server, server.client() as client, server.client() as other:
         client.db.c.insert_many([{"_id": i, "filler": os.urandom(1000)} for i in range(10_000)])
-        client.admin.command("backupThrottle", "3MB")
+        client.admin.command("backupThrottle", "1MB")
         waits = Waiting(lambda: client.admin.command("backupStart", target))
 
         def status():
@@ -1285,6 +1285,7 @@ def a_hot_backup_is_begun_throttled_watched_and_opened():
         assert set(shown["files"]) == {"done", "total"} and set(shown["current"]) == {"source", "dest", "bytes"}, shown
         # It holds the state of its end.
         other.db.get_collection("c", write_concern=WriteConcern(w=1, j=True)).insert_one({"_id": "meanwhile"})
+        assert waits.thread.is_alive(), "it has ended before"
         other.admin.command("backupThrottle", 0)
         assert waits.ended()["ok"] == 1, waits.result
         fails(20, lambda: client.admin.command("backupStatus"))
