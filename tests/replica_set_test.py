@@ -199,7 +199,7 @@ def knows(member, health):
 
 def three_members_elect_one_and_say_so():
     with ReplicaSet() as cluster:
-        primary = cluster.wait_for_primary()
+        primary = cluster.wait_for_all()
         hosts = [host(member) for member in cluster.members]
         roles = {h: "PRIMARY" if h == host(primary) else "SECONDARY" for h in hosts}
         configurations = []
@@ -211,8 +211,10 @@ def three_members_elect_one_and_say_so():
             assert hello["secondary"] == (member is not primary), hello
             assert ("electionId" in hello) == (member is primary), hello
             knows(member, dict.fromkeys(hosts, 1))
+            # Each reports to the others every two seconds.
+            states = lambda: {m["name"]: m["stateStr"] for m in status_of(member)["members"]}
+            wait_until(lambda: states() == roles, "it does not know what the others are", lambda: status_of(member))
             status = status_of(member)
-            assert {m["name"]: m["stateStr"] for m in status["members"]} == roles, status
             assert status["set"] == "rs" and status["myState"] == (1 if member is primary else 2)
             assert [m["name"] for m in status["members"] if m.get("self")] == [hosts[i]], status
             counts = [status[f"{name}Count"] for name in ("votingMembers", "majorityVote", "writeMajority")]
