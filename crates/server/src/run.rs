@@ -32,7 +32,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tls::Mode;
 
@@ -111,7 +111,8 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
-    let (sender, events) = sync_channel(16);
+    // Without a bound: an end that is asked for is never lost behind other events, and nobody waits to ask for it.
+    let (sender, events) = channel();
     watch_signals(&os, &sender)?;
     allocator::give_back_in_background();
     announce(&settings, cache_size);
@@ -291,7 +292,7 @@ fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
     Ok(log)
 }
 
-fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> {
+fn watch_signals(os: &Os, sender: &Sender<Event>) -> Result<(), StartError> {
     let sender = sender.clone();
     let told = os::on_signals(&*os.spawner, move |signal| {
         let event = match signal {
@@ -302,8 +303,8 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
                 Event::ShutDown(Duration::ZERO)
             }
         };
-        // A full queue has been told enough.
-        let _told_enough = sender.try_send(event);
+        // Where nobody takes it the program has ended.
+        let _taken = sender.send(event);
     });
     told.map(drop).map_err(|error| {
         StartError::new(ExitCode::Abrupt, format!("cannot watch for signals: {error}"))

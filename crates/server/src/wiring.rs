@@ -28,7 +28,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use telemetry::Registry;
 use tls::Certificates;
@@ -142,7 +142,7 @@ pub(crate) struct Program {
     pub(crate) log: Arc<Log>,
     pub(crate) stats: Arc<NetStats>,
     pub(crate) max_connections: usize,
-    pub(crate) events: SyncSender<Event>,
+    pub(crate) events: Sender<Event>,
     pub(crate) history: Option<Arc<History>>,
     /// Connections and their ends are not logged.
     pub(crate) quiet: Arc<AtomicBool>,
@@ -212,15 +212,15 @@ impl Host for Program {
     }
 
     fn shut_down(&self, timeout: Duration) {
-        // A full queue holds a shutdown already.
-        let _already_asked = self.events.try_send(Event::ShutDown(timeout));
+        // Where nobody takes it the program has ended.
+        let _taken = self.events.send(Event::ShutDown(timeout));
     }
 
     fn start_again(&self) -> Result<StartAgain, String> {
         let events = self.events.clone();
         Ok(StartAgain::by(move || {
-            // A full queue holds an end already.
-            let _already_asked = events.try_send(Event::StartAgain);
+            // Where nobody takes it the program has ended.
+            let _taken = events.send(Event::StartAgain);
         }))
     }
 
@@ -229,8 +229,8 @@ impl Host for Program {
     }
 
     fn fail(&self, why: &'static str) {
-        // A full queue holds an end already.
-        let _already_asked = self.events.try_send(Event::Fail(why));
+        // Where nobody takes it the program has ended.
+        let _taken = self.events.send(Event::Fail(why));
     }
 
     fn history(&self) -> Option<Arc<History>> {

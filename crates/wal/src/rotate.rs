@@ -61,9 +61,9 @@ impl Wal {
         self.prepare_to(u64::MAX)
     }
 
-    /// As [`Wal::prepare`], bit by bit: it fills as much of the file as is due, given how much of the segment in use is full,
-    /// and says once whether it has made one. For a background thread, several times a second: a file that is filled at
-    /// once takes the whole disk, and whoever syncs meanwhile waits.
+    /// As [`Wal::prepare`], piece by piece: it fills as much of the file as is due, given how much of the
+    /// segment in use is full, and says whether the file is ready by this call. For a background thread,
+    /// several times a second: filling a file at once takes the whole disk, and whoever syncs meanwhile waits.
     pub fn prepare_due(&self) -> Result<bool> {
         let segment = self.writer.lock().segment().header;
         let used = self.written_lsn().saturating_sub(segment.first_lsn);
@@ -117,8 +117,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes the file behind those that are ready: of a spare, of the one that is being filled, however far that is, or anew.
-    /// The caller holds `preparing`.
+    /// Makes the file behind those that are ready: of a spare, of the one that is being filled, however far
+    /// that is, or anew. The caller holds `preparing`.
     fn make_file(&self, priority: Priority, filling: &mut Option<Filling>) -> Result<()> {
         let (number, spare) = {
             let mut writer = self.writer.lock();
@@ -185,8 +185,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes the old files that wait to be used again, and the one that is being filled; says how many bytes they were long. For a
-    /// disk that is short of space. None while names are held.
+    /// Removes the old files that wait to be used again, and the one that is being filled; says how many
+    /// bytes they were long. For a disk that is short of space. None while names are held.
     pub fn remove_spares(&self) -> Result<u64> {
         self.check_running()?;
         let mut filling = self.preparing.lock();

@@ -321,8 +321,8 @@ impl FreeSpace {
         }
     }
 
-    /// Makes the next log segment's file, bit by bit where there is time. Where there is no room for it writes are refused: what is
-    /// left of the segment in use is for what gives space back.
+    /// Makes the next log segment's file, piece by piece where there is time. Where there is no room for it
+    /// writes are refused: what is left of the segment in use is for what gives space back.
     pub(crate) fn prepare_log(&self) -> Result<()> {
         // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
         // as long as writes are refused it stays so.
