@@ -133,8 +133,9 @@ pub trait Watch {
     /// Whether nobody wants the copy any more.
     fn has_ended(&self) -> bool;
 
-    /// Bytes that are here, of how many there will be, as far as that is known; and those of them that came now.
-    fn at(&self, progress: Progress);
+    /// Bytes that are here, of how many there will be, as far as that is known; and those of them that came now. Waits
+    /// where the copy is faster than it may be, and says whether it did.
+    fn at(&self, progress: Progress) -> bool;
 }
 
 /// How far a copy is, in bytes.

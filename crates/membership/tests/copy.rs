@@ -168,8 +168,9 @@ impl Watch for Looks {
         false
     }
 
-    fn at(&self, progress: Progress) {
+    fn at(&self, progress: Progress) -> bool {
         *self.0.borrow_mut() = progress;
+        false
     }
 }
 

@@ -37,17 +37,20 @@ struct Looks<'a> {
 
 impl Looks<'_> {
     /// Waits where the copy is ahead of its rate: each part for itself, so that a new rate holds from the next one on.
-    fn pace(&self, received: u64) {
+    /// Says whether it was.
+    fn pace(&self, received: u64) -> bool {
         let mut paced = self.paced.lock();
         let (since, before) = *paced;
         let piece = received.saturating_sub(before);
+        let mut is_ahead = false;
         loop {
             let now = self.state.os.clock.monotonic();
             let left = self.state.copies.rate.pause_after(piece, now.saturating_sub(since));
             if left.is_zero() || self.has_ended() {
                 *paced = (now, received);
-                return;
+                return is_ahead;
             }
+            is_ahead = true;
             self.state.wait(left.min(LOOKS_AT_RATE));
         }
     }
@@ -58,7 +61,7 @@ impl Watch for Looks<'_> {
         self.state.is_stopping()
     }
 
-    fn at(&self, progress: Progress) {
+    fn at(&self, progress: Progress) -> bool {
         *self.state.copies.incoming.lock() = Some(progress);
         let now = self.state.os.clock.monotonic();
         let mut told = self.told.lock();
@@ -68,7 +71,7 @@ impl Watch for Looks<'_> {
             tracing::info!(target: "INITSYNC", id = 9_016_764, done, total, received, "Copying another member's data");
         }
         drop(told);
-        self.pace(progress.received);
+        self.pace(progress.received)
     }
 }
 

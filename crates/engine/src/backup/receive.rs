@@ -21,6 +21,7 @@ use blockfile::FileParts;
 use os::{File, OpenOptions, Os};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,21 +66,50 @@ struct Open {
 pub struct ReceivedFile {
     file: Arc<dyn File>,
     path: Arc<Path>,
-    /// Up to here the disk was asked to begin: parts come in order, but for those that came damaged.
-    begun: Arc<AtomicU64>,
+    progress: Arc<Written>,
+}
+
+/// How far a file is: parts come in order, but for those that came damaged.
+#[derive(Default)]
+struct Written {
+    /// Up to here it was written.
+    end: AtomicU64,
+    /// Up to here the disk was asked to begin.
+    begun: AtomicU64,
+}
+
+impl Written {
+    /// What the disk is asked to begin with now, if that is so many bytes at least.
+    fn to_begin(&self, least: u64) -> Option<Range<u64>> {
+        let (begun, end) = (self.begun.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        if end.saturating_sub(begun) < least {
+            return None;
+        }
+        let before = self.begun.fetch_max(end, Ordering::Relaxed);
+        (before < end).then_some(before..end)
+    }
 }
 
 impl ReceivedFile {
     /// A part has come.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let Self { file, path, begun } = self;
+        let Self { file, path, progress } = self;
         file.write_all_at(bytes, offset).map_err(failed("write", path))?;
-        let (from, to) = (begun.load(Ordering::Relaxed), offset + bytes.len() as u64);
-        if to.saturating_sub(from) >= WRITEBACK_BYTES {
-            begun.store(to, Ordering::Relaxed);
-            file.begin_writeback(from, to - from);
-        }
+        progress.end.store(offset + bytes.len() as u64, Ordering::Relaxed);
+        self.begin_with(progress.to_begin(WRITEBACK_BYTES));
         Ok(())
+    }
+
+    /// Asks the disk to begin with what was written. For a copy that is held to a rate: what it saves up meanwhile
+    /// would go to the disk at once, and every sync of others would wait behind it.
+    pub fn begin_writeback(&self) {
+        self.begin_with(self.progress.to_begin(1));
+    }
+
+    fn begin_with(&self, range: Option<Range<u64>>) {
+        if let Some(Range { start, end }) = range {
+            self.file.begin_writeback(start, end - start);
+        }
     }
 }
 
@@ -167,7 +197,7 @@ impl Receiving {
             let opened = self.os.vfs.open(&path, OpenOptions::create());
             let opened = opened.map_err(failed("open", &path))?;
             let known = opened.len().map_err(failed("size of", &path))?;
-            let target = ReceivedFile { file: opened, path: path.into(), begun: Arc::default() };
+            let target = ReceivedFile { file: opened, path: path.into(), progress: Arc::default() };
             self.files.insert(file.clone(), Open { target, known });
         }
         self.files.get(file).ok_or_else(|| Error::InvalidOption("a file of the copy".to_owned()))
@@ -386,6 +416,26 @@ fn forget_leftovers(os: &Os, places: &Places) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_disk_is_asked_to_begin_once_with_what_was_written() {
+        let written = Written::default();
+        // Up to where the file was written, how much there has to be, and what is begun.
+        for (end, least, begun) in [
+            (0, 1, None),
+            (5, 8, None),
+            (5, 1, Some(0..5)),
+            (5, 1, None),
+            (12, 8, None),
+            (13, 8, Some(5..13)),
+            // A part that came again lies before that.
+            (7, 1, None),
+            (14, 1, Some(13..14)),
+        ] {
+            written.end.store(end, Ordering::Relaxed);
+            assert_eq!(written.to_begin(least), begun, "{end} {least}");
+        }
+    }
 
     #[test]
     fn a_list_that_was_cut_off_or_names_other_places_is_none() {

@@ -85,7 +85,9 @@ impl<'a> Fetch<'a> {
                 return Err(CopyError::Ended);
             }
             if self.take_part(&to, request)? {
-                self.watch.at(self.progress);
+                if self.watch.at(self.progress) {
+                    to.begin_writeback();
+                }
                 continue;
             }
             let Request { offset, length, .. } = request;
