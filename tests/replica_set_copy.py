@@ -2,8 +2,9 @@
 
     FERND=target/release/fernd python tests/replica_set_copy.py --gigabytes 2
 
-A set of one is filled, then a second member is added; then a third one, which is killed five times on its way; then a fourth
-one, at half the rate of the second, while clients write. Prints figures, asserts that the members have the same.
+A set of one is filled, then a second member is added; then a third one, which is killed five times on its way; then two more,
+while clients write: one at half of what `cp` does, one at half of what the second one did. Prints figures, asserts that the
+members have the same.
 """
 
 import argparse
@@ -58,18 +59,19 @@ def p99_ms(took):
     return statistics.quantiles(took, n=100)[98] * 1000
 
 
-def writes_beside_a_copy(cluster, fourth, rate):
+def writes_beside_a_copy(cluster, member, rate):
     """What writers of single documents meet while that member gets its copy, at a rate in bytes a second."""
     port = cluster.wait_for_primary().port
     send_all(port, WRITERS, until(1, single_inserts(MAJORITY)))
     before, seconds = send_all(port, WRITERS, until(SECONDS, single_inserts(MAJORITY)))
-    assert raw(fourth, "admin", {"setParameter": 1, "initialSyncThrottle": int(rate)})["ok"] == 1
-    reconfigure(cluster, lambda c: c["members"].append({"_id": 3, "host": host(fourth), "priority": 0, "votes": 0}))
-    wait_until(lambda: progress(fourth), "nothing comes", cluster.tails)
+    assert raw(member, "admin", {"setParameter": 1, "initialSyncThrottle": int(rate)})["ok"] == 1
+    joining = {"_id": cluster.members.index(member), "host": host(member), "priority": 0, "votes": 0}
+    reconfigure(cluster, lambda c: c["members"].append(joining))
+    wait_until(lambda: progress(member), "nothing comes", cluster.tails)
     done = threading.Event()
 
     def wait():
-        wait_until(lambda: copied_bytes(fourth), "it gets no copy", cluster.tails, wait=3600)
+        wait_until(lambda: copied_bytes(member), "it gets no copy", cluster.tails, wait=3600)
         done.set()
 
     waiting = threading.Thread(target=wait)
@@ -86,8 +88,8 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=2)
     parser.add_argument("--cacheSize", default="512M")
     options = parser.parse_args()
-    with ReplicaSet("--cacheSize", options.cacheSize, members=4, initiated=False) as cluster:
-        first, second, third, fourth = cluster.members
+    with ReplicaSet("--cacheSize", options.cacheSize, members=5, initiated=False) as cluster:
+        first, second, third, fourth, fifth = cluster.members
         with first.client() as client:
             client.admin.command("replSetInitiate", {"_id": "rs", "members": [{"_id": 0, "host": host(first)}]})
             wait_until(lambda: first.hello().get("isWritablePrimary"), "it does not lead itself")
@@ -132,10 +134,12 @@ def main():
         print(f"killed {kills} times: {(received + last['received']) / 1e6:.0f} MB came for {last['done'] / 1e6:.0f}, "
               f"{100 * twice / last['done']:.2f} % twice", flush=True)
         wait_for_rest([first, second, third])
-        writes_beside_a_copy(cluster, fourth, told["done"] / alone / 2)
-        wait_until(lambda: fourth.hello().get("secondary"), "it gets no copy", cluster.tails, wait=3600)
+        for member, rate in ((fourth, stored / cp / 2), (fifth, told["done"] / alone / 2)):
+            writes_beside_a_copy(cluster, member, rate)
+            wait_until(lambda: member.hello().get("secondary"), "it gets no copy", cluster.tails, wait=3600)
+            wait_for_rest([first, second, third])
         wait_until(lambda: len({digest(member) for member in cluster.members}) == 1, "they have not the same", cluster.tails)
-        print("all four have the same documents", flush=True)
+        print("all have the same documents", flush=True)
 
 
 if __name__ == "__main__":
