@@ -83,6 +83,8 @@ impl ServerState {
         }
         let state = Arc::clone(self);
         let job = Box::new(move || {
+            // Checksums, mostly: whoever has clients on the same machine comes first.
+            os::work_in_background();
             let outcome = state.make_copies();
             *state.copies.incoming.lock() = None;
             if matches!(outcome, CopyOutcome::ServerEnds) {

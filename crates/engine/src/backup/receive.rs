@@ -38,6 +38,8 @@ const COMPLETE_MAX: u64 = 16 << 20;
 /// So much is written before the disk is asked to begin with it: asked for each 512 KiB, that took five times the
 /// processor time of all the writing.
 const WRITEBACK_BYTES: u64 = 8 << 20;
+/// The same of a copy that is held to a rate.
+const PACED_WRITEBACK_BYTES: u64 = 512 << 10;
 
 /// A file of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,10 +102,10 @@ impl ReceivedFile {
         Ok(())
     }
 
-    /// Asks the disk to begin with what was written. For a copy that is held to a rate: what it saves up meanwhile
-    /// would go to the disk at once, and every sync of others would wait behind it.
-    pub fn begin_writeback(&self) {
-        self.begin_with(self.progress.to_begin(1));
+    /// The copy has waited for its rate: the disk is asked to begin with less at a time. What is saved up meanwhile would
+    /// go to it at once, and every sync of others would wait behind that.
+    pub fn note_held_back(&self) {
+        self.begin_with(self.progress.to_begin(PACED_WRITEBACK_BYTES));
     }
 
     fn begin_with(&self, range: Option<Range<u64>>) {

@@ -86,7 +86,7 @@ impl<'a> Fetch<'a> {
             }
             if self.take_part(&to, request)? {
                 if self.watch.at(self.progress) {
-                    to.begin_writeback();
+                    to.note_held_back();
                 }
                 continue;
             }

@@ -67,6 +67,7 @@ impl<T: Target> WriteBehind<T> {
         let (to_write, work) = sync_channel::<ToWrite<T>>(MOST_WAITING);
         let (done, written) = sync_channel(MOST_WAITING);
         let job = move || {
+            os::work_in_background();
             for part in work {
                 if done.send(part.write()).is_err() {
                     return;
