@@ -9,6 +9,7 @@ With `--times` nothing is checked: it prints how long the others' operations tak
 
 import contextlib
 import select
+import socket
 import statistics
 import struct
 import sys
@@ -206,11 +207,52 @@ def clients_that_wait_for_a_lock():
         Others(server).run()
         at_rest = server.threads()
         with lock_waiters(server):
-            check_unmoved(server, at_rest, WAITERS)
+            check_unmoved(server, at_rest)
             assert pending(server) == WAITERS
         found = raw(server, "test", {"find": "held"})["cursor"]["firstBatch"]
         assert sum(document["n"] for document in found) == HOLDERS + WAITERS, found
         assert changed_documents(server) == 2 * OTHERS * ROUNDS
+
+
+def operations(server):
+    """By their comments, the numbers of those that run."""
+    found = raw(server, "admin", {"currentOp": 1})["inprog"]
+    return {op["command"]["comment"]: op["opid"] for op in found if "comment" in op.get("command", {})}
+
+
+def clients_that_wait_for_a_lock_end_as_others_do():
+    """One is killed, the connection of one ends, the time of one is over, and of one the time for locks."""
+    with prepared() as server, contextlib.ExitStack() as stack:
+        killed, left, patient, late, short = (stack.enter_context(Client(server)) for _ in range(5))
+
+        def send(client, name, **more):
+            change = {"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}
+            client.send("test", {"update": "held", "updates": [change], "comment": name, **more})
+
+        with holders(server):
+            send(killed, "killed")
+            send(left, "left")
+            send(patient, "patient")
+            wait_until(lambda: pending(server) == 3, "they do not wait")
+            waiting = operations(server)
+            assert sorted(waiting) == ["killed", "left", "patient"], waiting
+            assert raw(server, "admin", {"killOp": 1, "op": waiting["killed"]})["ok"] == 1
+            assert killed.receive()["code"] == 11601
+            left.socket.shutdown(socket.SHUT_RDWR)
+            wait_until(lambda: pending(server) == 1, "who has left waits on")
+            send(late, "late", maxTimeMS=100)
+            assert late.receive()["code"] == 50
+            assert short.ask("admin", {"setClientLockTimeout": 100})["ok"] == 1
+            send(short, "short")
+            answer = short.receive()
+            assert answer["code"] == 24, answer
+            assert operations(server) == {"patient": waiting["patient"]}
+        Others.check_changed(patient.receive())
+        for client in (killed, late, short):
+            send(client, "again")
+            Others.check_changed(client.receive())
+        found = raw(server, "test", {"find": "held"})["cursor"]["firstBatch"]
+        assert [document["n"] for document in found] == [5, 1, 1, 1], found
 
 
 def times():
@@ -237,6 +279,7 @@ TESTS = [
     clients_that_never_read,
     clients_that_never_read_and_fill_the_memory,
     clients_that_wait_for_a_lock,
+    clients_that_wait_for_a_lock_end_as_others_do,
 ]
 
 

@@ -8,6 +8,9 @@ use errors::{Code, Error};
 /// TokuMX's number for a lock that two transactions would have waited for in a circle.
 pub const DEADLOCK: Code = Code::location(16760);
 
+/// A statement waits for a lock on no thread, and is run again ([`engine::Deferring`]); no client hears of it.
+pub const QUEUED: Code = Code::location(9_016_790);
+
 /// What a failed engine call means to a client.
 pub fn from_engine(error: engine::Error) -> Error {
     use engine::Error as E;
@@ -21,6 +24,7 @@ pub fn from_engine(error: engine::Error) -> Error {
             DEADLOCK,
             "Deadlock detected during lock acquisition. Try restarting the transaction.",
         ),
+        E::Queued => Error::new(QUEUED, "the statement waits for a lock, and is to be run again"),
         E::LockTimeout { waited_ms } => Error::new(
             Code::LOCK_TIMEOUT,
             format!("Lock not granted within {waited_ms} ms. Try restarting the transaction."),

@@ -41,7 +41,7 @@ pub use ddl::reindex::{ReindexProgress, Reindexed};
 pub use ddl::sweep::TEMPORARY_PREFIX;
 pub use ddl::validate::ValidateReport;
 pub use engine::{DecisionWatch, LogWait, SettleOutcome, SyncWatch, Unsettled, limit_waits};
-pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
+pub use failure::{DEADLOCK, QUEUED, from_engine, is_retryable, snapshot_unavailable};
 pub use follow::{Changes, Follower};
 pub use indexkeys::record_part;
 pub use metadata::cap::Cap;

@@ -13,6 +13,7 @@ use dispatch::arguments::Arguments;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use dispatch::{Request, TakeOver};
+use engine::LockWait;
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
@@ -86,6 +87,10 @@ pub(crate) struct Context<'a> {
     pub(crate) waited: Duration,
     /// What its thread had waited for before it began.
     pub(crate) waits_before: Waits,
+    /// Where it is run again: the lock that it has waited for.
+    pub(crate) waited_for: Option<LockWait>,
+    /// The lock that it waits for, and is run again then: nothing was done.
+    pub(crate) waits_for: Option<LockWait>,
 }
 
 impl<'a> Context<'a> {
@@ -132,6 +137,8 @@ impl<'a> Context<'a> {
             figures: OpFigures::default(),
             waited: Duration::ZERO,
             waits_before: Waits::now(),
+            waited_for: None,
+            waits_for: None,
         }
     }
 

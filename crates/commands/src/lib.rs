@@ -21,6 +21,7 @@ mod diagnostics;
 mod finished;
 mod gate;
 mod judged;
+mod lock_wait;
 mod needs;
 mod not_stored;
 mod outcome;

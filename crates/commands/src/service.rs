@@ -12,6 +12,7 @@ use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::{self, Entry};
 use crate::gate::{self, Admitted};
 use crate::judged::Judged;
+use crate::lock_wait;
 use crate::needs::Needs;
 use crate::outcome::{
     Outcome, count_run, count_time, drop_own_cursor, forget_session, reply_memory, write_outcome,
@@ -25,17 +26,19 @@ use crate::transactions::{self, bound};
 use crate::unfinished::Unfinished;
 use bson::{Document, RawBsonRef, RawDocument};
 use bsonval::raw;
+use catalog::QUEUED;
 use dispatch::arguments::{Arguments, Fields, not_in_api};
 use dispatch::fields::Field;
 use dispatch::reply::{Reply, write_labels};
 use dispatch::rules::{Class, Counter};
 use dispatch::{MakeWaker, OpKind, Request};
+use engine::LockWait;
 use errors::{Code, Error, Result};
 use query::DdlRetries;
 use serverstate::fail_point::{Candidate, FailPointHit};
 use serverstate::replication::Role;
-use serverstate::{Connection, Origin, Parts, ServerState, last_write};
-use session::{CursorId, OperationStart};
+use serverstate::{Connection, LockWaiting, Origin, Parts, ServerState, last_write};
+use session::{CursorId, OperationGuard, OperationStart};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -133,16 +136,14 @@ impl Service {
     ) -> Reply {
         let body = unwrap_query(request);
         let shown = redacted(command, request.database, body);
-        let running = self.operations.start(
-            &connection.operation,
-            &OperationStart {
-                name: command.name,
-                user: admitted.digest(),
-                database: request.database,
-                command: shown.as_bytes(),
-                now: started,
-            },
-        );
+        let start = OperationStart {
+            name: command.name,
+            user: admitted.digest(),
+            database: request.database,
+            command: shown.as_bytes(),
+            now: started,
+        };
+        let (running, started, waited_for) = self.begin_or_go_on(connection, request, &start);
         catalog::forget_statements();
         catalog::set_lock_timeout(bound::own_lock_timeout(connection));
         catalog::limit_waits(None);
@@ -153,6 +154,7 @@ impl Service {
             Context::new(self, &self.registry, connection, request, body, command, started);
         context.admit(admitted, judged);
         context.shown = shown;
+        context.waited_for = waited_for;
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let executed = self.execute_and_wait(&mut context, body);
@@ -166,6 +168,12 @@ impl Service {
             // Told when it is answered.
             let _so_far = query::take_examined();
             return Reply { wait: context.wait, ..Reply::default() };
+        }
+        if let (Some(wait), Some(waker)) = (context.waits_for.take(), request.waker) {
+            // Told when it was run again.
+            let _so_far = query::take_examined();
+            let operation = running.park(&connection.operation);
+            return lock_wait::park(connection, LockWaiting { wait, operation, started }, waker);
         }
         let outcome = match executed {
             Executed::Ended(outcome) => outcome,
@@ -220,6 +228,22 @@ impl Service {
         };
         last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
+    }
+
+    /// The operation of a request, since when it is there, and the lock that it has waited for where it is run again.
+    fn begin_or_go_on<'a>(
+        &self,
+        connection: &'a Connection,
+        request: &Request<'_>,
+        start: &OperationStart<'_>,
+    ) -> (OperationGuard<'a>, Duration, Option<LockWait>) {
+        let waiting = request.waited_until.and_then(|_| connection.lock_waiting.lock().take());
+        match waiting.map(|waiting| *waiting) {
+            Some(LockWaiting { wait, operation, started }) => {
+                (operation.resume(&connection.operation), started, Some(wait))
+            }
+            None => (self.operations.start(&connection.operation, start), start.now, None),
+        }
     }
 
     /// Does what the command does, and waits until it may be answered; or says that the answer can wait without this
@@ -711,6 +735,8 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let before = engine::thread_commits();
     let mut retries = DdlRetries::default();
+    let may_queue = lock_wait::may_wait_without_thread(context);
+    let deferring = engine::Deferring::begin(may_queue, context.waited_for.take());
     let result = loop {
         let result = (context.command.run)(context, fields);
         context.committed = engine::thread_commits() != before;
@@ -733,6 +759,13 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             _ => break result,
         }
     };
+    let is_queued = matches!(&result, Err(error) if error.code() == QUEUED);
+    context.waits_for = deferring.end().filter(|_| is_queued);
+    debug_assert!(
+        context.waits_for.is_none() || (result.is_err() && !context.committed),
+        "{} waits for a lock, and has done something",
+        context.command.name
+    );
     debug_assert!(
         context.command.writes_data() || !context.committed,
         "{} has written, and its registration says nothing of a write concern",

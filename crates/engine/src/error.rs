@@ -23,6 +23,10 @@ pub enum Error {
         /// How long the request waited, in milliseconds.
         waited_ms: u64,
     },
+    /// The lock is not free, and the transaction waits for it on no thread: the statement is to be run again
+    /// ([`crate::Deferring`]).
+    #[error("the lock is waited for without a thread")]
+    Queued,
     /// Waiting for the lock would close a cycle of waiters; this transaction is the victim.
     #[error("deadlock")]
     Deadlock,

@@ -33,6 +33,31 @@ impl Holder {
         self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, lock_timeout))
     }
 
+    /// Locks a key exclusively, as the first that it locks; `None` where it waits in the queue, on no thread.
+    pub(crate) fn lock_or_queue(
+        &mut self,
+        table: &LockTable,
+        dictionary: DictionaryId,
+        key: &[u8],
+        lock_timeout: Duration,
+    ) -> Result<Option<Granted>> {
+        let mode = Mode::Exclusive;
+        self.with(|owner| table.acquire_or_queue(owner, dictionary.0, key, mode, lock_timeout))
+    }
+
+    /// Whether it has locked nothing, and would not lock what it reads.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        matches!(self, Self::Alone(Some(owner)) if owner.holds_nothing())
+    }
+
+    /// The locks, where it waits for the first of them on no thread.
+    pub(crate) fn take_queued(&mut self) -> Option<Owner<LockTableRef>> {
+        match self {
+            Self::Alone(owner) => owner.take_if(|owner| owner.is_queued()),
+            Self::Shared(_) => None,
+        }
+    }
+
     /// Locks a key exclusively where nobody has to be waited for; says whether it did.
     pub(crate) fn lock_at_once(
         &mut self,

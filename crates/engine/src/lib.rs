@@ -39,6 +39,7 @@ mod interrupt;
 mod keys;
 mod live;
 mod load;
+mod lock_waits;
 mod log;
 mod log_wait;
 mod maintenance;
@@ -99,6 +100,7 @@ pub use load::{
     AreSame, Derive, FillError, FillTarget, Load, LoadBehind, Loaded, LoadedRows, PutRow,
     SortBehind, Twice,
 };
+pub use lock_waits::{Deferring, LockWait};
 pub use locktree::{LockInfo, Refusal};
 pub use log_wait::LogWait;
 pub use members::{CommitStep, EntryBounds, EntryRecords, MAX_ENTRY_BYTES};

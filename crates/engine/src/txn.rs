@@ -21,6 +21,7 @@ use crate::handle::{EngineHandle, LockTableRef};
 use crate::holder::Holder;
 use crate::live::LiveTxn;
 use crate::load::Loaded;
+use crate::lock_waits::{self, Waiting};
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
 use crate::{
@@ -81,6 +82,8 @@ pub struct EngineTxn {
     pub(crate) paced: u64,
     /// The red zone is no reason to refuse it.
     pub(crate) within_red_zone: bool,
+    /// It has failed because it waits for its first lock on no thread.
+    is_queued: bool,
     /// What it reads later on may be of a later one; it commits in this one alone.
     era: u64,
     is_committed: bool,
@@ -99,18 +102,42 @@ impl OnConflict {
 impl EngineTxn {
     pub(crate) fn begin(handle: &Arc<EngineHandle>, options: TxnOptions) -> Self {
         let watch = options.on_conflict.watch();
-        Self::begin_at(options, Pinned::watching(watch, handle))
+        Self::begin_or_go_on(options, handle, |handle| Pinned::watching(watch, handle))
     }
 
     /// Reads the newest complete state.
     pub(crate) fn begin_newest(handle: &Arc<EngineHandle>, options: TxnOptions) -> Self {
-        Self::begin_at(options, Pinned::newest(handle))
+        Self::begin_or_go_on(options, handle, Pinned::newest)
+    }
+
+    /// Begins, or goes on as the one that has waited for a lock ([`lock_waits`]).
+    fn begin_or_go_on(
+        options: TxnOptions,
+        handle: &Arc<EngineHandle>,
+        pin: impl FnOnce(&Arc<EngineHandle>) -> Pinned,
+    ) -> Self {
+        let Some(Waiting { owner, live, handle }) = lock_waits::goes_on() else {
+            return Self::begin_at(options, pin(handle));
+        };
+        let pinned = pin(&handle);
+        live.snapshot.store(pinned.timestamp, Ordering::Relaxed);
+        Self::with_locks(options, pinned, live, owner)
     }
 
     pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
         let handle = Arc::clone(pinned.handle());
         let live = handle.live.begin(handle.stripe(), pinned.timestamp);
         let owner = Owner::new(LockTableRef(Arc::clone(&handle)), live.interrupt.clone());
+        Self::with_locks(options, pinned, live, owner)
+    }
+
+    fn with_locks(
+        options: TxnOptions,
+        pinned: Pinned,
+        live: Arc<LiveTxn>,
+        owner: Owner<LockTableRef>,
+    ) -> Self {
+        let handle = pinned.handle();
         Self {
             lock_timeout: options.lock_timeout.unwrap_or_else(|| handle.adjustable.lock_timeout()),
             era: pinned.era(),
@@ -129,6 +156,7 @@ impl EngineTxn {
             notes: None,
             paced: 0,
             within_red_zone: false,
+            is_queued: false,
             is_committed: false,
             has_ended: false,
         }
@@ -301,6 +329,13 @@ impl EngineTxn {
     fn end(&mut self) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
+        }
+        if self.is_queued
+            && let Some(owner) = self.holder.take_queued()
+        {
+            self.pinned.release();
+            let (live, handle) = (Arc::clone(&self.live), Arc::clone(self.pinned.handle()));
+            return lock_waits::keep(Waiting { owner, live, handle });
         }
         // Views may keep the holder alive.
         drop(self.holder.take());

@@ -88,7 +88,7 @@ impl LockTable {
             let added = shard::cost_of_range(&all);
             owner.bytes = (owner.bytes + added).saturating_sub(freed);
             self.count_bytes(added as i64 - freed as i64);
-            let mut waits = self.waits.lock();
+            let mut waits = self.lock_waits();
             self.drop_ranges(&mut waits, dictionary, owner.txn, |held| {
                 held.range != all || held.mode != mode
             });

@@ -214,3 +214,57 @@ fn kill_reaches_a_waiter_however_late_it_comes() {
         SCHEDULES,
     );
 }
+
+/// Owners that queue, and are called, beside one that holds the key and ends: nobody is forgotten, whichever comes first.
+#[test]
+fn queued_requests_are_called_whenever_they_are_granted() {
+    shuttle::check_random(
+        || {
+            let (table, inside) = (table(), Inside::default());
+            let threads: Vec<_> = (1..=3_u64)
+                .map(|who| {
+                    let (table, inside) = (Arc::clone(&table), Arc::clone(&inside));
+                    thread::spawn(move || {
+                        let mut owner = table.owner(who);
+                        let called = Arc::new((Mutex::new(0_u32), os::sync::Condvar::new()));
+                        let mut seen = 0;
+                        while table
+                            .acquire_or_queue(&mut owner, 1, b"k", Mode::Exclusive, LONG)
+                            .expect("in turn")
+                            .is_none()
+                        {
+                            let told = Arc::clone(&called);
+                            table.call_when_settled(
+                                &owner,
+                                Arc::new(move || {
+                                    *told.0.lock() += 1;
+                                    told.1.notify_one();
+                                }),
+                            );
+                            let mut calls = called.0.lock();
+                            while *calls == seen {
+                                called.1.wait(&mut calls);
+                            }
+                            seen = *calls;
+                        }
+                        enter(&inside, b"k", who);
+                        thread::yield_now();
+                        leave(&inside, b"k");
+                        owner.release(None);
+                    })
+                })
+                .collect();
+            // One that gives its place up, whether it was granted or not.
+            let mut other = table.owner(9);
+            let asked = table.acquire_or_queue(&mut other, 1, b"k", Mode::Exclusive, LONG);
+            asked.expect("nobody refuses it");
+            thread::yield_now();
+            drop(other);
+            for thread in threads {
+                thread.join().expect("no thread panics");
+            }
+            assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+        },
+        SCHEDULES,
+    );
+}

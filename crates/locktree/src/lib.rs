@@ -12,6 +12,9 @@
 //!    the keys it wrote, so that a blind write finds a conflict without reading the tree. Where
 //!    it had to forget, it says so ([`Granted::complete_since`]) and the caller reads.
 //!
+//! 5. A request may stay in its queue with no thread asleep ([`LockTable::acquire_or_queue`]); whoever goes on with it
+//!    is called with no lock of the table held.
+//!
 //! Lock order: `waits` (the queues and the graph) → one shard → nothing. The uncontended path
 //! takes one shard only. Each waiting request has its own small mutex and condition variable,
 //! taken last.
@@ -23,6 +26,7 @@ mod inspect;
 mod interleavings;
 mod ordered;
 mod owner;
+mod queued;
 mod range;
 mod shard;
 mod table;

@@ -1,5 +1,6 @@
 //! A transaction as the lock table sees it: an id, the ids of the locks it holds, a kill switch.
 
+use crate::queued::Queued;
 use crate::shard::LockId;
 use crate::table::LockTable;
 use crate::{Granted, Mode, Range};
@@ -8,6 +9,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Kills the waiting of one transaction from another thread.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub struct Locks {
     /// The size at which escalation is tried next.
     pub(crate) escalate_at: u64,
     pub(crate) interrupt: Interrupt,
+    /// The request that it has in a queue while nobody sleeps.
+    pub(crate) queued: Option<Box<Queued>>,
 }
 
 /// One key lock.
@@ -86,6 +90,21 @@ impl Locks {
     /// Bytes of lock memory it holds.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether it holds no key and no range.
+    pub fn holds_nothing(&self) -> bool {
+        self.held.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Until when the request waits that it has in a queue.
+    pub fn waits_until(&self) -> Option<Duration> {
+        self.queued.as_ref().map(|queued| queued.until())
+    }
+
+    /// Whether it has a request in a queue ([`LockTable::acquire_or_queue`]).
+    pub fn is_queued(&self) -> bool {
+        self.queued.is_some()
     }
 
     /// Statements lock a key and then use it: what the last key lock says of this id.
@@ -129,6 +148,7 @@ impl<T: Deref<Target = LockTable>> Owner<T> {
             bytes: 0,
             escalate_at: 0,
             interrupt,
+            queued: None,
         };
         Self { locks, table }
     }

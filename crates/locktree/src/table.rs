@@ -3,7 +3,7 @@
 use crate::inspect::{Counters, RefusalHook};
 use crate::owner::{Interrupt, KeyLock, Locks, Owner};
 use crate::shard::{self, Entry, Fast, LockId, LockIdRef, Shard};
-use crate::wait::{HeldRange, Request, Target, WaitOutcome, Waiter, Waits};
+use crate::wait::{HeldRange, LockedWaits, Request, Target, WaitOutcome, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -125,6 +125,7 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<Granted, Error> {
+        self.settle_before(owner);
         if let Some(granted) = owner.last(dictionary, key, mode) {
             return Ok(self.with_escalated(dictionary, granted));
         }
@@ -151,6 +152,9 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<bool, Error> {
+        if owner.queued.is_some() {
+            self.hold_granted(owner);
+        }
         let id = shard::lock_id(self.options.seed, dictionary, key);
         let Fast::Granted(granted, new) = self.grant_at_once(owner, dictionary, id.borrow(), mode)
         else {
@@ -160,7 +164,21 @@ impl LockTable {
         Ok(true)
     }
 
-    fn grant_at_once(&self, owner: &Locks, dictionary: u64, id: LockIdRef<'_>, mode: Mode) -> Fast {
+    /// Before another request of an owner: it has no place in a queue any more.
+    fn settle_before(&self, owner: &mut Locks) {
+        if owner.queued.is_some() {
+            self.hold_granted(owner);
+            self.leave_queue(owner);
+        }
+    }
+
+    pub(crate) fn grant_at_once(
+        &self,
+        owner: &Locks,
+        dictionary: u64,
+        id: LockIdRef<'_>,
+        mode: Mode,
+    ) -> Fast {
         let mut shard = self.shard(id).lock();
         // Read under the shard's lock: a range request raises it before it looks at shards.
         if self.has_ranges(dictionary) {
@@ -174,7 +192,7 @@ impl LockTable {
     }
 
     /// Adds a key, where it is new to its owner. May wait, for room in the table.
-    fn note_granted(
+    pub(crate) fn note_granted(
         &self,
         owner: &mut Locks,
         new: Option<LockId>,
@@ -197,6 +215,7 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<(), Error> {
+        self.settle_before(owner);
         if owner.covers_range(dictionary, &range, mode) {
             return Ok(());
         }
@@ -252,48 +271,59 @@ impl LockTable {
         upgrade: bool,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let started = self.clock.monotonic();
-        let waiter = Waiter::new();
-        let number = {
-            let mut waits = self.waits.lock();
-            let number = self.join(
-                &mut waits,
-                Request {
-                    txn: owner.txn,
-                    target,
-                    mode,
-                    upgrade,
-                    since: started,
-                    waiter: Arc::clone(&waiter),
-                },
-            );
-            if self.grant_if_free(&mut waits, number) {
-                return Ok(());
-            }
-            let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
-            let refused = if timeout.is_zero() {
-                self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
-                Some(Error::Timeout { waited_ms: 0, blocker })
-            } else if owner.interrupt.is_set() {
-                Some(Error::Interrupted)
-            } else if self.closes_cycle(&waits, number) {
-                self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
-                Some(Error::Deadlock { blocker })
-            } else {
-                None
-            };
-            if let Some(error) = refused {
-                let refusal = self.refusal(&waits, number, &error);
-                self.leave(&mut waits, number);
-                drop(waits);
-                self.tell(refusal);
-                return Err(error);
-            }
-            number
+        let (started, waiter) = (self.clock.monotonic(), Waiter::new());
+        let place = (started, &waiter);
+        let Some(number) = self.enqueue(owner, target, mode, upgrade, timeout, place)? else {
+            return Ok(());
         };
-        self.counters.waits.fetch_add(1, Ordering::Relaxed);
         let outcome = self.sleep(&waiter, started, timeout);
-        let time = self.clock.monotonic().saturating_sub(started);
+        let waited = self.count_wait(started);
+        self.settle(number, &waiter, outcome, waited)
+    }
+
+    /// Queues a request, since when and by whom it waits; its number, or `None` where it was granted at once.
+    pub(crate) fn enqueue(
+        &self,
+        owner: &Locks,
+        target: Target,
+        mode: Mode,
+        upgrade: bool,
+        timeout: Duration,
+        (since, waiter): (Duration, &Arc<Waiter>),
+    ) -> Result<Option<u64>, Error> {
+        let mut waits = self.lock_waits();
+        let waiter = Arc::clone(waiter);
+        let request = Request { txn: owner.txn, target, mode, upgrade, since, waiter };
+        let number = self.join(&mut waits, request);
+        if self.grant_if_free(&mut waits, number) {
+            return Ok(None);
+        }
+        let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
+        let refused = if timeout.is_zero() {
+            self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
+            Some(Error::Timeout { waited_ms: 0, blocker })
+        } else if owner.interrupt.is_set() {
+            Some(Error::Interrupted)
+        } else if self.closes_cycle(&waits, number) {
+            self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
+            Some(Error::Deadlock { blocker })
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            let refusal = self.refusal(&waits, number, &error);
+            self.leave(&mut waits, number);
+            drop(waits);
+            self.tell(refusal);
+            return Err(error);
+        }
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(number))
+    }
+
+    /// Counts a wait that has ended; how many milliseconds it took.
+    pub(crate) fn count_wait(&self, since: Duration) -> u64 {
+        let time = self.clock.monotonic().saturating_sub(since);
         os::Waits::add(os::Wait::Lock, time);
         let waited = time.as_millis() as u64;
         self.counters.waited_ms.fetch_add(waited, Ordering::Relaxed);
@@ -301,7 +331,16 @@ impl LockTable {
             self.counters.long_waits.fetch_add(1, Ordering::Relaxed);
             self.counters.long_waited_ms.fetch_add(waited, Ordering::Relaxed);
         }
-        self.settle(number, &waiter, outcome, waited)
+        waited
+    }
+
+    pub(crate) fn lock_waits(&self) -> LockedWaits<'_> {
+        LockedWaits::new(&self.waits)
+    }
+
+    /// Whether the operation on this thread may go on waiting.
+    pub(crate) fn may_go_on_waiting(&self) -> bool {
+        self.may_wait.get().is_none_or(|may_wait| may_wait())
     }
 
     fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> WaitOutcome {
@@ -318,8 +357,8 @@ impl LockTable {
                 return waiter.outcome();
             }
             if may_wait.is_some_and(|may_wait| !may_wait()) {
-                // Changes nothing where it was granted meanwhile.
-                waiter.finish(WaitOutcome::Interrupted);
+                // Changes nothing where it was granted meanwhile; nobody but this thread waits.
+                drop(waiter.finish(WaitOutcome::Interrupted));
                 return waiter.outcome();
             }
             let outcome = waiter.sleep(left.min(longest));
@@ -330,7 +369,7 @@ impl LockTable {
     }
 
     /// What a request that woke up got. A grant that came with the timeout counts as a grant.
-    fn settle(
+    pub(crate) fn settle(
         &self,
         number: u64,
         waiter: &Waiter,
@@ -340,7 +379,7 @@ impl LockTable {
         if outcome == WaitOutcome::Granted {
             return Ok(());
         }
-        let mut waits = self.waits.lock();
+        let mut waits = self.lock_waits();
         // Grants happen under `waits` and take the request out: so this is the last word, also
         // where a kill or the timeout came first.
         if !waits.requests.contains_key(&number) {
@@ -365,16 +404,20 @@ impl LockTable {
     /// [`Error::Interrupted`].
     pub fn interrupt(&self, interrupt: &Interrupt) {
         interrupt.flag.store(true, Ordering::SeqCst);
-        let waits = self.waits.lock();
+        let mut waits = self.lock_waits();
         if let Some(number) = waits.by_txn.get(&interrupt.txn())
             && let Some(request) = waits.requests.get(number)
         {
-            request.waiter.finish(WaitOutcome::Interrupted);
+            let waiter = Arc::clone(&request.waiter);
+            waits.finish(&waiter, WaitOutcome::Interrupted);
         }
     }
 
     pub(crate) fn release(&self, owner: &mut Locks, commit: Option<u64>) {
-        if owner.held.is_empty() && owner.ranges.is_empty() {
+        if owner.queued.is_some() {
+            self.leave_queue(owner);
+        }
+        if owner.holds_nothing() {
             return;
         }
         let mut waited_for: Vec<LockId> = Vec::new();
@@ -433,7 +476,7 @@ impl LockTable {
         if waited_for.is_empty() && ranges.is_empty() && ranged.is_empty() {
             return;
         }
-        let mut waits = self.waits.lock();
+        let mut waits = self.lock_waits();
         for dictionary in ranges.keys() {
             self.drop_ranges(&mut waits, *dictionary, owner.txn, |_| true);
         }
@@ -481,7 +524,7 @@ impl LockTable {
     }
 
     /// Takes a request out of its queue; those behind it may now be free.
-    fn leave(&self, waits: &mut Waits, number: u64) {
+    pub(crate) fn leave(&self, waits: &mut Waits, number: u64) {
         let Some(request) = waits.remove(number) else { return };
         match request.target {
             Target::Key(id) => {
@@ -532,7 +575,7 @@ impl LockTable {
                 waits.ranges.entry(dictionary).or_default().push(held);
             }
         }
-        request.waiter.finish(WaitOutcome::Granted);
+        waits.finish(&request.waiter, WaitOutcome::Granted);
         true
     }
 
@@ -725,7 +768,7 @@ impl LockTable {
         &self.shards[id.shard() & (self.shards.len() - 1)]
     }
 
-    fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {
+    pub(crate) fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {
         if self.any_escalated.load(Ordering::SeqCst) {
             let escalated = self.escalated.lock();
             for ts in [dictionary, EVERY_DICTIONARY].into_iter().filter_map(|id| escalated.get(&id))

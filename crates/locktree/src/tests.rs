@@ -555,3 +555,120 @@ fn commits_without_the_table_are_told_of_until_every_snapshot_is_newer() {
     let granted = table.acquire(&mut owner, 1, b"b", Mode::Exclusive, NOW).unwrap();
     assert_eq!((granted.last_commit, granted.complete_since), (0, 20));
 }
+
+/// What is called, counted.
+fn counting() -> (os::Call, Arc<AtomicU64>) {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let call = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    (Arc::new(call), calls)
+}
+
+fn queue(
+    table: &LockTable,
+    owner: &mut crate::Locks,
+    key: &[u8],
+    timeout: Duration,
+) -> Result<bool, Error> {
+    let granted = table.acquire_or_queue(owner, 1, key, Mode::Exclusive, timeout)?;
+    Ok(granted.is_some())
+}
+
+#[test]
+fn queued_requests_are_granted_in_order_and_held_until_their_owner_ends() {
+    let table = table();
+    let (mut a, mut b, mut c) = (table.owner(1), table.owner(2), table.owner(3));
+    assert!(queue(&table, &mut a, b"k", LONG).unwrap(), "it is free");
+    assert!(!queue(&table, &mut b, b"k", LONG).unwrap());
+    assert!(!queue(&table, &mut c, b"k", LONG).unwrap());
+    assert_eq!(table.waiting().iter().map(|waiting| waiting.txn).collect::<Vec<_>>(), [2, 3]);
+    let ((call, of_b), (other, of_c)) = (counting(), counting());
+    table.call_when_settled(&b, call);
+    table.call_when_settled(&c, other);
+    assert!(!queue(&table, &mut c, b"k", LONG).unwrap(), "asked again it keeps its place");
+    a.release(None);
+    assert_eq!((of_b.load(Ordering::SeqCst), of_c.load(Ordering::SeqCst)), (1, 0));
+    // Granted, whether its owner has looked or not.
+    let mut d = table.owner(4);
+    assert!(!table.acquire_at_once(&mut d, 1, b"k", Mode::Exclusive, NOW).unwrap());
+    assert!(queue(&table, &mut b, b"k", LONG).unwrap());
+    assert_eq!((b.held(), b.is_queued()), (1, false));
+    b.release(None);
+    assert_eq!(of_c.load(Ordering::SeqCst), 1);
+    // It never asks for it, and holds it all the same.
+    assert!(!table.acquire_at_once(&mut d, 1, b"k", Mode::Exclusive, NOW).unwrap());
+    drop(c);
+    assert!(table.acquire_at_once(&mut d, 1, b"k", Mode::Exclusive, NOW).unwrap());
+    let (call, at_once) = counting();
+    table.call_when_settled(&d, call);
+    assert_eq!(at_once.load(Ordering::SeqCst), 1, "it waits for nothing");
+    d.release(None);
+    assert_eq!((table.bytes(), table.waiting().len(), table.held(9).len()), (0, 0, 0));
+    assert_eq!(table.stats().waits, 2);
+}
+
+#[test]
+fn queued_request_that_is_given_up_lets_those_behind_it_pass() {
+    let table = table();
+    let (mut a, mut b, mut c) = (table.owner(1), table.owner(2), table.owner(3));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let (call, of_c) = counting();
+    for leaves in 0..3 {
+        assert!(!queue(&table, &mut b, b"k", LONG).unwrap());
+        assert!(!queue(&table, &mut c, b"k", LONG).unwrap());
+        table.call_when_settled(&c, Arc::clone(&call));
+        match leaves {
+            // Another key.
+            0 => assert!(queue(&table, &mut b, b"other", LONG).unwrap()),
+            1 => {
+                table.acquire(&mut b, 1, b"other", Mode::Exclusive, NOW).unwrap();
+            }
+            // The end of its owner.
+            _ => drop(std::mem::replace(&mut b, table.owner(2))),
+        }
+        let waiting: Vec<_> = table.waiting().iter().map(|waiting| waiting.txn).collect();
+        assert_eq!(waiting, [3], "{leaves}");
+        drop(std::mem::replace(&mut a, table.owner(1)));
+        assert_eq!(of_c.load(Ordering::SeqCst), leaves + 1);
+        drop((
+            std::mem::replace(&mut b, table.owner(2)),
+            std::mem::replace(&mut c, table.owner(3)),
+        ));
+        table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    }
+    drop(a);
+    assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+}
+
+#[test]
+fn queued_request_ends_with_its_time_by_a_kill_and_where_its_operation_may_not_wait() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let refused = queue(&table, &mut b, b"k", NOW).unwrap_err();
+    assert_eq!(refused, Error::Timeout { waited_ms: 0, blocker: 1 });
+    let short = Duration::from_millis(5);
+    assert!(!queue(&table, &mut b, b"k", short).unwrap());
+    assert!(b.waits_until().is_some());
+    std::thread::sleep(short);
+    let refused = queue(&table, &mut b, b"k", short).unwrap_err();
+    assert!(matches!(refused, Error::Timeout { waited_ms: 5.., blocker: 1 }), "{refused}");
+    assert_eq!((b.is_queued(), table.waiting().len()), (false, 0));
+    assert!(!queue(&table, &mut b, b"k", LONG).unwrap());
+    let (call, calls) = counting();
+    table.call_when_settled(&b, call);
+    table.interrupt(&b.interrupt());
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "a kill calls");
+    assert_eq!(queue(&table, &mut b, b"k", LONG).unwrap_err(), Error::Interrupted);
+    let mut c = table.owner(3);
+    let may_wait = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = Arc::clone(&may_wait);
+    table.ask_while_waiting(move || asked.load(Ordering::SeqCst));
+    assert!(!queue(&table, &mut c, b"k", LONG).unwrap());
+    may_wait.store(false, Ordering::SeqCst);
+    assert_eq!(queue(&table, &mut c, b"k", LONG).unwrap_err(), Error::Interrupted);
+    drop((a, b, c));
+    assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+}

@@ -4,9 +4,10 @@
 
 use crate::shard::{LockId, split};
 use crate::{Mode, Range};
-use os::sync::{Condvar, Mutex};
+use os::Call;
+use os::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,36 +36,92 @@ pub(crate) enum WaitOutcome {
     Interrupted,
 }
 
-/// Where one request sleeps.
+/// Where one request sleeps, or who is called for it.
 pub(crate) struct Waiter {
-    outcome: Mutex<WaitOutcome>,
+    state: Mutex<WaiterState>,
     wake: Condvar,
+}
+
+struct WaiterState {
+    outcome: WaitOutcome,
+    call: Option<Call>,
 }
 
 impl Waiter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { outcome: Mutex::new(WaitOutcome::Waiting), wake: Condvar::new() })
+        let state = WaiterState { outcome: WaitOutcome::Waiting, call: None };
+        Arc::new(Self { state: Mutex::new(state), wake: Condvar::new() })
     }
 
-    pub(crate) fn finish(&self, outcome: WaitOutcome) {
-        let mut state = self.outcome.lock();
-        if *state == WaitOutcome::Waiting {
-            *state = outcome;
-            self.wake.notify_one();
+    /// The request has come to its end; gives what is to be called, with no lock held.
+    #[must_use]
+    pub(crate) fn finish(&self, outcome: WaitOutcome) -> Option<Call> {
+        let mut state = self.state.lock();
+        if state.outcome != WaitOutcome::Waiting {
+            return None;
         }
+        state.outcome = outcome;
+        self.wake.notify_one();
+        state.call.take()
+    }
+
+    /// Has `call` made when the request comes to its end; gives it back where it has.
+    #[must_use]
+    pub(crate) fn call_when_finished(&self, call: Call) -> Option<Call> {
+        let mut state = self.state.lock();
+        if state.outcome != WaitOutcome::Waiting {
+            return Some(call);
+        }
+        let before = state.call.replace(call);
+        drop(state);
+        drop(before);
+        None
     }
 
     pub(crate) fn outcome(&self) -> WaitOutcome {
-        *self.outcome.lock()
+        self.state.lock().outcome
     }
 
     /// Sleeps until finished or for `time`.
     pub(crate) fn sleep(&self, time: Duration) -> WaitOutcome {
-        let mut state = self.outcome.lock();
-        if *state == WaitOutcome::Waiting {
+        let mut state = self.state.lock();
+        if state.outcome == WaitOutcome::Waiting {
             let _ = self.wake.wait_for(&mut state, time);
         }
-        *state
+        state.outcome
+    }
+}
+
+/// The queues, locked. Who is to be called for a request that came to its end is, when this is dropped and nothing is
+/// locked.
+pub(crate) struct LockedWaits<'a>(Option<MutexGuard<'a, Waits>>);
+
+impl<'a> LockedWaits<'a> {
+    pub(crate) fn new(waits: &'a Mutex<Waits>) -> Self {
+        Self(Some(waits.lock()))
+    }
+}
+
+impl Deref for LockedWaits<'_> {
+    type Target = Waits;
+    fn deref(&self) -> &Waits {
+        self.0.as_ref().expect("locked until it is dropped")
+    }
+}
+
+impl DerefMut for LockedWaits<'_> {
+    fn deref_mut(&mut self) -> &mut Waits {
+        self.0.as_mut().expect("locked until it is dropped")
+    }
+}
+
+impl Drop for LockedWaits<'_> {
+    fn drop(&mut self) {
+        let calls = std::mem::take(&mut self.calls);
+        self.0 = None;
+        for call in calls {
+            call();
+        }
     }
 }
 
@@ -87,6 +144,8 @@ pub(crate) struct Waits {
     /// Waiting range requests, by dictionary, in order of arrival.
     range_requests: BTreeMap<u64, BTreeSet<u64>>,
     next: u64,
+    /// For requests that came to their end.
+    calls: Vec<Call>,
 }
 
 impl Waits {
@@ -111,6 +170,11 @@ impl Waits {
         }
         self.requests.insert(number, request);
         number
+    }
+
+    /// A request has come to its end: who goes on with it is woken, or called when the queues are open.
+    pub(crate) fn finish(&mut self, waiter: &Waiter, outcome: WaitOutcome) {
+        self.calls.extend(waiter.finish(outcome));
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Request> {

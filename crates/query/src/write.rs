@@ -32,7 +32,7 @@ use crate::repeat::DdlRetries;
 use crate::request::WriteError;
 use ::update::PipelineUpdate;
 use bson::raw::RawArray;
-use catalog::{Collection, DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
+use catalog::{Collection, DEADLOCK, Namespace, QUEUED, Txn, TxnKind, is_retryable};
 use engine::thread_commits;
 use errors::{Code, Error, Result};
 use matcher::ParseContext;
@@ -223,6 +223,7 @@ pub fn ends_command(error: &Error) -> bool {
             | Code::CURSOR_KILLED
             | Code::WRITE_CONFLICT
             | DEADLOCK
+            | QUEUED
             | Code::LOCK_TIMEOUT
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::QUERY_PLAN_KILLED

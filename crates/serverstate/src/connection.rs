@@ -8,13 +8,15 @@ use auth::RoleName;
 use bson::RawDocumentBuf;
 use catalog::{Savepoint, Txn};
 use dispatch::ConnectionInfo;
+use engine::LockWait;
 use errors::Result;
 use os::{Clock, Os};
 use parking_lot::Mutex;
 use query::Interrupt;
-use session::OperationSlot;
+use session::{OperationSlot, ParkedOperation};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// Whose word a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,16 @@ pub struct Running {
     pub bound: Box<Bound>,
     /// Where a command that fails goes back to.
     pub savepoint: Option<Savepoint>,
+}
+
+/// A request that waits for a lock on no thread, until it is run again. Dropping it gives the request up.
+pub struct LockWaiting {
+    /// Its place in the queue.
+    pub wait: LockWait,
+    /// What shows and kills it meanwhile.
+    pub operation: ParkedOperation,
+    /// When it came.
+    pub started: Duration,
 }
 
 /// Who a certificate says that a client is.
@@ -93,6 +105,8 @@ pub struct Connection {
     /// The cursor that ends with it, for nobody else will ask for that: its next batch follows the last reply by
     /// itself, or a request waits for it. 0 without one.
     pub own_cursor: AtomicI64,
+    /// Its request that waits for a lock.
+    pub lock_waiting: Mutex<Option<Box<LockWaiting>>>,
 }
 
 impl Connection {
@@ -126,6 +140,7 @@ impl Connection {
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
+            lock_waiting: Mutex::default(),
         })
     }
 

@@ -40,6 +40,9 @@ impl ServerState {
     /// and its sessions live on: another connection may continue them.
     pub fn close_connection(&self, connection: &Connection) {
         self.abort_bound(connection);
+        // What it was to write is not written: nobody was told that it is.
+        let waiting = connection.lock_waiting.lock().take();
+        drop(waiting);
         // Nobody else knows of it: a stream of replies, or a wait, that was broken off ends its cursor.
         let own = connection.own_cursor.swap(0, Ordering::Relaxed);
         if own != 0 {

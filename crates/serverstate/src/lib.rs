@@ -65,7 +65,7 @@ pub mod write_gate;
 
 pub use backups::{Backups, RunningBackup};
 pub use concern_waits::{ConcernWatch, Holders};
-pub use connection::{Bound, ClientCertificate, Connection, Origin, Running};
+pub use connection::{Bound, ClientCertificate, Connection, LockWaiting, Origin, Running};
 pub use copies::Copies;
 pub use host::{
     Allocator, AuditSink, Certificate, Host, LogEvent, Network, Severity, SilentHost, StartAgain,

@@ -391,27 +391,39 @@ impl OperationGuard<'_> {
     pub fn park(self, slot: &Arc<OperationSlot>) -> ParkedOperation {
         debug_assert!(std::ptr::eq(self.slot, &raw const **slot), "an operation stays in its slot");
         std::mem::forget(self);
-        ParkedOperation { slot: Arc::clone(slot) }
+        ParkedOperation { slot: Some(Arc::clone(slot)) }
     }
 }
 
 /// An operation that no thread works at. Dropping it ends the operation.
 pub struct ParkedOperation {
-    slot: Arc<OperationSlot>,
+    /// None once a thread goes on with it.
+    slot: Option<Arc<OperationSlot>>,
 }
 
 impl ParkedOperation {
     /// Where it is.
     pub fn slot(&self) -> &OperationSlot {
-        &self.slot
+        self.slot.as_ref().expect("it is there until a thread goes on with it")
+    }
+
+    /// A thread goes on with it, in its slot: it is the same operation, and one that was killed is.
+    pub fn resume(mut self, slot: &OperationSlot) -> OperationGuard<'_> {
+        if let Some(own) = self.slot.take() {
+            debug_assert!(std::ptr::eq(&raw const *own, slot), "an operation stays in its slot");
+            let call = own.when_killed.lock().take();
+            drop(call);
+        }
+        OperationGuard { slot }
     }
 }
 
 impl Drop for ParkedOperation {
     fn drop(&mut self) {
-        let call = self.slot.when_killed.lock().take();
+        let Some(slot) = &self.slot else { return };
+        let call = slot.when_killed.lock().take();
         drop(call);
-        self.slot.end();
+        slot.end();
     }
 }
 
@@ -474,6 +486,27 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 1, "the next one is its thread's");
         assert!(!operations.list()[0].awaits_members);
         drop(running);
+    }
+
+    #[test]
+    fn parked_operation_goes_on_as_the_same_one_killed_or_not() {
+        let operations = Operations::default();
+        let slot = operations.open(7);
+        let parked = start(&operations, &slot).park(&slot);
+        let number = slot.number();
+        slot.set_deadline(Some(Duration::from_secs(10)));
+        slot.when_killed(Arc::new(|| {}));
+        let running = parked.resume(&slot);
+        assert_eq!((slot.number(), slot.deadline()), (number, Some(Duration::from_secs(10))));
+        assert!(slot.when_killed.lock().is_none(), "its thread looks for itself");
+        assert_eq!(code(&slot, 0), None);
+        let parked = running.park(&slot);
+        assert!(operations.kill(number, Code::INTERRUPTED));
+        let running = parked.resume(&slot);
+        assert_eq!(code(&slot, 0), Some(Code::INTERRUPTED));
+        drop(running);
+        assert!(operations.list().is_empty());
+        assert_eq!(Arc::strong_count(&slot), 2, "of those that are parked nothing stays");
     }
 
     #[test]

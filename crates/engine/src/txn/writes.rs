@@ -4,6 +4,7 @@
 use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::environment::Environment;
 use crate::error::Oversized;
+use crate::lock_waits;
 use crate::snapshot::own_value;
 use crate::tuning::Tuning;
 use crate::writeset::{Written, payload_len};
@@ -32,7 +33,18 @@ impl EngineTxn {
         }
         self.find_newest(dictionary)?;
         let locks = &self.pinned.handle().locks;
-        let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
+        // Names are few, and locked for a moment.
+        let may_queue = dictionary != DictionaryId::ROOT
+            && self.holder.holds_nothing()
+            && !self.has_writes()
+            && lock_waits::may_queue();
+        let granted = if may_queue {
+            let queued = self.holder.lock_or_queue(locks, dictionary, key, self.lock_timeout)?;
+            self.is_queued = queued.is_none();
+            queued.ok_or(Error::Queued)?
+        } else {
+            self.holder.lock(locks, dictionary, key, self.lock_timeout)?
+        };
         let unwatched = !self.pinned.watches_commits();
         // Somebody may have dropped it while this one waited.
         let found = self.find_newest(dictionary)?;

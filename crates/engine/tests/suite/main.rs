@@ -20,6 +20,7 @@ mod hot_backup;
 mod kept_states;
 mod large;
 mod loads;
+mod lock_waits;
 mod members;
 mod model;
 mod older_entries;
