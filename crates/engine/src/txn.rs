@@ -58,6 +58,7 @@ pub struct Savepoint {
 }
 
 /// A read-write transaction. Dropping it aborts it.
+#[expect(clippy::struct_excessive_bools, reason = "what became of it, independently")]
 pub struct EngineTxn {
     pub(crate) live: Arc<LiveTxn>,
     pinned: Pinned,

@@ -98,18 +98,19 @@ impl ReceivedFile {
         let Self { file, path, progress } = self;
         file.write_all_at(bytes, offset).map_err(failed("write", path))?;
         progress.end.store(offset + bytes.len() as u64, Ordering::Relaxed);
-        self.begin_with(progress.to_begin(WRITEBACK_BYTES));
+        self.begin_writeback_of(WRITEBACK_BYTES);
         Ok(())
     }
 
     /// The copy has waited for its rate: the disk is asked to begin with less at a time. What is saved up meanwhile would
     /// go to it at once, and every sync of others would wait behind that.
     pub fn note_held_back(&self) {
-        self.begin_with(self.progress.to_begin(PACED_WRITEBACK_BYTES));
+        self.begin_writeback_of(PACED_WRITEBACK_BYTES);
     }
 
-    fn begin_with(&self, range: Option<Range<u64>>) {
-        if let Some(Range { start, end }) = range {
+    /// The disk is asked to begin where there is so much at least.
+    fn begin_writeback_of(&self, least: u64) {
+        if let Some(Range { start, end }) = self.progress.to_begin(least) {
             self.file.begin_writeback(start, end - start);
         }
     }

@@ -27,7 +27,7 @@ fn dictionary(engine: &Engine) -> DictionaryId {
 /// A statement that adds to a number; whether it waits for the lock of its key.
 fn add(engine: &Engine, at: DictionaryId, goes_on: Option<LockWait>) -> Option<LockWait> {
     let deferring = Deferring::begin(true, goes_on);
-    let mut run = || {
+    let run = || {
         let mut txn = begin(engine);
         txn.lock(at, b"n")?;
         let before = txn.get_for_update(at, b"n")?.map_or(0, |value| value[0]);
