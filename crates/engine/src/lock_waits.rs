@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// A transaction that waits for its first lock, or has been granted it. Dropping it ends the transaction.
-pub struct LockWait(Option<Waiting>);
+pub struct LockWait(Option<Box<Waiting>>);
 
 /// What such a transaction is made of.
 pub(crate) struct Waiting {
@@ -43,12 +43,12 @@ pub(crate) struct Waiting {
 
 impl LockWait {
     pub(crate) fn new(waiting: Waiting) -> Self {
-        Self(Some(waiting))
+        Self(Some(Box::new(waiting)))
     }
 
     /// What it is made of, once.
     pub(crate) fn take(mut self) -> Option<Waiting> {
-        self.0.take()
+        self.0.take().map(|waiting| *waiting)
     }
 
     /// When the lock's time is over, by the engine's clock: the statement fails then, when it is run again.
@@ -59,15 +59,16 @@ impl LockWait {
     /// Has `call` made when the statement is to be run again; at once where it is by now. It may be made without a
     /// reason.
     pub fn call_when_settled(&self, call: Call) {
-        if let Some(Waiting { owner, handle, .. }) = &self.0 {
-            handle.locks.call_when_settled(owner, call);
+        if let Some(waiting) = &self.0 {
+            waiting.handle.locks.call_when_settled(&waiting.owner, call);
         }
     }
 }
 
 impl Drop for LockWait {
     fn drop(&mut self) {
-        let Some(Waiting { owner, live, handle }) = self.0.take() else { return };
+        let Some(waiting) = self.0.take() else { return };
+        let Waiting { owner, live, handle } = *waiting;
         drop(owner);
         handle.live.end(handle.stripe(), live.id, false);
     }

@@ -304,7 +304,8 @@ impl LockTable {
             Some(Error::Timeout { waited_ms: 0, blocker })
         } else if owner.interrupt.is_set() {
             Some(Error::Interrupted)
-        } else if self.closes_cycle(&waits, number) {
+        } else if !owner.holds_nothing() && self.closes_cycle(&waits, number) {
+            // Nobody waits for who holds nothing, and comes last.
             self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
             Some(Error::Deadlock { blocker })
         } else {
