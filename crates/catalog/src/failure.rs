@@ -9,7 +9,7 @@ use errors::{Code, Error};
 pub const DEADLOCK: Code = Code::location(16760);
 
 /// A statement waits for a lock on no thread, and is run again ([`engine::Deferring`]); no client hears of it.
-pub const QUEUED: Code = Code::location(9_016_790);
+pub const QUEUED: Code = Code::location(9_016_799);
 
 /// What a failed engine call means to a client.
 pub fn from_engine(error: engine::Error) -> Error {

@@ -69,6 +69,7 @@ impl Drop for LockWait {
     fn drop(&mut self) {
         let Some(waiting) = self.0.take() else { return };
         let Waiting { owner, live, handle } = *waiting;
+        debug_assert_eq!(owner.txn(), live.id, "its locks are its own");
         drop(owner);
         handle.live.end(handle.stripe(), live.id, false);
     }
@@ -114,6 +115,11 @@ pub(crate) fn may_queue() -> bool {
 
 /// The transaction that waits goes on when the statement is run again.
 pub(crate) fn keep(waiting: Waiting) {
+    debug_assert!(
+        waiting.owner.is_queued() && waiting.owner.holds_nothing(),
+        "it waits for its first lock"
+    );
+    debug_assert!(may_queue(), "it has done nothing, and somebody runs it again");
     WAITS.set(Some(LockWait::new(waiting)));
 }
 

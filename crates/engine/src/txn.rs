@@ -121,6 +121,7 @@ impl EngineTxn {
             return Self::begin_at(options, pin(handle));
         };
         let pinned = pin(&handle);
+        debug_assert_eq!(owner.txn(), live.id, "its locks are its own");
         live.snapshot.store(pinned.timestamp, Ordering::Relaxed);
         Self::with_locks(options, pinned, live, owner)
     }
@@ -332,8 +333,10 @@ impl EngineTxn {
             return;
         }
         if self.is_queued
+            && lock_waits::may_queue()
             && let Some(owner) = self.holder.take_queued()
         {
+            debug_assert!(!self.has_writes(), "nothing of it is to be done twice");
             self.pinned.release();
             let (live, handle) = (Arc::clone(&self.live), Arc::clone(self.pinned.handle()));
             return lock_waits::keep(Waiting { owner, live, handle });

@@ -1,8 +1,8 @@
 //! A transaction as the lock table sees it: an id, the ids of the locks it holds, a kill switch.
 
-use crate::queued::Queued;
 use crate::shard::LockId;
 use crate::table::LockTable;
+use crate::wait::Queued;
 use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;

@@ -7,28 +7,10 @@
 use crate::owner::{KeyLock, Locks};
 use crate::shard::{self, Fast, LockId};
 use crate::table::LockTable;
-use crate::wait::{Target, WaitOutcome, Waiter};
+use crate::wait::{Queued, Target, WaitOutcome, Waiter};
 use crate::{Error, Granted, Mode};
 use os::Call;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// The place of such a request.
-pub(crate) struct Queued {
-    number: u64,
-    id: LockId,
-    mode: Mode,
-    since: Duration,
-    timeout: Duration,
-    waiter: Arc<Waiter>,
-}
-
-impl Queued {
-    /// When its time is over.
-    pub(crate) fn until(&self) -> Duration {
-        self.since.saturating_add(self.timeout)
-    }
-}
 
 impl LockTable {
     /// As [`LockTable::acquire`], of an owner that holds nothing yet. Where somebody has to be waited for, the request
@@ -61,6 +43,7 @@ impl LockTable {
             self.note_granted(owner, new, (mode, granted), timeout)?;
             return Ok(Some(self.with_escalated(dictionary, granted)));
         }
+        debug_assert!(owner.holds_nothing(), "who waits for its first lock holds none");
         let known = self.shard(id).lock().entries.get_key_value(&id).map(|(id, _)| id.clone());
         let id = known.unwrap_or_else(|| LockId::from(&id));
         let (since, waiter) = (self.clock.monotonic(), Waiter::new());
@@ -112,6 +95,7 @@ impl LockTable {
 
     /// A request that waits is asked for again: it waits on, ends, or has just been granted.
     fn look_at(&self, owner: &mut Locks, queued: Box<Queued>) -> Result<Option<Granted>, Error> {
+        debug_assert!(owner.queued.is_none(), "an owner waits in one request");
         let waited = self.clock.monotonic().saturating_sub(queued.since);
         let ends = owner.interrupt.is_set() || !self.may_go_on_waiting();
         if ends {
@@ -145,8 +129,14 @@ impl LockTable {
         let size = shard::cost(&id);
         let mut shard = self.shard(id.borrow()).lock();
         let granted = shard.known(id.borrow());
+        debug_assert_eq!(
+            shard.entries.get(&id.borrow()).and_then(|entry| entry.held_by(owner.txn)),
+            Some(mode),
+            "what left its queue was granted"
+        );
         self.take_bytes(&mut shard, size as i64);
         drop(shard);
+        debug_assert!(owner.held.iter().all(|held| held.id != id), "a key is held once");
         owner.bytes += size;
         owner.held.push(KeyLock { id, mode, granted });
         granted

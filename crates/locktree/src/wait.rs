@@ -56,6 +56,7 @@ impl Waiter {
     /// The request has come to its end; gives what is to be called, with no lock held.
     #[must_use]
     pub(crate) fn finish(&self, outcome: WaitOutcome) -> Option<Call> {
+        debug_assert_ne!(outcome, WaitOutcome::Waiting, "it is an end");
         let mut state = self.state.lock();
         if state.outcome != WaitOutcome::Waiting {
             return None;
@@ -89,6 +90,23 @@ impl Waiter {
             let _ = self.wake.wait_for(&mut state, time);
         }
         state.outcome
+    }
+}
+
+/// The place of a request for which nobody sleeps.
+pub(crate) struct Queued {
+    pub(crate) number: u64,
+    pub(crate) id: LockId,
+    pub(crate) mode: Mode,
+    pub(crate) since: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) waiter: Arc<Waiter>,
+}
+
+impl Queued {
+    /// When its time is over.
+    pub(crate) fn until(&self) -> Duration {
+        self.since.saturating_add(self.timeout)
     }
 }
 
