@@ -37,6 +37,10 @@ impl LockTable {
         if let Some(granted) = owner.last(dictionary, key, mode) {
             return Ok(Some(self.with_escalated(dictionary, granted)));
         }
+        if !owner.holds_nothing() {
+            // Another key was granted to it before it asked for this one.
+            self.release(owner, None);
+        }
         let id = shard::lock_id(self.options.seed, dictionary, key);
         let id = id.borrow();
         if let Fast::Granted(granted, new) = self.grant_at_once(owner, dictionary, id, mode) {

@@ -672,3 +672,19 @@ fn queued_request_ends_with_its_time_by_a_kill_and_where_its_operation_may_not_w
     drop((a, b, c));
     assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
 }
+
+#[test]
+fn key_that_was_granted_to_who_wants_another_one_is_open_again() {
+    let table = table();
+    let (mut a, mut b, mut c) = (table.owner(1), table.owner(2), table.owner(3));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut c, 1, b"other", Mode::Exclusive, NOW).unwrap();
+    assert!(!queue(&table, &mut b, b"k", LONG).unwrap());
+    a.release(None);
+    assert!(!queue(&table, &mut b, b"other", LONG).unwrap());
+    assert!(b.holds_nothing() && b.is_queued());
+    let mut d = table.owner(4);
+    assert!(table.acquire_at_once(&mut d, 1, b"k", Mode::Exclusive, NOW).unwrap());
+    drop((b, c, d));
+    assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+}
