@@ -135,6 +135,14 @@ def all_have_it(primary):
     reply = raw(primary, "test", {"update": "mark", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}, "upsert": True}],
                                   "writeConcern": concern})
     assert reply["ok"] == 1 and "writeConcernError" not in reply, reply
+    return reply["operationTime"]
+
+
+def shown_up_to(member, reached):
+    """`w: 3` means that each member has a write on its disk; a follower shows it once it hears that the majority has it."""
+    concern = {"level": "local", "afterClusterTime": reached}
+    reply = raw(member, "test", {"find": "mark", "readConcern": concern, "$readPreference": {"mode": "nearest"}})
+    assert reply["ok"] == 1, reply
 
 
 def timed(primary, database, command):
@@ -193,8 +201,9 @@ def what_is_done_is_answered_in_time_and_stays_done():
             for database, command in DONE:
                 check_done(primary, database, command)
             readers_see_the_state_before(primary)
-        all_have_it(primary)
+        reached = all_have_it(primary)
         for member in cluster.members:
+            shown_up_to(member, reached)
             changes_are_there(member)
 
 
