@@ -108,9 +108,10 @@ impl Drop for Deferring {
     }
 }
 
-/// Whether the statement on this thread may end where it would have to wait for its first lock.
-pub(crate) fn may_queue() -> bool {
-    BEGAN.get().is_some_and(|began| began == thread_commits())
+/// Whether the statement on this thread may end where it would have to wait for its first lock; with a planted bug even
+/// where it has committed.
+pub(crate) fn may_queue(committed_too: bool) -> bool {
+    BEGAN.get().is_some_and(|began| committed_too || began == thread_commits())
 }
 
 /// The transaction that waits goes on when the statement is run again.
@@ -119,7 +120,7 @@ pub(crate) fn keep(waiting: Waiting) {
         waiting.owner.is_queued() && waiting.owner.holds_nothing(),
         "it waits for its first lock"
     );
-    debug_assert!(may_queue(), "it has done nothing, and somebody runs it again");
+    debug_assert!(may_queue(false), "it has done nothing, and somebody runs it again");
     WAITS.set(Some(LockWait::new(waiting)));
 }
 

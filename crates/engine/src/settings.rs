@@ -137,7 +137,8 @@ pub struct Sizes {
     pub planted: Option<PlantedBug>,
 }
 
-/// What would go wrong with the tail of a member's log, with what is not in the log, or with a backup.
+/// What would go wrong with the tail of a member's log, with what is not in the log, with a backup, or with statements
+/// that are run again.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
@@ -155,6 +156,8 @@ pub enum PlantedBug {
     AdoptsForAll,
     /// A leader's commits count as complete once they are in the log, before they are in the trees.
     CompleteBeforeApplied,
+    /// A statement that has committed may still be run again where it waits for a lock.
+    RunsAgainAfterCommits,
     /// What deletes of ranges may do wrong.
     Tombstones(ftree::TombstoneBug),
 }

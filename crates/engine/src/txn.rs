@@ -22,6 +22,7 @@ use crate::holder::Holder;
 use crate::live::LiveTxn;
 use crate::load::Loaded;
 use crate::lock_waits::{self, Waiting};
+use crate::settings::PlantedBug;
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
 use crate::{
@@ -327,13 +328,19 @@ impl EngineTxn {
             && self.notes.as_ref().is_none_or(|notes| notes.count() == 0))
     }
 
+    /// Whether somebody runs the statement again where it ends by waiting for its first lock, and it has done nothing.
+    pub(crate) fn may_be_run_again(&self) -> bool {
+        let planted = self.environment().options.sizes.planted;
+        lock_waits::may_queue(planted == Some(PlantedBug::RunsAgainAfterCommits))
+    }
+
     /// Opens the locks, lets the snapshot go, and is no longer among those that are open.
     fn end(&mut self) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
         if self.is_queued
-            && lock_waits::may_queue()
+            && self.may_be_run_again()
             && let Some(owner) = self.holder.take_queued()
         {
             debug_assert!(!self.has_writes(), "nothing of it is to be done twice");

@@ -4,7 +4,6 @@
 use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::environment::Environment;
 use crate::error::Oversized;
-use crate::lock_waits;
 use crate::snapshot::own_value;
 use crate::tuning::Tuning;
 use crate::writeset::{Written, payload_len};
@@ -37,7 +36,7 @@ impl EngineTxn {
         let may_queue = dictionary != DictionaryId::ROOT
             && self.holder.holds_nothing()
             && !self.has_writes()
-            && lock_waits::may_queue();
+            && self.may_be_run_again();
         let granted = if may_queue {
             let queued = self.holder.lock_or_queue(locks, dictionary, key, self.lock_timeout)?;
             self.is_queued = queued.is_none();

@@ -3,7 +3,7 @@
 use super::{open, tiny};
 use engine::{
     Deferring, DictionaryId, DictionaryOptions, Durability, Engine, EngineTxn, Error, LockWait,
-    OnConflict, TxnOptions,
+    OnConflict, PlantedBug, TxnOptions,
 };
 use os::sim::SimOs;
 use std::sync::Arc;
@@ -88,7 +88,19 @@ fn statement_that_waits_is_run_again_as_the_same_transaction_and_in_order() {
 
 #[test]
 fn who_has_done_something_or_holds_a_lock_waits_on_its_thread() {
-    let engine = open(&SimOs::new(2).os(), tiny()).unwrap();
+    each_waits_on_its_thread(None);
+}
+
+#[test]
+#[should_panic(expected = "it has done nothing")]
+fn what_has_committed_and_is_run_again_is_found() {
+    each_waits_on_its_thread(Some(PlantedBug::RunsAgainAfterCommits));
+}
+
+fn each_waits_on_its_thread(planted: Option<PlantedBug>) {
+    let mut options = tiny();
+    options.sizes.planted = planted;
+    let engine = open(&SimOs::new(2).os(), options).unwrap();
     let at = dictionary(&engine);
     let mut holder = begin(&engine);
     holder.put(at, b"n", &[10]).unwrap();
