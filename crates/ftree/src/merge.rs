@@ -22,6 +22,7 @@ pub(crate) enum MergeSource {
 }
 
 impl MergeSource {
+    #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         match self {
             MergeSource::Memory(iter) => iter.entry(),
@@ -29,6 +30,13 @@ impl MergeSource {
             MergeSource::Overlay(iter) => iter.entry(),
             MergeSource::Rows(iter) => iter.entry(),
             MergeSource::Run(iter) => iter.entry(),
+        }
+    }
+
+    fn has_entry(&self) -> bool {
+        match self {
+            MergeSource::Segment(iter) => iter.has_entry(),
+            source => source.entry().is_some(),
         }
     }
 
@@ -80,6 +88,12 @@ impl Merge {
         self.sources[self.ranked.last()?.source].entry()
     }
 
+    /// The source of that entry.
+    #[inline]
+    pub(crate) fn top_source(&self) -> Option<&MergeSource> {
+        Some(&self.sources[self.ranked.last()?.source])
+    }
+
     /// The entry on top and the number of its source, the newest being 0.
     pub(crate) fn top_from(&self) -> Option<(Entry<'_>, usize)> {
         let source = self.ranked.last()?.source;
@@ -90,7 +104,12 @@ impl Merge {
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(Ranked { source, .. }) = self.ranked.pop() {
             self.sources[source].advance()?;
-            self.rank(source);
+            if !self.ranked.is_empty() {
+                self.rank(source);
+            } else if self.sources[source].has_entry() {
+                // The others have ended: nobody is left to be compared with.
+                self.ranked.push(Ranked { head: 0, source });
+            }
         }
         Ok(())
     }

@@ -129,17 +129,23 @@ impl PageBuilder {
     }
 }
 
-/// A page's bytes with its fixed parts found.
-#[derive(Clone, Copy)]
-pub(crate) struct PageView<'a> {
-    bytes: &'a [u8],
+/// Where the fixed parts of a page are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PageParts {
     count: usize,
     base: u64,
-    prefix: &'a [u8],
     heads: usize,
     offsets: usize,
     wide: bool,
     area: usize,
+}
+
+/// A page's bytes with its fixed parts found.
+#[derive(Clone, Copy)]
+pub(crate) struct PageView<'a> {
+    bytes: &'a [u8],
+    prefix: &'a [u8],
+    parts: PageParts,
 }
 
 /// One entry where it lies.
@@ -175,13 +181,25 @@ impl<'a> PageView<'a> {
         let offsets = heads.checked_add(count.checked_mul(HEAD_BYTES)?)?;
         let area = offsets.checked_add(count.checked_mul(if wide { 4 } else { 2 })?)?;
         (count > 0 && area <= bytes.len()).then_some(())?;
-        Some(Self { bytes, count, base, prefix, heads, offsets, wide, area })
+        Some(Self { bytes, prefix, parts: PageParts { count, base, heads, offsets, wide, area } })
+    }
+
+    /// The same bytes again: parts are found once for all looks at a page.
+    #[inline]
+    pub(crate) fn again(bytes: &'a [u8], parts: PageParts) -> Self {
+        let prefix = bytes.get(HEADER_BYTES..parts.heads).unwrap_or_default();
+        debug_assert!(parts.area <= bytes.len(), "parts are of other bytes");
+        Self { bytes, prefix, parts }
+    }
+
+    pub(crate) fn parts(&self) -> PageParts {
+        self.parts
     }
 
     /// Checks every entry, so that [`PageView::entry`] cannot fail afterwards.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let mut last: Option<PageEntry<'_>> = None;
-        for at in 0..self.count {
+        for at in 0..self.parts.count {
             let entry = self.decode(at).ok_or("page entry does not fit the page")?;
             if entry.suffix_len < HEAD_BYTES {
                 let unused = u32::MAX >> (8 * entry.suffix_len as u32);
@@ -198,19 +216,32 @@ impl<'a> PageView<'a> {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.count
+        self.parts.count
     }
 
     /// The entry in a slot below `count` of a checked page.
     pub(crate) fn entry(&self, at: usize) -> PageEntry<'a> {
-        debug_assert!(at < self.count, "entry {at} of {}", self.count);
+        debug_assert!(at < self.parts.count, "entry {at} of {}", self.parts.count);
         self.decode(at).expect("the page was checked when it was loaded")
     }
 
     /// Writes an entry's key over `key`.
     pub(crate) fn key(&self, entry: &PageEntry<'_>, key: &mut Vec<u8>) {
         key.clear();
+        self.begin_key(key);
+        self.end_key(entry, key);
+    }
+
+    /// Adds what all keys of the page begin with.
+    pub(crate) fn begin_key(&self, key: &mut Vec<u8>) {
         key.extend_from_slice(self.prefix);
+    }
+
+    /// Writes the rest of an entry's key behind that, over what is there.
+    #[inline]
+    pub(crate) fn end_key(&self, entry: &PageEntry<'_>, key: &mut Vec<u8>) {
+        key.truncate(self.prefix.len());
+        debug_assert_eq!(key, self.prefix, "it begins as all keys of the page");
         let head = entry.head.to_be_bytes();
         key.extend_from_slice(&head[..entry.suffix_len.min(HEAD_BYTES)]);
         key.extend_from_slice(entry.rest);
@@ -226,13 +257,13 @@ impl<'a> PageView<'a> {
         let shared = place.key.len().min(self.prefix.len());
         match place.key[..shared].cmp(&self.prefix[..shared]) {
             Ordering::Less => return 0,
-            Ordering::Greater => return self.count,
+            Ordering::Greater => return self.parts.count,
             Ordering::Equal if shared < self.prefix.len() => return 0,
             Ordering::Equal => {}
         }
         let suffix = &place.key[shared..];
         let head = suffix_head(suffix);
-        let (mut low, mut high) = (0, self.count);
+        let (mut low, mut high) = (0, self.parts.count);
         while low < high {
             let middle = usize::midpoint(low, high);
             let order = self.head(middle).cmp(&head).then_with(|| {
@@ -255,7 +286,8 @@ impl<'a> PageView<'a> {
     }
 
     fn head(&self, at: usize) -> u32 {
-        u32_at(self.bytes, self.heads + at * HEAD_BYTES).expect("heads were measured by `parse`")
+        u32_at(self.bytes, self.parts.heads + at * HEAD_BYTES)
+            .expect("heads were measured by `parse`")
     }
 
     /// Asks the processor for an entry that is wanted soon, if there is one.
@@ -268,15 +300,15 @@ impl<'a> PageView<'a> {
     }
 
     fn start(&self, at: usize) -> Option<usize> {
-        if at >= self.count {
+        if at >= self.parts.count {
             return None;
         }
-        let offset = if self.wide {
-            u32_at(self.bytes, self.offsets + at * 4)? as usize
+        let offset = if self.parts.wide {
+            u32_at(self.bytes, self.parts.offsets + at * 4)? as usize
         } else {
-            usize::from(u16_at(self.bytes, self.offsets + at * 2)?)
+            usize::from(u16_at(self.bytes, self.parts.offsets + at * 2)?)
         };
-        self.area.checked_add(offset)
+        self.parts.area.checked_add(offset)
     }
 
     fn decode(&self, at: usize) -> Option<PageEntry<'a>> {
@@ -284,7 +316,7 @@ impl<'a> PageView<'a> {
         let mut reader = Reader::new(self.bytes.get(start..)?);
         let suffix_len: usize = reader.number()?;
         let rest = reader.take(suffix_len.saturating_sub(HEAD_BYTES))?;
-        let ts = self.base.checked_add(reader.varint()?)?;
+        let ts = self.parts.base.checked_add(reader.varint()?)?;
         let tagged = reader.varint()?;
         let kind = Kind::from_number((tagged & ((1 << KIND_BITS) - 1)) as u8)?;
         let length = usize::try_from(tagged >> KIND_BITS).ok()?;

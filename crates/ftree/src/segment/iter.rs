@@ -4,7 +4,7 @@ use super::ahead::{Ahead, Pace, STREAM};
 use super::{BlockHandle, Segment};
 use crate::error::Result;
 use crate::message::{Direction, Entry, Kind, Message, Place};
-use crate::page::{PageEntry, PageView};
+use crate::page::{PageEntry, PageParts, PageView};
 use cachetable::{Access as Enters, Frame};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -90,6 +90,8 @@ pub(crate) struct SegmentIter {
     direction: Direction,
     page: u32,
     bytes: PageBytes,
+    /// Of these bytes.
+    parts: PageParts,
     /// Slots of the page that are still to come, `low..high`.
     low: usize,
     high: usize,
@@ -137,6 +139,7 @@ impl SegmentIter {
             direction,
             page: 0,
             bytes: PageBytes::None,
+            parts: PageParts::default(),
             low: 0,
             high: 0,
             last: true,
@@ -231,7 +234,7 @@ impl SegmentIter {
         let Some((page, start)) = self.first_page(edge.as_ref(), place)? else { return Ok(()) };
         self.load(page)?;
         if let Some(start) = start {
-            let slot = self.view()?.lower_bound(start);
+            let slot = self.view().lower_bound(start);
             match self.direction {
                 Direction::Forward => self.low = slot,
                 Direction::Backward => self.high = self.high.min(slot),
@@ -243,6 +246,13 @@ impl SegmentIter {
         }
     }
 
+    /// Whether it stands on an entry.
+    #[inline]
+    pub(crate) fn has_entry(&self) -> bool {
+        self.valid
+    }
+
+    #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.valid.then(|| Entry {
             key: &self.key,
@@ -273,7 +283,8 @@ impl SegmentIter {
             }
             self.load(self.page + 1)?;
         }
-        self.take(self.low)
+        self.take(self.low);
+        Ok(())
     }
 
     fn settle_backward(&mut self) -> Result<()> {
@@ -284,33 +295,36 @@ impl SegmentIter {
             }
             self.load(self.page - 1)?;
         }
-        self.take(self.high - 1)
+        self.take(self.high - 1);
+        Ok(())
     }
 
-    fn take(&mut self, slot: usize) -> Result<()> {
-        let view = self.segment.view(&self.bytes, self.page)?;
+    fn take(&mut self, slot: usize) {
+        let view = PageView::again(&self.bytes, self.parts);
         if self.reading == Reading::Streaming {
             view.fetch(slot + ENTRIES_AHEAD);
         }
         let entry: PageEntry<'_> = view.entry(slot);
-        view.key(&entry, &mut self.key);
+        view.end_key(&entry, &mut self.key);
         (self.ts, self.kind, self.payload) = (entry.ts, entry.kind, entry.payload);
         self.valid = true;
-        Ok(())
     }
 
-    fn view(&self) -> Result<PageView<'_>> {
-        self.segment.view(&self.bytes, self.page)
+    fn view(&self) -> PageView<'_> {
+        PageView::again(&self.bytes, self.parts)
     }
 
-    /// Loads a page and cuts its slots to the bounds.
+    /// Loads a page and cuts its slots to the bounds. Stands nowhere until one of them is taken.
     fn load(&mut self, page: u32) -> Result<()> {
-        self.page = page;
+        (self.page, self.valid) = (page, false);
         match self.reading {
             Reading::Cached => self.load_cached(page)?,
             Reading::Streaming => self.stream(page)?,
         }
         let view = self.segment.view(&self.bytes, page)?;
+        self.parts = view.parts();
+        self.key.clear();
+        view.begin_key(&mut self.key);
         let count = view.count();
         let behind = |bound: &Option<Arc<[u8]>>| {
             bound.as_ref().map(|key| view.lower_bound(Place::behind(key)))

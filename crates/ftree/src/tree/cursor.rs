@@ -215,13 +215,12 @@ impl Cursor {
     fn step_forward(&mut self) -> Result<bool> {
         self.ensure_open()?;
         while let Some(open) = &mut self.open {
-            let Some(entry) = open.merge.top().filter(|entry| open.bounds.reaches(entry.key))
-            else {
+            let Some(entry) = open.top_of_child() else {
                 self.open_next_child()?;
                 continue;
             };
             self.passed += entry.message.payload().len();
-            let decided = matches!(self.resume, Resume::Past) && entry.key == self.key;
+            let decided = matches!(self.resume, Resume::Past) && is_same(entry.key, &self.key);
             if decided || entry.ts > self.ts {
                 open.skipped += 1;
                 open.merge.advance()?;
@@ -331,4 +330,10 @@ impl Cursor {
             },
         }
     }
+}
+
+/// Whether two keys that follow each other in order are one: those that are not mostly differ in their last bytes.
+#[inline]
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    left.last() == right.last() && left == right
 }

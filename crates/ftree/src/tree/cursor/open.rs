@@ -92,6 +92,21 @@ impl Open {
         }
     }
 
+    /// The entry on top, going forward; `None` where it is the next child's, or there is none. Walks over the child's own
+    /// segments end with it.
+    #[inline]
+    pub(super) fn top_of_child(&self) -> Option<Entry<'_>> {
+        let source = self.merge.top_source()?;
+        let entry = source.entry()?;
+        let is_inside = matches!(source, MergeSource::Segment(_)) || self.bounds.reaches(entry.key);
+        debug_assert_eq!(
+            is_inside,
+            self.bounds.reaches(entry.key),
+            "a walk within the child's range"
+        );
+        is_inside.then_some(entry)
+    }
+
     /// Where the next child begins; `None` at the tree's end.
     pub(super) fn edge(&self) -> Option<&Arc<[u8]>> {
         match self.direction {
