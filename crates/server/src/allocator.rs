@@ -1,9 +1,9 @@
 //! What the allocator is told: when to give pages that nothing uses back to the kernel.
 //!
 //! It keeps them for a while ([`KEPT_MS`], set in `.cargo/config.toml`), because memory that was given back
-//! and is wanted again must be cleared by the kernel. Large objects lie in an arena of their own, which all threads share
-//! and which by itself keeps nothing; it is told to keep as the others do: a reply of 16 MB would be four thousand page
-//! faults, each time. Where the process is near its bound, everything that is unused is given back at once.
+//! and is wanted again must be cleared by the kernel: a reply of 16 MB would be four thousand page faults, each time. Large
+//! objects (`oversize_threshold` there) lie in an arena of their own, which all threads share, so that what one has freed
+//! serves another. Where the process is near its bound, everything that is unused is given back at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tikv_jemalloc_ctl::{Access, AsName, background_thread, max_background_threads, opt};
@@ -17,9 +17,6 @@ const AHEAD_BYTES: u64 = 52 << 20;
 /// of them, on machines with two processors too.
 const BACKGROUND_THREADS: usize = 1;
 
-/// More than what lies among small objects (`oversize_threshold` in `.cargo/config.toml`).
-const LARGE_BYTES: usize = 2 << 20;
-
 /// Lets the allocator give unused pages back by itself, not only when somebody allocates: parked
 /// connections allocate nothing.
 pub(crate) fn give_back_in_background() {
@@ -27,15 +24,6 @@ pub(crate) fn give_back_in_background() {
     if let Err(error) = started.and_then(|()| background_thread::write(true)) {
         tracing::warn!(target: "CONTROL", %error, "Unused memory is returned later");
     }
-    // The arena of large objects is there once one was made.
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
-    keep_pages(opt::narenas::read().unwrap_or(0), KEPT_MS);
-}
-
-/// Has an arena keep unused pages for so long. One that was never used cannot be told so, and has none.
-fn keep_pages(arena: u32, milliseconds: isize) {
-    let name = format!("arena.{arena}.dirty_decay_ms\0");
-    let _unused_arena = name.as_bytes().name().write(milliseconds);
 }
 
 /// Watches over the process's pages.
@@ -63,10 +51,12 @@ impl Pages {
 
 /// Gives all unused pages back now.
 fn give_back() {
-    // An arena that keeps pages for no time at all gives back those it has. The last one has the large objects.
+    // An arena that keeps pages for no time at all gives back those it has. One that was never used
+    // cannot be told so, and has none; the last one has the large objects.
     for arena in 0..=opt::narenas::read().unwrap_or(0) {
-        for milliseconds in [0, KEPT_MS] {
-            keep_pages(arena, milliseconds);
+        let name = format!("arena.{arena}.dirty_decay_ms\0");
+        for keep in [0, KEPT_MS] {
+            let _unused_arena = name.as_bytes().name().write(keep);
         }
     }
 }
