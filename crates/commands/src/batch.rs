@@ -29,7 +29,7 @@ const ELEMENT_BYTES: usize = 1024;
 const NEARLY_FULL_BYTES: usize = 4096;
 /// Up to here a reply grows by doubling.
 const GROWING_BYTES: usize = 2 << 20;
-/// What is reserved for a batch at most, before it is known.
+/// What is reserved for a first batch at most, before it is known.
 const MAX_RESERVED_BYTES: usize = 128 * 1024;
 
 /// What a client asks of a new cursor.
@@ -58,6 +58,7 @@ pub(crate) fn first_batch(
         documents,
         remaining: limit,
         returned: 0,
+        batch_bytes: 0,
         await_data,
         time_left: None,
         plans: Plans::default(),
@@ -138,7 +139,9 @@ pub(crate) struct Filled {
 
 /// Copies documents into the open array until it holds `size`, is full, or all are there.
 pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result<Filled> {
+    let start = reply.len();
     let (count, exhausted) = copy(reply, parked, size)?;
+    parked.batch_bytes = reply.len() - start;
     let resume_token = match &parked.documents {
         Documents::Query(cursor) => cursor.resume_token(),
         Documents::List(_) => None,
@@ -165,7 +168,7 @@ fn copy(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result<(u64, bool
                     Some(document) if fits(reply.len() - start, count, document) => {
                         if count == 0 {
                             let more = size.min(parked.remaining.unwrap_or(size)).min(most);
-                            reply.reserve(estimate(document, more));
+                            reply.reserve(estimate(document, more, parked.batch_bytes));
                         }
                         make_room(reply, document)?;
                         reply.element_document(count as usize, document);
@@ -227,11 +230,13 @@ enum Added {
     End,
 }
 
-/// Bytes that a batch of so many documents will take, by its first; no more than are worth it.
-fn estimate(first: &RawDocument, count: u64) -> usize {
+/// Bytes that a batch of so many documents will take, by its first; no more than are worth it, or than the batch before
+/// had, and some.
+fn estimate(first: &RawDocument, count: u64, before: usize) -> usize {
     // Type, position and NUL of the element.
     let each = first.as_bytes().len() + 8;
-    usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(each).min(MAX_RESERVED_BYTES)
+    let most = MAX_RESERVED_BYTES.max((before + before / 8).min(MAX_BATCH_BYTES));
+    usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(each).min(most)
 }
 
 fn fits(bytes: usize, count: u64, document: &RawDocument) -> bool {
@@ -251,4 +256,30 @@ pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Cursor
     // Lists are short; their default batch is only bounded by size.
     wanted.batch_size = wanted.batch_size.or(Some(u64::MAX));
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_BATCH_BYTES, MAX_RESERVED_BYTES, estimate};
+    use bson::rawdoc;
+
+    #[test]
+    fn room_is_made_for_what_is_asked_for_or_for_as_much_as_the_batch_before_had() {
+        let document = rawdoc! { "a": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![0; 979] } };
+        assert_eq!(document.as_bytes().len(), 992);
+        // How many documents are asked for, the bytes of the batch before, and the room.
+        for (count, before, room) in [
+            (0, 0, 0),
+            (101, 0, 101_000),
+            (5000, 0, MAX_RESERVED_BYTES),
+            (u64::MAX, 0, MAX_RESERVED_BYTES),
+            (u64::MAX, 8000, MAX_RESERVED_BYTES),
+            (5000, 4_960_000, 5_000_000),
+            (u64::MAX, 800_000, 900_000),
+            (10, MAX_BATCH_BYTES, 10_000),
+            (u64::MAX, MAX_BATCH_BYTES, MAX_BATCH_BYTES),
+        ] {
+            assert_eq!(estimate(&document, count, before), room, "{count} {before}");
+        }
+    }
 }

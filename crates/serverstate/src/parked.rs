@@ -30,6 +30,8 @@ pub struct Parked {
     pub remaining: Option<u64>,
     /// Documents in the batches so far; old clients are told.
     pub returned: u64,
+    /// Bytes of the batch before: the next one is likely to have as many.
+    pub batch_bytes: usize,
     /// At its end a batch waits for more.
     pub await_data: bool,
     /// What is left of the `maxTimeMS` of the command that made it.
