@@ -34,6 +34,7 @@ use os::sync::{Condvar, Mutex, spin_loop, yield_now};
 use os::{Call, Padded, STRIPES};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Commits that can be complete before the one they wait for; more of them wait their turn.
 const RING: usize = 1024;
@@ -41,6 +42,9 @@ const RING: usize = 1024;
 /// it waits for are in the middle of inserting, which takes about a microsecond.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 16;
+/// Then they lack a processor, which the next request would take from them: so long nobody else begins one because of this
+/// wait.
+const BRIEFLY: Duration = Duration::from_millis(1);
 
 /// A stripe without snapshots.
 const NONE: u64 = u64::MAX;
@@ -447,6 +451,7 @@ impl Snapshots {
         }
         let mut guard = self.wait_lock.lock();
         self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut is_brief = true;
         let passed = loop {
             if self.complete().get() >= timestamp {
                 break true;
@@ -454,7 +459,11 @@ impl Snapshots {
             if self.abandoned.load(Ordering::SeqCst) {
                 break false;
             }
-            self.advanced.wait(&mut guard);
+            if is_brief {
+                is_brief = !self.advanced.wait_briefly(&mut guard, BRIEFLY).timed_out();
+            } else {
+                self.advanced.wait(&mut guard);
+            }
         };
         let before = self.waiters.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "who wakes up has slept");

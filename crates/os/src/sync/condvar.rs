@@ -30,6 +30,16 @@ impl Condvar {
         self.0.wait(guard);
     }
 
+    /// As [`Condvar::wait_for`], for what another thread is about to do: it is not said that this one waits, so nobody
+    /// else begins with something meanwhile.
+    pub fn wait_briefly<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        time: Duration,
+    ) -> WaitTimeoutResult {
+        self.0.wait_for(guard, time)
+    }
+
     /// Waits until woken or for `time`.
     pub fn wait_for<T: ?Sized>(
         &self,

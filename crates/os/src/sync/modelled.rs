@@ -111,6 +111,15 @@ impl Condvar {
         WaitTimeoutResult(false)
     }
 
+    /// The same here.
+    pub fn wait_briefly<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        time: Duration,
+    ) -> WaitTimeoutResult {
+        self.wait_for(guard, time)
+    }
+
     /// Wakes one who waits.
     pub fn notify_one(&self) {
         self.0.notify_one();
