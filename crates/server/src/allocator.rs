@@ -3,25 +3,19 @@
 //! It keeps them for a while ([`KEPT_MS`], set in `.cargo/config.toml`), because memory that was given back
 //! and is wanted again must be cleared by the kernel: a reply of 16 MB would be four thousand page faults, each time. Large
 //! objects (`oversize_threshold` there) lie in an arena of their own, which all threads share, so that what one has freed
-//! serves another; the largest are kept for no time at all. Where the process is near its bound, everything that is unused is given back at once.
+//! serves another. Where the process is near its bound, everything that is unused is given back at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tikv_jemalloc_ctl::{Access, AsName, background_thread, max_background_threads, opt};
 
 /// How long pages are kept, as `dirty_decay_ms` says.
 const KEPT_MS: isize = 200;
-/// What may come at once before anybody looks again: a large document's copies, and some.
-const AHEAD_BYTES: u64 = 52 << 20;
+/// What may come at once before anybody looks again: a large document's copies, what was freed and is kept meanwhile, and some.
+const AHEAD_BYTES: u64 = 80 << 20;
 
 /// Threads of the allocator's own. One gives back what all arenas have kept for too long; by itself jemalloc starts four
 /// of them, on machines with two processors too.
 const BACKGROUND_THREADS: usize = 1;
-
-/// More than what lies among small objects (`oversize_threshold` in `.cargo/config.toml`).
-const LARGE_BYTES: usize = 2 << 20;
-/// Objects of more than this are given back as soon as they are free: a reply of 16 MiB with what is around it is none, a
-/// message of 48 MB is one.
-const MOST_KEPT_BYTES: usize = 20 << 20;
 
 /// Lets the allocator give unused pages back by itself, not only when somebody allocates: parked
 /// connections allocate nothing.
@@ -29,12 +23,6 @@ pub(crate) fn give_back_in_background() {
     let started = max_background_threads::write(BACKGROUND_THREADS);
     if let Err(error) = started.and_then(|()| background_thread::write(true)) {
         tracing::warn!(target: "CONTROL", %error, "Unused memory is returned later");
-    }
-    // The arena of large objects is behind the others, and is there once one was made.
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
-    let name = format!("arena.{}.oversize_threshold\0", opt::narenas::read().unwrap_or(0));
-    if let Err(error) = name.as_bytes().name().write(MOST_KEPT_BYTES + 1) {
-        tracing::warn!(target: "CONTROL", %error, "Memory of the largest objects is returned later");
     }
 }
 
@@ -80,7 +68,7 @@ mod tests {
     #[test]
     fn pages_are_looked_at_where_what_clients_hold_changes() {
         let pages = Pages::below(100 << 20);
-        assert_eq!(pages.near, 48 << 20);
+        assert_eq!(pages.near, 20 << 20);
         for total in [10, 5, 7] {
             pages.watch(total);
             assert_eq!(pages.seen.load(Ordering::Relaxed), total);
