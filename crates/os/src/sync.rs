@@ -2,7 +2,7 @@
 //!
 //! The pieces of the engine where threads meet take these instead of `parking_lot`'s and the
 //! standard library's. Built as usual they are those very types, but that who waits for a [`Condvar`]
-//! says so first ([`crate::about_to_wait`]). Built with
+//! says so first ([`crate::about_to_wait`]), unless it waits briefly. Built with
 //! `RUSTFLAGS="--cfg shuttle"` each operation is a point at which shuttle may let another thread
 //! go on, so that a test tries thousands of interleavings, and a seed names the one that failed:
 //! `cargo xtask test --only interleavings`.

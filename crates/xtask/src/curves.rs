@@ -25,7 +25,7 @@ const SMALL_CACHE: &str = "32M";
 const LONG_TRANSACTIONS: &str = "transactionLifetimeLimitSeconds=600";
 
 /// Threads that a server may have while a thousand clients are at work. On a machine with two processors that nothing
-/// else uses they are 16 at most; where the processors are wanted by others, threads that wait are joined by more.
+/// else uses they are 18; where the processors are wanted by others, threads that wait are joined by more.
 const MAX_THREADS: u64 = 64;
 const MANY_CLIENTS: u64 = 1_000;
 
