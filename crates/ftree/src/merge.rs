@@ -68,7 +68,7 @@ pub(crate) struct Merge {
 
 /// A source with an entry.
 struct Ranked {
-    /// The first eight bytes of its key.
+    /// The first eight bytes of its key; nothing where no other source is left.
     head: u64,
     source: usize,
 }
