@@ -245,7 +245,15 @@ def what_is_called_wrong_is_refused_before_anything_is_done():
         assert "nothing" not in client.shop.list_collection_names(), err
 
 
-def kills_leave_nothing():
+def nothing_or_all(client, count):
+    """What an import has left, once it is one of both: on a fast machine it may end before it is killed."""
+    if client.shop.list_collection_names() == []:
+        return "nothing"
+    return "all" if client.shop.c.count_documents({}) == count else None
+
+
+def kills_leave_nothing_or_all():
+    left = []
     with Fernd("--cacheSize", "128M") as server, folder() as path:
         file = write(path, "a.json", lines(documents(400_000, size=300)))
         chance = random.Random(11)
@@ -259,16 +267,19 @@ def kills_leave_nothing():
                     server.kill()
                     server.start()
                     _, err = process.communicate(timeout=60)
-                    assert process.returncode == 2 and b"nothing was imported" in err, err
+                    told = process.returncode == 2 and b"nothing was imported" in err
+                    assert told or process.returncode == 0, err
                 else:
                     process.send_signal(signal.SIGKILL if turn % 3 else signal.SIGINT)
                     process.communicate()
             with server.client() as client:
-                wait_until(lambda: client.shop.list_collection_names() == [], "a killed import leaves a collection",
-                           lambda: f"turn {turn}: {client.shop.c.count_documents({})} documents\n{server.tail()}")
+                ends = wait_until(lambda: nothing_or_all(client, 400_000), "a killed import leaves a part of a collection",
+                                  lambda: f"turn {turn}: {client.shop.c.count_documents({})} documents\n{server.tail()}")
+                left.append(ends)
                 # The name is free. The server may be killed next: what it dropped is to be gone then.
                 client.shop.c.insert_one({"turn": turn})
                 client.get_database("shop", write_concern=WriteConcern(w=1, j=True)).drop_collection("c")
+        assert left.count("nothing") > len(left) // 2, left
         out, _ = imported(server, "shop.c", file, "--index", '{"a": 1}')
         assert "400,000 documents loaded" in out, out
         with server.client() as client:
@@ -337,7 +348,7 @@ if __name__ == "__main__":
             what_is_there_is_counted_and_stays,
             what_is_broken_is_named_and_leaves_nothing,
             what_is_called_wrong_is_refused_before_anything_is_done,
-            kills_leave_nothing,
+            kills_leave_nothing_or_all,
             a_member_of_a_set_takes_imports,
             memory_is_bounded,
         ],
