@@ -42,8 +42,8 @@ const RING: usize = 1024;
 /// it waits for are in the middle of inserting, which takes about a microsecond.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 16;
-/// Then they lack a processor, which the next request would take from them: so long nobody else begins one because of this
-/// wait.
+/// After that the thread of one of them lacks a processor. For this long it is not said that the commit waits, because another
+/// worker would begin a request then, and take the processor that is lacking.
 const BRIEFLY: Duration = Duration::from_millis(1);
 
 /// A stripe without snapshots.
