@@ -340,7 +340,6 @@ mod tests {
     use limits::{Account, Part};
     use quorum::{Body, Message, Position};
     use replica::MemberReport;
-    use std::sync::Arc;
 
     const MEMBER: MemberId = MemberId(1);
 
@@ -387,15 +386,34 @@ mod tests {
         Frame::Consensus { message, payloads: Vec::new() }
     }
 
-    fn take_without_appends(inbox: &Inbox) -> Vec<u64> {
-        let term = |arrival| match arrival {
-            Arrival::Frame(received) => match received.frame {
-                Frame::Report(report) => report.term,
-                Frame::Consensus { message, .. } => message.term,
-            },
-            other => panic!("{other:?}"),
-        };
-        std::iter::from_fn(|| inbox.take(false)).map(term).collect()
+    fn term_of(frame: &Frame) -> u64 {
+        match frame {
+            Frame::Report(report) => report.term,
+            Frame::Consensus { message, .. } => message.term,
+        }
+    }
+
+    /// Returns once that sender waits for room.
+    fn until_it_waits<T>(inbox: &Inbox, sender: &std::thread::ScopedJoinHandle<'_, T>) {
+        while inbox.state.lock().blocked_senders == 0 {
+            assert!(!sender.is_finished(), "there was room for it");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The term of the next frame. How often a sender that waits is said to be arriving depends on the time that passes.
+    fn next_frame(inbox: &Inbox, appends: bool) -> Option<u64> {
+        loop {
+            match inbox.take(appends)? {
+                Arrival::Frame(received) => return Some(term_of(&received.frame)),
+                Arrival::Arriving(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn all_frames(inbox: &Inbox, appends: bool) -> Vec<u64> {
+        std::iter::from_fn(|| next_frame(inbox, appends)).collect()
     }
 
     #[test]
@@ -406,28 +424,20 @@ mod tests {
             inbox.put(from, append(index), 10, free()).unwrap();
             inbox.put(from, frame(10 + index), 10, free()).unwrap();
         }
-        assert_eq!(take_without_appends(&inbox), [11, 12, 13]);
+        assert_eq!(all_frames(&inbox, false), [11, 12, 13]);
         assert_eq!(inbox.bytes(), 30);
         // What was left does not end the wait.
         inbox.wait(Duration::from_millis(20));
         inbox.put(one, append(4), 10, free()).unwrap();
         inbox.put(one, frame(14), 10, free()).unwrap();
         inbox.wait(Duration::from_mins(10));
-        assert_eq!(take_without_appends(&inbox), [14]);
+        assert_eq!(all_frames(&inbox, false), [14]);
         // By a newer connection they come again.
         let newer = inbox.begin(MEMBER);
         assert_eq!(inbox.bytes(), 10);
         inbox.put(newer, append(5), 10, free()).unwrap();
-        assert_eq!(take_without_appends(&inbox), []);
-        let rest: Vec<_> = std::iter::from_fn(|| inbox.take(true)).collect();
-        let terms = rest.iter().map(|arrival| match arrival {
-            Arrival::Frame(received) => match &received.frame {
-                Frame::Consensus { message, .. } => message.term,
-                Frame::Report(_) => 0,
-            },
-            _ => 0,
-        });
-        assert_eq!(terms.collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(all_frames(&inbox, false), []);
+        assert_eq!(all_frames(&inbox, true), [2, 5]);
         assert_eq!(inbox.bytes(), 0);
         inbox.put(two, frame(1), 10, free()).unwrap();
         inbox.wait(Duration::from_mins(10));
@@ -443,8 +453,8 @@ mod tests {
             scope.spawn(|| inbox.put(connection, append(2), 100, free()));
             inbox.wait(Duration::from_mins(10));
             assert!(matches!(inbox.take(false), Some(Arrival::Arriving(MEMBER))));
-            assert!(inbox.take(false).is_none());
-            assert!(matches!(inbox.take(true), Some(Arrival::Frame(_))));
+            assert_eq!(next_frame(&inbox, false), None);
+            assert_eq!(next_frame(&inbox, true), Some(1));
         });
         assert_eq!(inbox.bytes(), 100);
     }
@@ -477,18 +487,18 @@ mod tests {
 
     #[test]
     fn who_brings_too_much_waits_and_one_frame_is_always_let_in() {
-        let inbox = Arc::new(Inbox::new(100, 150));
+        let inbox = Inbox::new(100, 150);
         let account = Account::new(1 << 20);
         let large = |bytes| account.charge_regardless(Part::Links, bytes);
         let (first, second) = (inbox.begin(MEMBER), inbox.begin(MemberId(2)));
         inbox.put(first, frame(1), 5000, large(5000)).unwrap();
-        let waits = Arc::clone(&inbox);
         let put = std::thread::scope(|scope| {
-            let other = scope.spawn(move || waits.put(second, frame(2), 10, free()));
-            std::thread::sleep(Duration::from_millis(30));
+            let other = scope.spawn(|| inbox.put(second, frame(2), 10, free()));
+            until_it_waits(&inbox, &other);
             assert_eq!(inbox.bytes(), 5000, "the second waits, though it has nothing here yet");
             assert_eq!(account.usage().of(Part::Links), 5000);
-            assert_eq!(take(&inbox), ["1 of 1"]);
+            // The second may put its frame in from here on.
+            assert_eq!(next_frame(&inbox, true), Some(1));
             assert_eq!(account.usage().of(Part::Links), 0);
             other.join().unwrap()
         });
@@ -496,11 +506,11 @@ mod tests {
         inbox.put(first, frame(3), 90, free()).unwrap();
         let end = std::thread::scope(|scope| {
             let other = scope.spawn(|| inbox.put(first, frame(4), 20, free()));
-            std::thread::sleep(Duration::from_millis(30));
+            until_it_waits(&inbox, &other);
             inbox.begin(MEMBER);
             other.join().unwrap()
         });
         assert_eq!(end, Err(Superseded), "a newer connection ends the wait of the older");
-        assert_eq!(take(&inbox), ["2 of 2", "3 of 1"]);
+        assert_eq!(all_frames(&inbox, true), [2, 3]);
     }
 }
