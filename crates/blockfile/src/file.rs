@@ -28,6 +28,7 @@ use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
 use crate::metrics::PageStats;
 use crate::page::{PageContext, decode_page};
+use crate::page_batch::PageBatch;
 use crate::pins::Pin;
 use crate::reserve::Reserve;
 use crate::segment::{PageRef, SegmentWriter};
@@ -212,6 +213,16 @@ impl BlockFile {
         let mut stored = vec![0; page.len as usize];
         self.0.read(id, page.offset, &mut stored)?;
         Ok(stored)
+    }
+
+    /// Reads the stored bytes of several pages at the same time. A hint: see [`PageBatch::pages`]. Touches the disk.
+    pub fn read_pages(&self, pages: &[(SegmentId, PageRef)]) -> PageBatch {
+        self.0.read_pages(pages)
+    }
+
+    /// Whether [`BlockFile::read_pages`] takes hardly longer than a read of one page.
+    pub fn reads_at_once(&self) -> bool {
+        self.0.file.reads_at_once()
     }
 
     /// The clock reads are timed with, in microseconds.

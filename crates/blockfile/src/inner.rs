@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use os::sync::{Mutex, RwLock};
-use os::{AlignedBuf, DIRECT_ALIGN, File, Os};
+use os::{AlignedBuf, File, Os};
 
 use crate::UNIT;
 use crate::allocator::{Allocator, Backing, Extent, Hole};
@@ -23,6 +23,22 @@ use crate::translation::{Entry, SegmentId, fold_tables};
 /// dirty pages for up to a minute, and the sync of a checkpoint, and every other sync of the same
 /// filesystem, waits for all of them.
 const WRITEBACK_BYTES: u64 = 64 << 10;
+
+/// A read as the file takes it: `length` bytes from `start` on, of which those from `within` on were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AlignedRead {
+    pub(crate) start: u64,
+    pub(crate) within: usize,
+    pub(crate) length: usize,
+}
+
+impl AlignedRead {
+    pub(crate) fn of(offset: u64, length: usize, alignment: usize) -> Self {
+        let within = (offset % alignment as u64) as usize;
+        let length = (within + length).next_multiple_of(alignment);
+        Self { start: offset - within as u64, within, length }
+    }
+}
 
 pub(crate) struct Inner {
     pub(crate) os: Os,
@@ -221,16 +237,21 @@ impl Inner {
     }
 
     fn read_direct(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let within = (offset % UNIT) as usize;
-        let memory_aligned = (buf.as_ptr() as usize).is_multiple_of(DIRECT_ALIGN);
-        if within == 0 && memory_aligned && buf.len().is_multiple_of(DIRECT_ALIGN) {
+        let AlignedRead { start, within, length } = self.aligned(offset, buf.len());
+        let memory_aligned = (buf.as_ptr() as usize).is_multiple_of(self.file.read_alignment());
+        if within == 0 && memory_aligned && buf.len() == length {
             return self.file.read_exact_at(buf, offset);
         }
-        let len = (within + buf.len()).next_multiple_of(DIRECT_ALIGN);
-        let mut bounce = AlignedBuf::zeroed(len);
-        self.file.read_exact_at(&mut bounce, offset - within as u64)?;
+        let mut bounce = AlignedBuf::zeroed(length);
+        self.file.read_exact_at(&mut bounce, start)?;
         buf.copy_from_slice(&bounce[within..within + buf.len()]);
         Ok(())
+    }
+
+    /// What has to be read for so many bytes.
+    pub(crate) fn aligned(&self, offset: u64, length: usize) -> AlignedRead {
+        let alignment = if self.file.is_direct() { self.file.read_alignment() } else { 1 };
+        AlignedRead::of(offset, length, alignment)
     }
 
     /// Waits until everything written is on disk. A failure stops the file for good: what the

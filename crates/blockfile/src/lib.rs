@@ -38,6 +38,7 @@ mod file;
 mod inner;
 mod metrics;
 mod page;
+mod page_batch;
 mod pins;
 mod reserve;
 mod segment;
@@ -58,6 +59,7 @@ pub use page::{
     MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, check_encrypted_page,
     check_stored_page, decode_page, encode_page, page_stored_len,
 };
+pub use page_batch::PageBatch;
 pub use pins::Pin;
 pub use segment::{PageRef, SegmentWriter};
 pub use stored_pages::{DamagedPage, StoredPages};

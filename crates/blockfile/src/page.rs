@@ -152,7 +152,7 @@ pub fn decode_page(
         }
         _ => return Err(PageError::Header),
     };
-    out.clear();
+    // What is there already is overwritten, not made zero before.
     out.resize(raw_len, 0);
     if decompress(header[0], compressed, out) { Ok(end) } else { Err(PageError::Compression) }
 }

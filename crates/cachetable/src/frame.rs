@@ -19,10 +19,22 @@ struct Body {
 pub struct Frame(Arc<Body>);
 
 impl Frame {
-    pub(crate) fn new(bytes: Vec<u8>, room: Reservation) -> Self {
-        let counted = room.bytes() >= bytes.len() as u64;
+    pub(crate) fn new(mut bytes: Vec<u8>, room: Reservation) -> Self {
+        if places(bytes.len()) > 1 {
+            return Self::copied(&bytes, room);
+        }
+        bytes.shrink_to_fit();
+        Self::of((bytes, 0), room)
+    }
+
+    /// A frame of the same bytes.
+    pub(crate) fn copied(bytes: &[u8], room: Reservation) -> Self {
+        Self::of(staggered(bytes), room)
+    }
+
+    fn of((bytes, start): (Vec<u8>, usize), room: Reservation) -> Self {
+        let counted = room.bytes() >= (bytes.len() - start) as u64;
         assert!(counted, "a frame's bytes are counted before they are there");
-        let (bytes, start) = staggered(bytes);
         Self(Arc::new(Body { bytes, start, room }))
     }
 
@@ -52,20 +64,24 @@ impl Deref for Frame {
 /// The same bytes from some place on, in no more memory: frames that all began with a page of memory
 /// would have their first bytes, which every search reads, in the few lines of a processor's cache that
 /// beginnings of pages share.
-fn staggered(mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
-    let room = footprint(bytes.len());
-    let places = (room - bytes.len()) / LINE + 1;
-    if bytes.len() < SLAB_BYTES || places == 1 {
-        bytes.shrink_to_fit();
-        return (bytes, 0);
+fn staggered(bytes: &[u8]) -> (Vec<u8>, usize) {
+    let places = places(bytes.len());
+    if places == 1 {
+        return (bytes.to_vec(), 0);
     }
+    let room = footprint(bytes.len());
     let mut moved: Vec<u8> = Vec::with_capacity(room);
     // Neighbours in memory lie apart in what they share.
     let start = (moved.as_ptr().addr() / SLAB_BYTES).wrapping_mul(7) % places * LINE;
     moved.resize(start, 0);
-    moved.extend_from_slice(&bytes);
+    moved.extend_from_slice(bytes);
     debug_assert!(moved.len() <= room, "a frame takes no more than it is charged for");
     (moved, start)
+}
+
+/// At how many places so many bytes may begin, in the memory that they take anyway.
+fn places(length: usize) -> usize {
+    if length < SLAB_BYTES { 1 } else { (footprint(length) - length) / LINE + 1 }
 }
 
 #[cfg(test)]
@@ -87,7 +103,7 @@ mod tests {
             300_000,
         ] {
             let bytes: Vec<u8> = (0..length).map(|at| (at * 31) as u8).collect();
-            let (moved, start) = staggered(bytes.clone());
+            let (moved, start) = staggered(&bytes);
             assert_eq!(moved[start..], bytes, "{length}");
             assert!(footprint(moved.len()) == footprint(length), "{length} at {start}");
             assert!(moved.capacity() <= footprint(length) || length < SLAB_BYTES, "{length}");
@@ -96,7 +112,7 @@ mod tests {
 
     #[test]
     fn large_frames_begin_at_many_places() {
-        let frames: Vec<_> = (0..64).map(|_| staggered(vec![1; SLAB_BYTES + 1])).collect();
+        let frames: Vec<_> = (0..64).map(|_| staggered(&[1; SLAB_BYTES + 1])).collect();
         let places: std::collections::BTreeSet<usize> = frames.iter().map(|(_, at)| *at).collect();
         assert!(places.len() > 8, "{places:?}");
     }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod decoded;
 mod frame;
 mod large_loads;
 mod shard;
@@ -30,6 +31,7 @@ pub use frame::Frame;
 pub use stats::{Amount, Evictions, Level, Misses, Stats};
 
 use account::Account;
+use decoded::Decoded;
 use large_loads::LargeLoads;
 use os::sync::Mutex;
 use shard::{ScanEviction, Shard};
@@ -112,8 +114,9 @@ pub trait Loader {
     /// The page's stored bytes. May do I/O.
     fn read(&self) -> Result<Cow<'_, [u8]>, Self::Error>;
 
-    /// The page's decoded bytes. Checks them: what it returns is handed out as it is.
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Self::Error>;
+    /// Makes `bytes`, which hold anything, the page's decoded bytes. Checks them: what is there then is handed
+    /// out as it is.
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<(), Self::Error>;
 
     /// A clock, in microseconds.
     fn now_us(&self) -> u64;
@@ -176,6 +179,11 @@ impl CacheTable {
         self.shard(key).contains(key)
     }
 
+    /// Whether a load of the frame would not read the disk: the page is here, decoded or compressed. Uses and counts nothing.
+    pub fn is_in_memory(&self, key: FrameKey) -> bool {
+        self.shard(key).is_in_memory(key)
+    }
+
     /// Loads the frame of `key`, which [`CacheTable::get`] did not find: from the page's compressed
     /// bytes, or from the disk. Room is made before the loader allocates; it may do I/O, no lock is
     /// held meanwhile. Two threads that miss at once both load, and the first one's frame stays; a large page is
@@ -202,11 +210,14 @@ impl CacheTable {
         let room = self.make_room(MemoryKind::Frames, page.raw_len);
         let _while_decoding =
             large.then(|| self.reserve(MemoryKind::Buffers, 2 * page.raw_len as u64));
-        let (bytes, compressed) = if let Some(kept) = kept {
-            (loader.decode(&kept)?, Some(kept))
+        let mut decoded = Decoded::for_page(page.raw_len);
+        let compressed = if let Some(kept) = kept {
+            loader.decode(&kept, &mut decoded)?;
+            Some(kept)
         } else {
             let stored = loader.read()?;
-            (loader.decode(&stored)?, self.keep(page, stored))
+            loader.decode(&stored, &mut decoded)?;
+            self.keep(page, stored)
         };
         let took = loader.now_us().saturating_sub(started);
         self.counters.missed(from_disk, took);
@@ -217,11 +228,11 @@ impl CacheTable {
             self.counters.prefetches.fetch_add(1, Ordering::Relaxed);
         }
         // More bytes than room was made for is a damaged length the loader let pass.
-        let Some(room) = room.filter(|_| bytes.len() <= page.raw_len) else {
+        let Some(room) = room.filter(|_| decoded.len() <= page.raw_len) else {
             self.counters.bypasses.fetch_add(1, Ordering::Relaxed);
-            return Ok(self.outside(MemoryKind::Bypass, bytes));
+            return Ok(self.outside(MemoryKind::Bypass, decoded.take()));
         };
-        let frame = shard.insert(key, &page, Frame::new(bytes, room), compressed);
+        let frame = shard.insert(key, &page, decoded.frame(room), compressed);
         if page.access == Access::Scan {
             self.pass_by(key);
         }

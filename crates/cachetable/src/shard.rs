@@ -186,6 +186,15 @@ impl Shard {
         content.map.get(&key).is_some_and(|at| content.slots[*at].frame.is_some())
     }
 
+    pub(crate) fn is_in_memory(&self, key: FrameKey) -> bool {
+        let content = self.content.read();
+        let at = content.map.get(&key);
+        at.is_some_and(|at| {
+            let slot = &content.slots[*at];
+            slot.frame.is_some() || slot.compressed.is_some()
+        })
+    }
+
     /// Adds a frame; where another thread was first, its frame wins and ours goes.
     pub(crate) fn insert(
         &self,

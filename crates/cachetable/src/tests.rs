@@ -20,8 +20,9 @@ impl Loader for Made {
         Ok(vec![self.number; self.length / 3].into())
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
-        Ok(vec![stored[0]; self.length])
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<(), Infallible> {
+        *bytes = vec![stored[0]; self.length];
+        Ok(())
     }
 
     fn now_us(&self) -> u64 {
@@ -229,9 +230,9 @@ impl Loader for Watched<'_> {
         self.page.read()
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<(), Infallible> {
         self.seen.set(self.table.held(MemoryKind::Buffers));
-        self.page.decode(stored)
+        self.page.decode(stored, bytes)
     }
 
     fn now_us(&self) -> u64 {
@@ -386,8 +387,9 @@ impl Loader for Slow {
         Ok(vec![7; LARGE_BYTES / 3].into())
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
-        Ok(vec![stored[0]; LARGE_BYTES])
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<(), Infallible> {
+        *bytes = vec![stored[0]; LARGE_BYTES];
+        Ok(())
     }
 
     fn now_us(&self) -> u64 {

@@ -96,6 +96,10 @@ impl Snapshot {
     /// [`crate::thread_page_reads`] shows that reads touch the disk. May read the disk.
     pub fn prefetch<K: AsRef<[u8]>>(&self, dictionary: DictionaryId, keys: &[K]) -> Result<usize> {
         self.pinned.handle().health.check_open()?;
+        // What its own transaction has created nobody else can find.
+        if self.own.as_ref().is_some_and(|own| own.created.contains(&dictionary.0)) {
+            return Ok(0);
+        }
         let dictionary = self.find(dictionary)?;
         Ok(dictionary.tree.prefetch(keys, self.pinned.timestamp))
     }

@@ -108,7 +108,9 @@ impl TreeShared {
     /// Reads and checks a large value, past the cache.
     pub(crate) fn read_large(&self, at: LargeRef) -> Result<Vec<u8>> {
         let loading = Loading { shared: self, at };
-        loading.decode(&loading.read()?)
+        let mut bytes = Vec::new();
+        loading.decode(&loading.read()?, &mut bytes)?;
+        Ok(bytes)
     }
 
     pub(crate) fn large_corruption(&self, segment: u64, what: &'static str) -> Error {
@@ -132,15 +134,14 @@ impl Loader for Loading<'_> {
         Ok(Cow::Owned(blocks.read_stored_page(id, self.at.block.page)?))
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
         let LargeRef { segment, block } = self.at;
-        let mut bytes = Vec::new();
         let TreeShared { blocks, tree, .. } = self.shared;
-        blocks.decode(*tree, SegmentId(segment), block.page, stored, &mut bytes)?;
+        blocks.decode(*tree, SegmentId(segment), block.page, stored, bytes)?;
         if bytes.len() != block.raw_len as usize {
             return Err(self.shared.large_corruption(segment, "large value's length differs"));
         }
-        Ok(bytes)
+        Ok(())
     }
 
     fn now_us(&self) -> u64 {

@@ -205,7 +205,7 @@ impl Segment {
     pub(crate) fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<BlockHandle>> {
         let index = self.index()?;
         let page = self.page_of(&index, Place { key, ts })?;
-        if self.is_cached(page) { Ok(None) } else { self.block(&index, page).map(Some) }
+        if self.is_in_memory(page) { Ok(None) } else { self.block(&index, page).map(Some) }
     }
 
     /// The page whose places include `place`.

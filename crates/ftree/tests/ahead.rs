@@ -15,6 +15,9 @@ use std::sync::Arc;
 use telemetry::{Registry, Unit};
 
 const KEYS: u64 = 10_000;
+/// Of a machine that reads one thing after the other, and of one that reads several at once.
+const SEED: u64 = 4;
+const SEED_AT_ONCE: u64 = 5;
 
 struct Room {
     registry: Registry,
@@ -39,7 +42,11 @@ fn key(number: u64) -> Vec<u8> {
 
 /// A tree of `KEYS` keys in random order; settled, or with much waiting in buffers.
 fn room(cache_bytes: u64, threads: usize, settled: bool) -> Room {
-    let os = SimOs::new(4).os();
+    room_on(SEED, cache_bytes, threads, settled)
+}
+
+fn room_on(seed: u64, cache_bytes: u64, threads: usize, settled: bool) -> Room {
+    let os = SimOs::new(seed).os();
     os.vfs.create_dir_all(Path::new("/data")).unwrap();
     let registry = Registry::new();
     let metrics = Metrics::new(&registry);
@@ -142,8 +149,10 @@ fn short_range_reads_only_its_pages() {
 
 #[test]
 fn prefetched_keys_are_read_from_memory() {
-    for settled in [true, false] {
-        let room = room(600_000, 3, settled);
+    let ways =
+        [(SEED, 3, true), (SEED, 3, false), (SEED_AT_ONCE, 0, true), (SEED_AT_ONCE, 0, false)];
+    for (seed, threads, settled) in ways {
+        let room = room_on(seed, 600_000, threads, settled);
         room.scan(Direction::Forward);
         let keys: Vec<_> = (0..100).map(|number| key(number * 97 % KEYS)).collect();
         let read = room.tree.prefetch(&keys, KEYS);
@@ -158,6 +167,15 @@ fn prefetched_keys_are_read_from_memory() {
         let stats = room.tree.context().cache.stats();
         assert!(stats.prefetches_used * 10 > stats.prefetches * 8, "{stats:?}");
     }
+}
+
+#[test]
+fn pages_that_are_read_together_take_a_part_of_the_cache() {
+    let room = room_on(SEED_AT_ONCE, 600_000, 0, true);
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let read = room.tree.prefetch(&keys, KEYS) as u64;
+    assert!((20..=600_000 / 16 / 900).contains(&read), "{read} pages of about a kilobyte");
+    assert_eq!(room.tree.context().cache.held(MemoryKind::Buffers), 0);
 }
 
 #[test]

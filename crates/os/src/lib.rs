@@ -40,7 +40,7 @@ pub use shared_bytes::SharedBytes;
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
 pub use terminal::read_password;
-pub use vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
+pub use vfs::{File, FilePermissions, LockGuard, OpenOptions, ReadRequest, Space, Vfs};
 pub use waits::{Wait, Waits, about_to_wait, before_waits};
 pub use watchers::{Call, Watch, Watchers};
 

@@ -3,6 +3,7 @@
 //! The only file of the workspace that may ask the standard library for the time.
 
 mod files;
+mod ring;
 
 pub use files::RealVfs;
 

@@ -9,6 +9,8 @@
 //! 3. Time moves only by `sleep` and [`SimOs::advance`].
 //! 4. There are no threads: the spawner returns `Unsupported`, and the program steps its
 //!    background jobs itself. Waiting on a condition variable with a timeout still takes real time.
+//! 5. A machine of an odd seed says that it does several reads at once ([`crate::File::reads_at_once`]); they are done in their
+//!    order all the same.
 //!
 //! ```text
 //! let sim = SimOs::new(7);

@@ -27,7 +27,8 @@ pub struct OpenOptions {
     /// named, not one that somebody else pointed to.
     pub no_follow: bool,
     /// Bypass the page cache where the filesystem can ([`File::is_direct`] tells).
-    /// Offsets, lengths and buffers must then be multiples of [`crate::DIRECT_ALIGN`].
+    /// Offsets, lengths and buffers must then be multiples of [`crate::DIRECT_ALIGN`]; of reads see
+    /// [`File::read_alignment`].
     pub direct: bool,
 }
 
@@ -155,6 +156,24 @@ pub trait Vfs: Send + Sync {
     fn space(&self, path: &Path) -> io::Result<Space>;
 }
 
+/// One of several reads that are asked for together ([`File::read_many`]).
+#[derive(Debug)]
+pub struct ReadRequest<'b> {
+    /// The first byte in the file.
+    pub offset: u64,
+    /// Where the bytes go: all of it is filled.
+    pub buf: &'b mut [u8],
+    /// What became of it; before that, an error of kind `Other`.
+    pub result: io::Result<()>,
+}
+
+impl<'b> ReadRequest<'b> {
+    /// One that was not done yet.
+    pub fn new(offset: u64, buf: &'b mut [u8]) -> Self {
+        Self { offset, buf, result: Err(io::Error::other("not read yet")) }
+    }
+}
+
 /// An open file. All calls are positioned and may come from many threads at once.
 pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes; 0 means end of file.
@@ -180,6 +199,25 @@ pub trait File: Send + Sync {
             }
         }
         Ok(())
+    }
+
+    /// Fills the buffers of several reads, each as [`File::read_exact_at`] does; at the same time where
+    /// [`File::reads_at_once`], else one after the other.
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        for read in reads {
+            read.result = self.read_exact_at(read.buf, read.offset);
+        }
+    }
+
+    /// Whether several reads take hardly longer together than one of them.
+    fn reads_at_once(&self) -> bool {
+        false
+    }
+
+    /// Offsets, lengths and memory of reads must be multiples of this where the file [is direct](File::is_direct); a power of two
+    /// that divides [`crate::DIRECT_ALIGN`]. Those of writes are multiples of the latter.
+    fn read_alignment(&self) -> usize {
+        crate::DIRECT_ALIGN
     }
 
     /// Writes all of `buf`, making the file longer where needed.

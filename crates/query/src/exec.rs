@@ -13,6 +13,7 @@ mod geo_near;
 mod id_set;
 mod intersect;
 mod ixscan;
+mod look_ahead;
 mod merge;
 mod partitions;
 mod ranges;
@@ -41,6 +42,7 @@ use catalog::{Collection, Index, Reader, Txn, from_engine};
 use engine::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Value};
 use errors::Result;
 use matcher::Filter;
+use std::collections::BTreeMap;
 
 /// Rows between two questions whether to go on.
 const INTERRUPT_PERIOD: u64 = 128;
@@ -96,6 +98,28 @@ impl<'a> ExecContext<'a> {
         drop(value);
         limits::admit(needed)?;
         self.get(dictionary, key)
+    }
+
+    /// Whether what is found may be looked at before it is asked for: nobody is kept from changing it, and no plan
+    /// is judged by it.
+    fn may_look_ahead(&self) -> bool {
+        self.txn.is_none() && !self.snapshot.locks() && !self.is_trial()
+    }
+
+    /// Brings the documents of record keys into memory, several pages at a time; says how many pages were read. A hint.
+    fn prefetch<'k>(
+        &self,
+        collection: &Collection,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<usize> {
+        let mut by_store: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
+        for key in keys {
+            by_store.entry(collection.primary_of(key).0).or_default().push(key);
+        }
+        let read = |(store, keys): (u64, Vec<&[u8]>)| {
+            self.snapshot.prefetch(DictionaryId(store), &keys).map_err(from_engine)
+        };
+        by_store.into_iter().map(read).sum()
     }
 
     pub(crate) fn cursor(

@@ -22,6 +22,7 @@ mod fast_updates;
 #[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
 mod index_key;
+mod look_ahead;
 mod model;
 mod partitions;
 mod point_writes;

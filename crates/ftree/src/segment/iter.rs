@@ -353,7 +353,7 @@ impl SegmentIter {
         let frame = if self.pace.is_sequential() {
             self.fill_ahead(block)?;
             let stored = self.ahead.stored(block);
-            self.segment.load_stored(block, stored.unwrap_or_default())?
+            self.segment.load_stored(block, stored.unwrap_or_default(), Enters::Scan)?
         } else {
             self.segment.load_page(block, Enters::Demand)?
         };

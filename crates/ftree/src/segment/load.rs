@@ -63,10 +63,8 @@ impl Loader for Loading<'_> {
         Ok(Cow::Owned(blocks.read_stored_page(SegmentId(self.segment.id()), self.block.page)?))
     }
 
-    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.segment.decode_checked(self.block, stored, self.check, &mut bytes)?;
-        Ok(bytes)
+    fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
+        self.segment.decode_checked(self.block, stored, self.check, bytes)
     }
 
     fn now_us(&self) -> u64 {
@@ -115,7 +113,8 @@ impl Segment {
 
     fn resident_part(&self, block: BlockHandle, check: Check) -> Result<Frame> {
         let loading = Loading { segment: self, block, check, stored: None };
-        let bytes = loading.decode(&loading.read()?)?;
+        let mut bytes = Vec::new();
+        loading.decode(&loading.read()?, &mut bytes)?;
         Ok(self.shared.cache.frame_outside(MemoryKind::Filters, bytes))
     }
 
@@ -142,6 +141,11 @@ impl Segment {
         self.shared.cache.contains(self.frame_key(page))
     }
 
+    /// Whether a page of entries is in the cache, decoded or not. Does not count as a use.
+    pub(super) fn is_in_memory(&self, page: u32) -> bool {
+        self.shared.cache.is_in_memory(self.frame_key(page))
+    }
+
     /// Most of its pages are in the cache. Does not count as a use.
     pub(crate) fn is_mostly_cached(&self) -> bool {
         let pages = self.descriptor.pages;
@@ -154,10 +158,14 @@ impl Segment {
         self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)
     }
 
-    /// Decodes a page of entries, read already by a long scan, into the cache.
-    pub(crate) fn load_stored(&self, block: BlockHandle, stored: &[u8]) -> Result<Frame> {
-        let stored = Some(stored);
-        self.load(&Loading { segment: self, block, check: check_page, stored }, Access::Scan)
+    /// Decodes a page of entries, whose stored bytes were read already, into the cache.
+    pub(crate) fn load_stored(
+        &self,
+        block: BlockHandle,
+        stored: &[u8],
+        entry: Access,
+    ) -> Result<Frame> {
+        self.load(&Loading { segment: self, block, check: check_page, stored: Some(stored) }, entry)
     }
 
     /// Decodes and checks a page of entries.

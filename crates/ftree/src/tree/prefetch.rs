@@ -6,38 +6,86 @@ use crate::error::Result;
 use crate::memtable::hash;
 use crate::node::Child;
 use crate::segment::Segment;
-use cachetable::Access;
+use crate::tree_shared::count;
+use blockfile::SegmentId;
+use cachetable::{Access, MemoryKind};
+use os::{Wait, Waits};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Pages that are read at a time take at most this part of the cache, decoded: they are to be there still when they
+/// are asked for.
+const SHARE: u64 = 16;
 
 impl Tree {
     /// Brings into memory what [`Tree::get`] of these keys at `ts` is going to need, several pages
-    /// at once; says how many pages were read. A hint: errors are left to who reads the keys, and
-    /// where there are no reader threads nothing is done.
+    /// at once; says how many pages were read. A hint: errors are left to who reads the keys, and where the disk is
+    /// not asked for several pages at once and there are no reader threads nothing is done.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K], ts: u64) -> usize {
-        let readers = &self.context.readers;
-        if !readers.has_threads() {
+        let (blocks, readers) = (&self.context.blocks, &self.context.readers);
+        if !blocks.reads_at_once() && !readers.has_threads() {
             return 0;
         }
+        let missing = self.missing_pages(keys, ts);
+        if blocks.reads_at_once() {
+            self.read_together(&missing);
+        } else {
+            let read = |(segment, block): &Missing| {
+                let (segment, block) = (Arc::clone(segment), *block);
+                // Whoever reads the page reports what is wrong with it.
+                readers.start(move || segment.load_page(block, Access::Prefetch).is_ok())
+            };
+            let errands: Vec<_> = missing.iter().map(read).collect();
+            for errand in errands {
+                let _read = errand.wait();
+            }
+        }
+        missing.len()
+    }
+
+    /// The pages that are not in memory, as many of them as may be read at a time.
+    fn missing_pages<K: AsRef<[u8]>>(&self, keys: &[K], ts: u64) -> Vec<Missing> {
         let state = self.pin();
         let mut seen = HashSet::new();
-        let mut errands = Vec::new();
+        let mut missing = Vec::new();
+        let mut room = self.context.cache.capacity() / SHARE;
         for key in keys {
             let Ok(Some((segment, block))) = state.missing_page(key.as_ref(), ts) else { continue };
             if seen.insert((segment.id(), block.page.page)) {
-                // Whoever reads the page reports what is wrong with it.
-                errands.push(
-                    readers.start(move || segment.load_page(block, Access::Prefetch).is_ok()),
-                );
+                let Some(left) = room.checked_sub(u64::from(block.raw_len)) else { break };
+                room = left;
+                missing.push((segment, block));
             }
         }
-        let pages = errands.len();
-        for errand in errands {
-            let _read = errand.wait();
+        missing
+    }
+
+    /// Reads and decodes pages; what does not succeed is left out.
+    fn read_together(&self, missing: &[Missing]) {
+        if missing.is_empty() {
+            return;
         }
-        pages
+        let stored = missing.iter().map(|(_, block)| u64::from(block.page.len)).sum();
+        let _memory = self.context.cache.reserve(MemoryKind::Buffers, stored);
+        let place = |(segment, block): &Missing| (SegmentId(segment.id()), block.page);
+        let pages: Vec<_> = missing.iter().map(place).collect();
+        let started = self.context.blocks.now_us();
+        let batch = self.context.blocks.read_pages(&pages);
+        let took = self.context.blocks.now_us().saturating_sub(started);
+        Waits::add(Wait::DiskRead, Duration::from_micros(took));
+        for ((segment, block), stored) in missing.iter().zip(batch.pages()) {
+            if let Some(stored) = stored {
+                count(&segment.shared().counters.page_reads, 1);
+                // Whoever reads the page reports what is wrong with it.
+                let _read = segment.load_stored(*block, stored, Access::Prefetch);
+            }
+        }
     }
 }
+
+/// A page that is not in memory.
+type Missing = (Arc<Segment>, BlockHandle);
 
 impl State {
     /// The page in which a reader most likely finds `key`, if it is not in memory. May read block

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::vfs::{File, FilePermissions, LockGuard, OpenOptions, Space, Vfs};
+use super::ring;
+use crate::DIRECT_ALIGN;
+use crate::vfs::{File, FilePermissions, LockGuard, OpenOptions, ReadRequest, Space, Vfs};
 
 /// The machine's filesystem.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct RealVfs;
 struct RealFile {
     file: fs::File,
     direct: bool,
+    /// [`File::read_alignment`].
+    read_alignment: usize,
 }
 
 impl Vfs for RealVfs {
@@ -27,18 +31,18 @@ impl Vfs for RealVfs {
         let plain = flags(options);
         if options.direct {
             match rustix::fs::open(path, plain | OFlags::DIRECT, mode()) {
-                Ok(fd) => return Ok(Arc::new(RealFile { file: fd.into(), direct: true })),
+                Ok(fd) => return Ok(Arc::new(RealFile::direct(fd.into()))),
                 // tmpfs and some network filesystems know no direct I/O; a file that
                 // `create_new` made before it failed is opened as it is
                 Err(Errno::INVAL) => {
                     let fd = rustix::fs::open(path, plain - OFlags::EXCL, mode())?;
-                    return Ok(Arc::new(RealFile { file: fd.into(), direct: false }));
+                    return Ok(Arc::new(RealFile::buffered(fd.into())));
                 }
                 Err(e) => return Err(e.into()),
             }
         }
         let fd = rustix::fs::open(path, plain, mode())?;
-        Ok(Arc::new(RealFile { file: fd.into(), direct: false }))
+        Ok(Arc::new(RealFile::buffered(fd.into())))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -98,6 +102,31 @@ impl Vfs for RealVfs {
     }
 }
 
+/// What direct reads of a file are aligned to: the disk's sector where the kernel tells (since 6.1), which often is
+/// a part of [`DIRECT_ALIGN`].
+fn direct_read_alignment(file: &fs::File) -> Option<usize> {
+    let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the descriptor is open, the path is an empty string, as `AT_EMPTY_PATH` asks, and the status has its type.
+    let failed = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            status.as_mut_ptr(),
+        )
+    };
+    // SAFETY: all zeros is a status, and the kernel writes nothing else than one.
+    let status = unsafe { status.assume_init() };
+    if failed != 0 || status.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return None;
+    }
+    // Memory that begins where a read may begin is good enough too.
+    let alignment = status.stx_dio_offset_align.max(status.stx_dio_mem_align) as usize;
+    let is_known = alignment.is_power_of_two() && DIRECT_ALIGN.is_multiple_of(alignment);
+    is_known.then_some(alignment)
+}
+
 fn flags(options: OpenOptions) -> OFlags {
     let mut flags = OFlags::CLOEXEC;
     flags |= if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -121,6 +150,15 @@ fn mode() -> Mode {
 }
 
 impl RealFile {
+    fn buffered(file: fs::File) -> Self {
+        Self { file, direct: false, read_alignment: DIRECT_ALIGN }
+    }
+
+    fn direct(file: fs::File) -> Self {
+        let read_alignment = direct_read_alignment(&file).unwrap_or(DIRECT_ALIGN);
+        Self { file, direct: true, read_alignment }
+    }
+
     /// Reads what the kernel has in memory; none where it has to fetch it, or cannot tell.
     fn read_at_once(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
         let mut into = [io::IoSliceMut::new(buf)];
@@ -143,6 +181,27 @@ impl File for RealFile {
         }
         crate::about_to_wait();
         self.file.read_at(buf, offset)
+    }
+
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        crate::about_to_wait();
+        ring::read_many(&self.file, reads);
+        for read in reads {
+            // What a signal or the end of the file cut short, and all where the kernel forbids rings.
+            if let Err(error) = &read.result
+                && error.kind() == io::ErrorKind::Interrupted
+            {
+                read.result = self.read_exact_at(read.buf, read.offset);
+            }
+        }
+    }
+
+    fn reads_at_once(&self) -> bool {
+        ring::is_usable()
+    }
+
+    fn read_alignment(&self) -> usize {
+        self.read_alignment
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -211,7 +270,6 @@ impl File for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DIRECT_ALIGN;
 
     #[test]
     fn bytes_names_and_lengths_come_back() {
@@ -289,5 +347,42 @@ mod tests {
         let mut back = crate::AlignedBuf::zeroed(DIRECT_ALIGN);
         file.read_exact_at(&mut back, DIRECT_ALIGN as u64).unwrap();
         assert_eq!(&back[..], &buf[..]);
+    }
+
+    /// What several reads bring, by a ring where the kernel gives one, else one after the other.
+    #[test]
+    fn several_reads_bring_each_its_own_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("many");
+        let content: Vec<u8> = (0..200 * DIRECT_ALIGN).map(|at| (at / 512 % 251) as u8).collect();
+        let file = RealVfs.open(&path, OpenOptions::create_new()).unwrap();
+        file.write_all_at(&content, 0).unwrap();
+        for direct in [false, true] {
+            let file = RealVfs.open(&path, OpenOptions::read_only().with_direct(direct)).unwrap();
+            let alignment = file.read_alignment();
+            assert!(alignment.is_power_of_two() && DIRECT_ALIGN.is_multiple_of(alignment));
+            // More than a ring takes at once, backwards, and each of another length.
+            let mut bufs: Vec<_> =
+                (0..150).map(|at| crate::AlignedBuf::zeroed(alignment * (1 + at % 9))).collect();
+            let offset = |at: usize| ((150 - at) * DIRECT_ALIGN + at % 8 * alignment) as u64;
+            let mut reads: Vec<_> = (bufs.iter_mut().enumerate())
+                .map(|(at, buf)| ReadRequest::new(offset(at), &mut buf[..]))
+                .collect();
+            // One that ends behind the file, and one that begins there.
+            reads[7].offset = (content.len() - alignment) as u64;
+            reads[8].offset = content.len() as u64;
+            file.read_many(&mut reads);
+            for (at, read) in reads.iter().enumerate() {
+                let first = read.offset as usize;
+                let Some(expected) = content.get(first..first + read.buf.len()) else {
+                    let kind = read.result.as_ref().unwrap_err().kind();
+                    assert_eq!(kind, io::ErrorKind::UnexpectedEof, "read {at}");
+                    continue;
+                };
+                assert!(read.result.is_ok() && read.buf == expected, "read {at}");
+            }
+            assert_eq!(reads.iter().filter(|read| read.result.is_err()).count(), 2);
+        }
+        assert_eq!(file.reads_at_once(), ring::is_usable());
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Disk {
     pub(super) faults: Faults,
     pub(super) planned: BTreeMap<u64, Fault>,
     pub(super) injected: Injected,
+    /// Several reads are said to take hardly longer than one.
+    pub(super) reads_at_once: bool,
 }
 
 /// What the counter decides about a call that changes the disk.
@@ -83,6 +85,7 @@ impl Disk {
             faults: Faults::default(),
             planned: BTreeMap::new(),
             injected: Injected::default(),
+            reads_at_once: seed % 2 == 1,
         }
     }
 

@@ -113,6 +113,10 @@ impl File for SimFile {
         disk.read(self.inode, buf, offset)
     }
 
+    fn reads_at_once(&self) -> bool {
+        self.disk.lock().reads_at_once
+    }
+
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.check_writable()?;
         self.disk.lock().write(self.boot, self.inode, buf, offset)

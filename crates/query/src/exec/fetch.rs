@@ -1,6 +1,7 @@
 //! From record keys to documents, and the filter that needs them.
 
 use super::budget::{COST_BYTES, FETCH_COST};
+use super::look_ahead::LookAhead;
 use super::stats::Report;
 use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub(super) struct FetchStage {
     collection: Arc<Collection>,
     input: Box<dyn PlanStage>,
+    ahead: LookAhead,
     filter: Option<Filter>,
     row: Row,
     counters: Tally,
@@ -26,6 +28,7 @@ impl FetchStage {
         Self {
             collection: Arc::clone(collection),
             input,
+            ahead: LookAhead::default(),
             filter,
             row: Row::default(),
             counters: Tally::default(),
@@ -47,16 +50,21 @@ pub(super) fn document_of(
 
 impl PlanStage for FetchStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
-        while self.input.advance(exec)? {
+        while self.ahead.advance(exec, &self.collection, &mut *self.input)? {
             self.counters.works += 1;
-            let input = self.input.row();
+            let input = self.ahead.row(&*self.input);
             if input.document.is_empty() {
+                let reads = engine::thread_page_reads();
                 let found = exec.get_to_copy(&self.collection, &input.record_key)?;
-                let Some(document) = found else {
-                    continue;
-                };
+                let was_read = engine::thread_page_reads() > reads;
+                if let Some(document) = &found {
+                    self.row.set(&input.record_key, document);
+                }
+                if was_read {
+                    self.ahead.missed();
+                }
+                let Some(document) = found else { continue };
                 exec.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
-                self.row.set(&input.record_key, &document);
             } else {
                 self.row.set(&input.record_key, &input.document);
             }
@@ -82,6 +90,7 @@ impl PlanStage for FetchStage {
 
     fn release_row(&mut self) {
         self.row.release();
+        self.ahead.release_row();
         self.input.release_row();
     }
 

@@ -1,0 +1,93 @@
+//! Documents of an index's hits that are not in memory are read several at a time.
+
+use super::*;
+use catalog::Isolation;
+use os::sim::SimOs;
+use std::time::Duration;
+
+const COUNT: i32 = 4000;
+
+/// Documents of a kilobyte that hardly compress, many times the cache, on a disk that does several reads at once; in the
+/// order of `n` they lie apart.
+fn filled() -> Room {
+    let engine = Engine::temporary_on_with(&SimOs::new(1).os(), |options| {
+        options.cache_size = 8 << 20;
+        options.sizes.write_budget = 1 << 20;
+        options.sizes.memtable_bytes = 256 << 10;
+        options.sizes.spill_bytes = 1 << 20;
+        options.sizes.chunk_bytes = 256 << 10;
+    });
+    let room = Room::over(engine);
+    room.insert(&[doc! { "_id": -1, "n": -1 }]);
+    room.index(doc! { "key": { "n": 1 } });
+    let mut state = 1_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(32 + (state >> 58) as u8)
+    };
+    for first in (0..COUNT).step_by(100) {
+        let text =
+            |letter: &mut dyn FnMut() -> char| (0..6000).map(|_| letter()).collect::<String>();
+        let documents: Vec<_> = (first..first + 100)
+            .map(|id| doc! { "_id": id, "n": n_of(id), "text": text(&mut letter) })
+            .collect();
+        assert!(room.insert(&documents).errors.is_empty());
+        while room.catalog.engine().step().unwrap() {}
+    }
+    room
+}
+
+fn n_of(id: i32) -> i32 {
+    id * 1009 % COUNT
+}
+
+/// Ids by the index, as far as `limit` says, and how many pages were read early for them.
+fn ids(room: &Room, ctx: &mut OpContext<'_>, from: i32, limit: u64) -> (Vec<i32>, u64) {
+    let (filter, sort) = (raw(&doc! { "n": { "$gte": from } }), raw(&doc! { "n": 1 }));
+    let request =
+        FindRequest { filter: Some(&filter), sort: Some(&sort), limit, ..FindRequest::default() };
+    let before = room.catalog.engine().stats().cache.prefetches;
+    let mut cursor = find(ctx, &room.ns, &request).unwrap();
+    let mut found = Vec::new();
+    while let Some(document) = cursor.next().unwrap() {
+        found.push(document.get_i32("_id").unwrap());
+        if found.len() % 7 == 0 {
+            cursor.park();
+            cursor.resume(Arc::new(Uninterrupted)).unwrap();
+        }
+    }
+    drop(cursor);
+    (found, room.catalog.engine().stats().cache.prefetches - before)
+}
+
+fn expected(from: i32, limit: usize) -> Vec<i32> {
+    let mut ids: Vec<i32> = (0..COUNT).filter(|id| n_of(*id) >= from).collect();
+    ids.sort_by_key(|id| n_of(*id));
+    ids.truncate(limit);
+    ids
+}
+
+#[test]
+fn rows_come_in_their_order_each_once_with_their_pages_read_together() {
+    let room = filled();
+    for (from, limit, most_early) in [(0, COUNT as u64, u64::MAX), (700, 500, 800), (1500, 1, 0)] {
+        let (found, early) = ids(&room, &mut room.ctx(), from, limit);
+        assert_eq!(found, expected(from, limit as usize));
+        // Nearly each document lies in a page of its own.
+        assert!(early >= limit / 2 || most_early == 0, "{early} of {limit}");
+        assert!(early <= most_early, "{early} of {limit}");
+    }
+}
+
+#[test]
+fn who_locks_what_it_reads_looks_at_nothing_early() {
+    let room = filled();
+    for (isolation, reads_early) in [(Isolation::Mvcc, true), (Isolation::Serializable, false)] {
+        let mut txn = room.catalog.begin_bound(isolation, Duration::ZERO).unwrap();
+        let mut ctx = room.ctx();
+        ctx.txn = Some(&mut txn);
+        let (found, early) = ids(&room, &mut ctx, 2000, 300);
+        assert_eq!(found, expected(2000, 300));
+        assert_eq!(early > 0, reads_early, "{isolation:?}");
+    }
+}
