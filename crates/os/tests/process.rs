@@ -92,7 +92,7 @@ fn a_programs_output_is_read_and_no_more_than_is_asked_for() {
         (&["/bin/sh", "-c", "while :; do echo 0123456789; done"], 60_000, "more than 100"),
         (&["/bin/sleep", "600"], 50, "too long"),
         // It closes its output and goes on.
-        (&["/bin/sh", "-c", "exec >&-; sleep 600"], 50, "too long"),
+        (&["/bin/sh", "-c", "exec >&-; exec sleep 600"], 50, "too long"),
         (&["/no/such/program"], 60_000, "No such file"),
         (&[], 60_000, "no program"),
     ] {
