@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn large_frames_begin_at_many_places() {
-        let frames: Vec<_> = (0..64).map(|_| staggered(&[1; SLAB_BYTES + 1])).collect();
+        let frames: Vec<_> = (0..64).map(|_| staggered(&vec![1; SLAB_BYTES + 1])).collect();
         let places: std::collections::BTreeSet<usize> = frames.iter().map(|(_, at)| *at).collect();
         assert!(places.len() > 8, "{places:?}");
     }

@@ -1,4 +1,4 @@
-//! Several reads by one system call: io_uring, a small ring for each thread that asks.
+//! Several reads by one system call: `io_uring`, a small ring for each thread that asks.
 //!
 //! Always true: when [`read_many`] returns, the kernel writes into none of the buffers any more.
 
@@ -83,9 +83,9 @@ fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [ReadRequest<'
             // A signal, or the kernel is short of memory: what is on its way goes on, the rest is asked for again.
             Err(error) if is_passing(&error) => std::thread::yield_now(),
             Err(error) => {
-                // Nobody could say when the kernel is done with the buffers.
-                eprintln!("io_uring_enter failed with {error}; the process cannot go on");
-                std::process::abort();
+                // Nobody could say when the kernel is done with the buffers: this frame is not to be left.
+                let _guard = AbortOnUnwind;
+                panic!("io_uring_enter failed with {error}; the process cannot go on");
             }
         }
         for completion in ring.completion() {
@@ -97,6 +97,15 @@ fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [ReadRequest<'
                 Err(_) => Err(failure(io::Error::from_raw_os_error(-completion.result()))),
             };
         }
+    }
+}
+
+/// Ends the process where a panic, which was logged, would leave the frame that has this.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
     }
 }
 

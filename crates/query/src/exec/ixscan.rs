@@ -8,6 +8,7 @@
 
 use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
+use super::look_ahead::Window;
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row, partitions, passes};
@@ -35,6 +36,7 @@ pub(super) struct IndexStage {
     /// The places of the stores whose parts of a secondary index are merged.
     merged: SmallVec<[usize; 1]>,
     cursor: Option<IndexCursor>,
+    ahead: RangesAhead,
     seen: Option<IdSet>,
     /// Asked of documents that the entries or the collection give.
     filter: Option<Filter>,
@@ -66,6 +68,7 @@ impl IndexStage {
             left: 0..0,
             merged,
             cursor: None,
+            ahead: RangesAhead::default(),
             seen,
             filter,
             row: Row::default(),
@@ -99,6 +102,7 @@ impl IndexStage {
     /// Opens the next range, or the one that is open in the next store; false where there is none.
     fn open(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         while self.left.is_empty() {
+            self.look_ahead(exec)?;
             let Some(range) = self.ranges.next() else { return Ok(false) };
             self.left = partitions::stores_of(&self.collection, &self.scan, &range);
             self.range = range;
@@ -128,6 +132,42 @@ impl IndexStage {
         self.cursor = Some(IndexCursor::open(&dictionaries, range, direction, open)?);
         self.seeks += dictionaries.len() as u64;
         Ok(true)
+    }
+}
+
+/// Values of `_id` whose documents are read before their turn.
+#[derive(Default)]
+struct RangesAhead {
+    window: Window,
+    /// Of the next so many it was done.
+    done: usize,
+    /// Pages this thread had read when the last range was opened.
+    reads: u64,
+}
+
+impl IndexStage {
+    /// Before a range is opened: has the documents of the next ones read together, where they are single values of
+    /// the key under which documents are stored, and those before had to be read.
+    fn look_ahead(&mut self, exec: &ExecContext<'_>) -> Result<()> {
+        if self.scan.index.is_some() || !self.ranges.are_points() {
+            return Ok(());
+        }
+        let reads = engine::thread_page_reads();
+        // None were read before the first one.
+        if reads > std::mem::replace(&mut self.ahead.reads, reads) && self.seeks > 0 {
+            self.ahead.window.missed();
+        }
+        let window = self.ahead.window.size(exec);
+        if self.ahead.done > 0 || window == 0 {
+            self.ahead.done = self.ahead.done.saturating_sub(1);
+            return Ok(());
+        }
+        let mut ranges = self.ranges.clone();
+        let keys: Vec<_> = std::iter::from_fn(|| ranges.next_point()).take(window).collect();
+        let pages = exec.prefetch(&self.collection, keys.iter().map(|key| &key[..]))?;
+        self.ahead.window.read(pages);
+        self.ahead.done = keys.len().saturating_sub(1);
+        Ok(())
     }
 }
 

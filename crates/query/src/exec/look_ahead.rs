@@ -1,8 +1,8 @@
-//! Rows of a stage that are taken before they are needed, so that the pages of their documents are read several at
-//! a time and not one after the other.
+//! What is looked at before it is needed, so that pages of documents are read several at a time and not one after
+//! the other: hits of an index, and values of `_id` that are asked for.
 //!
-//! Always true: rows come in the stage's order, each once. Nothing is taken early while documents are found in memory, by a plan
-//! on trial, or for who locks what it looks at.
+//! Always true: rows come in the stage's order, each once. Nothing is looked at early while documents are found in
+//! memory, by a plan on trial, or for who locks what it looks at.
 
 use super::{ExecContext, PlanStage, Row};
 use catalog::Collection;
@@ -12,6 +12,27 @@ use errors::Result;
 const FIRST: usize = 8;
 const MOST: usize = 128;
 
+/// How many are looked at ahead at a time; 0 while documents are in memory.
+#[derive(Default)]
+pub(super) struct Window(usize);
+
+impl Window {
+    /// For this plan.
+    pub(super) fn size(&self, exec: &ExecContext<'_>) -> usize {
+        if exec.may_look_ahead() { self.0 } else { 0 }
+    }
+
+    /// A document was not in memory.
+    pub(super) fn missed(&mut self) {
+        self.0 = self.0.max(FIRST);
+    }
+
+    /// For as many as it is so many pages were read.
+    pub(super) fn read(&mut self, pages: usize) {
+        self.0 = if pages > 0 { (4 * self.0).min(MOST) } else { 0 };
+    }
+}
+
 /// The rows that were taken.
 #[derive(Default)]
 pub(super) struct LookAhead {
@@ -20,8 +41,7 @@ pub(super) struct LookAhead {
     taken: usize,
     /// The one of them that is shown.
     at: usize,
-    /// How many are taken at a time; 0 while documents are in memory.
-    window: usize,
+    window: Window,
 }
 
 impl LookAhead {
@@ -37,11 +57,12 @@ impl LookAhead {
             return Ok(true);
         }
         (self.at, self.taken) = (0, 0);
-        if self.window == 0 || !exec.may_look_ahead() {
+        let window = self.window.size(exec);
+        if window == 0 {
             return stage.advance(exec);
         }
         let mut lacks_document = true;
-        while lacks_document && self.taken < self.window && stage.advance(exec)? {
+        while lacks_document && self.taken < window && stage.advance(exec)? {
             let row = stage.row();
             // Documents are not gathered: they may be large.
             lacks_document = row.document.is_empty();
@@ -53,7 +74,7 @@ impl LookAhead {
         }
         let rows = self.rows[..self.taken].iter();
         let pages = exec.prefetch(collection, rows.map(|row| &row.record_key[..]))?;
-        self.window = if pages > 0 && lacks_document { (4 * self.window).min(MOST) } else { 0 };
+        self.window.read(if lacks_document { pages } else { 0 });
         Ok(self.taken > 0)
     }
 
@@ -71,6 +92,6 @@ impl LookAhead {
 
     /// The document of the row was not in memory.
     pub(super) fn missed(&mut self) {
-        self.window = self.window.max(FIRST);
+        self.window.missed();
     }
 }

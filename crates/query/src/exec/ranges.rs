@@ -120,6 +120,19 @@ impl Ranges {
         }
     }
 
+    /// Whether each range is the values of all parts.
+    pub(crate) fn are_points(&self) -> bool {
+        self.prefix == self.parts.len()
+    }
+
+    /// The values of the next range, where they are ranges of that kind.
+    pub(crate) fn next_point(&mut self) -> Option<Vec<u8>> {
+        match self.next()?.lower {
+            Bound::Included(values) if self.are_points() => Some(values),
+            _ => None,
+        }
+    }
+
     /// Turns the odometer.
     fn step(&mut self) {
         let Some(next) = &mut self.next else { return };

@@ -44,10 +44,13 @@ fn n_of(id: i32) -> i32 {
 /// Ids by the index, as far as `limit` says, and how many pages were read early for them.
 fn ids(room: &Room, ctx: &mut OpContext<'_>, from: i32, limit: u64) -> (Vec<i32>, u64) {
     let (filter, sort) = (raw(&doc! { "n": { "$gte": from } }), raw(&doc! { "n": 1 }));
-    let request =
-        FindRequest { filter: Some(&filter), sort: Some(&sort), limit, ..FindRequest::default() };
+    let (filter, sort) = (Some(&*filter), Some(&*sort));
+    read(room, ctx, &FindRequest { filter, sort, limit, ..FindRequest::default() })
+}
+
+fn read(room: &Room, ctx: &mut OpContext<'_>, request: &FindRequest<'_>) -> (Vec<i32>, u64) {
     let before = room.catalog.engine().stats().cache.prefetches;
-    let mut cursor = find(ctx, &room.ns, &request).unwrap();
+    let mut cursor = find(ctx, &room.ns, request).unwrap();
     let mut found = Vec::new();
     while let Some(document) = cursor.next().unwrap() {
         found.push(document.get_i32("_id").unwrap());
@@ -89,5 +92,27 @@ fn who_locks_what_it_reads_looks_at_nothing_early() {
         let (found, early) = ids(&room, &mut ctx, 2000, 300);
         assert_eq!(found, expected(2000, 300));
         assert_eq!(early > 0, reads_early, "{isolation:?}");
+    }
+}
+
+#[test]
+fn documents_of_many_ids_are_read_together() {
+    let room = filled();
+    // Some twice, some that are not there, in no order.
+    let asked: Vec<i32> = (0..400).map(|n| n * 1511 % (COUNT + 100)).chain([7, 7, 1511]).collect();
+    let mut expected: Vec<i32> = asked.iter().copied().filter(|id| *id < COUNT).collect();
+    expected.sort_unstable();
+    expected.dedup();
+    for descending in [false, true] {
+        let filter = raw(&doc! { "_id": { "$in": &asked } });
+        let sort = raw(&doc! { "_id": if descending { -1 } else { 1 } });
+        let (filter, sort) = (Some(&*filter), Some(&*sort));
+        let request = FindRequest { filter, sort, ..FindRequest::default() };
+        let (mut found, early) = read(&room, &mut room.ctx(), &request);
+        if descending {
+            found.reverse();
+        }
+        assert_eq!(found, expected);
+        assert!(early > 200, "{early} of {}", expected.len());
     }
 }
