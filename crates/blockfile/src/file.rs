@@ -220,6 +220,12 @@ impl BlockFile {
         self.0.read_pages(pages)
     }
 
+    /// Bytes of memory that [`BlockFile::read_pages`] takes for this page at most.
+    pub fn most_read_bytes(&self, page: PageRef) -> u64 {
+        // It may begin in the last byte of an aligned part and end in the first one of another.
+        u64::from(page.len) + 2 * (self.0.alignment() as u64 - 1)
+    }
+
     /// Whether [`BlockFile::read_pages`] takes hardly longer than a read of one page.
     pub fn reads_at_once(&self) -> bool {
         self.0.file.reads_at_once()

@@ -250,8 +250,12 @@ impl Inner {
 
     /// What has to be read for so many bytes.
     pub(crate) fn aligned(&self, offset: u64, length: usize) -> AlignedRead {
-        let alignment = if self.file.is_direct() { self.file.read_alignment() } else { 1 };
-        AlignedRead::of(offset, length, alignment)
+        AlignedRead::of(offset, length, self.alignment())
+    }
+
+    /// What offsets and lengths of reads are multiples of.
+    pub(crate) fn alignment(&self) -> usize {
+        if self.file.is_direct() { self.file.read_alignment() } else { 1 }
     }
 
     /// Waits until everything written is on disk. A failure stops the file for good: what the

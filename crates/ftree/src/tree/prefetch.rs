@@ -66,13 +66,14 @@ impl Tree {
         if missing.is_empty() {
             return;
         }
-        let stored = missing.iter().map(|(_, block)| u64::from(block.page.len)).sum();
+        let blocks = &self.context.blocks;
+        let stored = missing.iter().map(|(_, block)| blocks.most_read_bytes(block.page)).sum();
         let _memory = self.context.cache.reserve(MemoryKind::Buffers, stored);
         let place = |(segment, block): &Missing| (SegmentId(segment.id()), block.page);
         let pages: Vec<_> = missing.iter().map(place).collect();
-        let started = self.context.blocks.now_us();
-        let batch = self.context.blocks.read_pages(&pages);
-        let took = self.context.blocks.now_us().saturating_sub(started);
+        let started = blocks.now_us();
+        let batch = blocks.read_pages(&pages);
+        let took = blocks.now_us().saturating_sub(started);
         Waits::add(Wait::DiskRead, Duration::from_micros(took));
         for ((segment, block), stored) in missing.iter().zip(batch.pages()) {
             if let Some(stored) = stored {
