@@ -14,11 +14,17 @@ use std::sync::atomic::Ordering;
 /// What was read.
 pub struct PageBatch {
     buf: AlignedBuf,
+    waited: usize,
     /// Where each page lies in it; none where it was not read.
     ranges: Vec<Option<Range<usize>>>,
 }
 
 impl PageBatch {
+    /// How many of the reads had to wait for the disk.
+    pub fn waited(&self) -> usize {
+        self.waited
+    }
+
     /// Stored bytes of the pages in the order they were asked for, for [`crate::BlockFile::decode`]; none of a page that could not be
     /// read: whoever reads it alone learns why.
     pub fn pages(&self) -> impl Iterator<Item = Option<&[u8]>> {
@@ -46,7 +52,8 @@ impl Inner {
         };
         let planned: Vec<_> = pages.iter().map(plan).collect();
         let mut buf = AlignedBuf::zeroed(bytes);
-        let mut done = self.read_planned(planned.iter().flatten(), &mut buf).into_iter();
+        let (done, waited) = self.read_planned(planned.iter().flatten(), &mut buf);
+        let mut done = done.into_iter();
         // Compaction may have moved a segment and given its old place away meanwhile.
         let moved = moves != self.moves.load(Ordering::Acquire);
         let range = |(planned, (_, page)): (Option<Planned>, &(SegmentId, PageRef))| {
@@ -56,15 +63,15 @@ impl Inner {
             is_read.then(|| first..first + page.len as usize)
         };
         let ranges = planned.into_iter().zip(pages).map(range).collect();
-        PageBatch { buf, ranges }
+        PageBatch { buf, waited, ranges }
     }
 
-    /// Does the reads; says which succeeded.
+    /// Does the reads; says which succeeded, and how many had to wait.
     fn read_planned<'p>(
         &self,
         planned: impl Iterator<Item = &'p Planned>,
         mut buf: &mut [u8],
-    ) -> Vec<bool> {
+    ) -> (Vec<bool>, usize) {
         let mut requests = Vec::new();
         for planned in planned {
             let (own, behind) = buf.split_at_mut(planned.read.length);
@@ -79,7 +86,8 @@ impl Inner {
             self.metrics.reads.inc();
             self.metrics.read_bytes.add(request.buf.len() as u64);
         }
-        requests.into_iter().map(|request| request.result.is_ok()).collect()
+        let waited = requests.iter().filter(|request| !request.was_at_hand).count();
+        (requests.into_iter().map(|request| request.result.is_ok()).collect(), waited)
     }
 }
 

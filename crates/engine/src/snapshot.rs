@@ -92,7 +92,7 @@ impl Snapshot {
     }
 
     /// Brings into memory what [`Snapshot::get`] of these keys is going to read, several pages at
-    /// once; says how many pages that were. Only a hint, and worth it where
+    /// once; says how many of them had to be waited for. Only a hint, and worth it where
     /// [`crate::thread_page_reads`] shows that reads touch the disk. May read the disk.
     pub fn prefetch<K: AsRef<[u8]>>(&self, dictionary: DictionaryId, keys: &[K]) -> Result<usize> {
         self.pinned.handle().health.check_open()?;

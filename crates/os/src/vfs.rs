@@ -165,12 +165,15 @@ pub struct ReadRequest<'b> {
     pub buf: &'b mut [u8],
     /// What became of it; before that, an error of kind `Other`.
     pub result: io::Result<()>,
+    /// The system had the bytes in memory: nobody waited for the disk.
+    pub was_at_hand: bool,
 }
 
 impl<'b> ReadRequest<'b> {
     /// One that was not done yet.
     pub fn new(offset: u64, buf: &'b mut [u8]) -> Self {
-        Self { offset, buf, result: Err(io::Error::other("not read yet")) }
+        let result = Err(io::Error::other("not read yet"));
+        Self { offset, buf, result, was_at_hand: false }
     }
 }
 

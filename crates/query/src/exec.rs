@@ -106,7 +106,8 @@ impl<'a> ExecContext<'a> {
         self.txn.is_none() && !self.snapshot.locks() && !self.is_trial()
     }
 
-    /// Brings the documents of record keys into memory, several pages at a time; says how many pages were read. A hint.
+    /// Brings the documents of record keys into memory, several pages at a time; says how many had to be
+    /// waited for. A hint.
     fn prefetch<'k>(
         &self,
         collection: &Collection,

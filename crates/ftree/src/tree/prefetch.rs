@@ -20,8 +20,8 @@ const SHARE: u64 = 16;
 
 impl Tree {
     /// Brings into memory what [`Tree::get`] of these keys at `ts` is going to need, several pages
-    /// at once; says how many pages were read. A hint: errors are left to who reads the keys, and where the disk is
-    /// not asked for several pages at once and there are no reader threads nothing is done.
+    /// at once; says how many pages had to be waited for. A hint: errors are left to who reads the keys, and where the
+    /// disk is not asked for several pages at once and there are no reader threads nothing is done.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K], ts: u64) -> usize {
         let (blocks, readers) = (&self.context.blocks, &self.context.readers);
         if !blocks.reads_at_once() && !readers.has_threads() {
@@ -29,7 +29,7 @@ impl Tree {
         }
         let missing = self.missing_pages(keys, ts);
         if blocks.reads_at_once() {
-            self.read_together(&missing);
+            self.read_together(&missing)
         } else {
             let read = |(segment, block): &Missing| {
                 let (segment, block) = (Arc::clone(segment), *block);
@@ -40,8 +40,8 @@ impl Tree {
             for errand in errands {
                 let _read = errand.wait();
             }
+            missing.len()
         }
-        missing.len()
     }
 
     /// The pages that are not in memory, as many of them as may be read at a time.
@@ -61,10 +61,10 @@ impl Tree {
         missing
     }
 
-    /// Reads and decodes pages; what does not succeed is left out.
-    fn read_together(&self, missing: &[Missing]) {
+    /// Reads and decodes pages; what does not succeed is left out. Says how many had to be waited for.
+    fn read_together(&self, missing: &[Missing]) -> usize {
         if missing.is_empty() {
-            return;
+            return 0;
         }
         let blocks = &self.context.blocks;
         let stored = missing.iter().map(|(_, block)| blocks.most_read_bytes(block.page)).sum();
@@ -82,6 +82,7 @@ impl Tree {
                 let _read = segment.load_stored(*block, stored, Access::Prefetch);
             }
         }
+        batch.waited()
     }
 }
 

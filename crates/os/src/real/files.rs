@@ -184,9 +184,22 @@ impl File for RealFile {
     }
 
     fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
-        crate::about_to_wait();
-        ring::read_many(&self.file, reads);
+        let mut missing = Vec::with_capacity(reads.len());
         for read in reads {
+            let at_hand =
+                !self.direct && self.read_at_once(read.buf, read.offset) == Some(read.buf.len());
+            if at_hand {
+                (read.result, read.was_at_hand) = (Ok(()), true);
+            } else {
+                missing.push(read);
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        crate::about_to_wait();
+        ring::read_many(&self.file, &mut missing);
+        for read in missing {
             // What a signal or the end of the file cut short, and all where the kernel forbids rings.
             if let Err(error) = &read.result
                 && error.kind() == io::ErrorKind::Interrupted

@@ -45,8 +45,8 @@ fn make() -> io::Result<IoUring> {
 }
 
 /// Reads all at once. A request that was not done, or in part, has an error of kind `Interrupted`.
-pub(super) fn read_many(file: &impl AsRawFd, reads: &mut [ReadRequest<'_>]) {
-    for read in &mut *reads {
+pub(super) fn read_many(file: &impl AsRawFd, reads: &mut [&mut ReadRequest<'_>]) {
+    for read in reads.iter_mut() {
         read.result = Err(io::ErrorKind::Interrupted.into());
     }
     if !is_usable() {
@@ -65,7 +65,7 @@ pub(super) fn read_many(file: &impl AsRawFd, reads: &mut [ReadRequest<'_>]) {
 }
 
 /// The same for no more than the ring has room for.
-fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [ReadRequest<'_>]) {
+fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [&mut ReadRequest<'_>]) {
     let file = types::Fd(file.as_raw_fd());
     for (number, read) in reads.iter_mut().enumerate() {
         let length = u32::try_from(read.buf.len()).unwrap_or(u32::MAX);
@@ -90,7 +90,7 @@ fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [ReadRequest<'
         }
         for completion in ring.completion() {
             awaited -= 1;
-            let read = &mut reads[completion.user_data() as usize];
+            let read = &mut *reads[completion.user_data() as usize];
             read.result = match usize::try_from(completion.result()) {
                 Ok(length) if length == read.buf.len() => Ok(()),
                 Ok(_) => Err(io::ErrorKind::Interrupted.into()),

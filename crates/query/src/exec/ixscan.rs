@@ -164,8 +164,8 @@ impl IndexStage {
         }
         let mut ranges = self.ranges.clone();
         let keys: Vec<_> = std::iter::from_fn(|| ranges.next_point()).take(window).collect();
-        let pages = exec.prefetch(&self.collection, keys.iter().map(|key| &key[..]))?;
-        self.ahead.window.read(pages);
+        let waited = exec.prefetch(&self.collection, keys.iter().map(|key| &key[..]))?;
+        self.ahead.window.read(waited);
         self.ahead.done = keys.len().saturating_sub(1);
         Ok(())
     }

@@ -12,24 +12,36 @@ use errors::Result;
 const FIRST: usize = 8;
 const MOST: usize = 128;
 
-/// How many are looked at ahead at a time; 0 while documents are in memory.
+/// Documents that had to be read, one after the other, until it is tried again, where the system had those of a
+/// batch in memory: its file cache may hold all of them.
+const UNTIL_TRIED_AGAIN: usize = 64;
+
+/// How many are looked at ahead at a time; 0 while that gains nothing.
 #[derive(Default)]
-pub(super) struct Window(usize);
+pub(super) struct Window {
+    size: usize,
+    /// Misses that do not count yet.
+    ignored: usize,
+}
 
 impl Window {
     /// For this plan.
     pub(super) fn size(&self, exec: &ExecContext<'_>) -> usize {
-        if exec.may_look_ahead() { self.0 } else { 0 }
+        if exec.may_look_ahead() { self.size } else { 0 }
     }
 
     /// A document was not in memory.
     pub(super) fn missed(&mut self) {
-        self.0 = self.0.max(FIRST);
+        match self.ignored.checked_sub(1) {
+            Some(left) => self.ignored = left,
+            None => self.size = self.size.max(FIRST),
+        }
     }
 
-    /// For as many as it is so many pages were read.
-    pub(super) fn read(&mut self, pages: usize) {
-        self.0 = if pages > 0 { (4 * self.0).min(MOST) } else { 0 };
+    /// For as many as it is so many pages were waited for.
+    pub(super) fn read(&mut self, waited: usize) {
+        (self.size, self.ignored) =
+            if waited > 0 { ((4 * self.size).min(MOST), 0) } else { (0, UNTIL_TRIED_AGAIN) };
     }
 }
 
@@ -73,8 +85,8 @@ impl LookAhead {
             self.taken += 1;
         }
         let rows = self.rows[..self.taken].iter();
-        let pages = exec.prefetch(collection, rows.map(|row| &row.record_key[..]))?;
-        self.window.read(if lacks_document { pages } else { 0 });
+        let waited = exec.prefetch(collection, rows.map(|row| &row.record_key[..]))?;
+        self.window.read(if lacks_document { waited } else { 0 });
         Ok(self.taken > 0)
     }
 
@@ -93,5 +105,27 @@ impl LookAhead {
     /// The document of the row was not in memory.
     pub(super) fn missed(&mut self) {
         self.window.missed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_grows_while_the_disk_is_waited_for_and_rests_where_it_is_not() {
+        let mut window = Window::default();
+        window.missed();
+        let mut sizes = vec![window.size];
+        for waited in [3, 1, 128, 0] {
+            window.read(waited);
+            sizes.push(window.size);
+        }
+        assert_eq!(sizes, [8, 32, 128, 128, 0]);
+        let tried_again = (1..1000).find(|_| {
+            window.missed();
+            window.size > 0
+        });
+        assert_eq!(tried_again, Some(UNTIL_TRIED_AGAIN + 1));
     }
 }
