@@ -76,8 +76,8 @@ fn rows_come_in_their_order_each_once_with_their_pages_read_together() {
     for (from, limit, most_early) in [(0, COUNT as u64, u64::MAX), (700, 500, 800), (1500, 1, 0)] {
         let (found, early) = ids(&room, &mut room.ctx(), from, limit);
         assert_eq!(found, expected(from, limit as usize));
-        // Nearly each document lies in a page of its own.
-        assert!(early >= limit / 2 || most_early == 0, "{early} of {limit}");
+        // The cache has some of them, decoded or not.
+        assert!(early >= limit / 10 || most_early == 0, "{early} of {limit}");
         assert!(early <= most_early, "{early} of {limit}");
     }
 }
@@ -113,6 +113,6 @@ fn documents_of_many_ids_are_read_together() {
             found.reverse();
         }
         assert_eq!(found, expected);
-        assert!(early > 200, "{early} of {}", expected.len());
+        assert!(early > 50, "{early} of {}", expected.len());
     }
 }
