@@ -53,7 +53,9 @@ impl Tree {
         for key in keys {
             let Ok(Some((segment, block))) = state.missing_page(key.as_ref(), ts) else { continue };
             if seen.insert((segment.id(), block.page.page)) {
-                let Some(left) = room.checked_sub(u64::from(block.raw_len)) else { break };
+                // A damaged index may give a page any length.
+                let bytes = block.raw_len.max(block.page.len);
+                let Some(left) = room.checked_sub(u64::from(bytes)) else { break };
                 room = left;
                 missing.push((segment, block));
             }

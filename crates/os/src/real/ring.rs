@@ -66,6 +66,7 @@ pub(super) fn read_many(file: &impl AsRawFd, reads: &mut [&mut ReadRequest<'_>])
 
 /// The same for no more than the ring has room for.
 fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [&mut ReadRequest<'_>]) {
+    let guard = AbortOnUnwind;
     let file = types::Fd(file.as_raw_fd());
     for (number, read) in reads.iter_mut().enumerate() {
         let length = u32::try_from(read.buf.len()).unwrap_or(u32::MAX);
@@ -82,11 +83,8 @@ fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [&mut ReadRequ
             Ok(_) => {}
             // A signal, or the kernel is short of memory: what is on its way goes on, the rest is asked for again.
             Err(error) if is_passing(&error) => std::thread::yield_now(),
-            Err(error) => {
-                // Nobody could say when the kernel is done with the buffers: this frame is not to be left.
-                let _guard = AbortOnUnwind;
-                panic!("io_uring_enter failed with {error}; the process cannot go on");
-            }
+            // Nobody could say when the kernel is done with the buffers.
+            Err(error) => panic!("io_uring_enter failed with {error}; the process cannot go on"),
         }
         for completion in ring.completion() {
             awaited -= 1;
@@ -98,9 +96,11 @@ fn read_some(ring: &mut IoUring, file: &impl AsRawFd, reads: &mut [&mut ReadRequ
             };
         }
     }
+    std::mem::forget(guard);
 }
 
-/// Ends the process where a panic, which was logged, would leave the frame that has this.
+/// Ends the process where a panic, which was logged, would leave the frame that has this: entries of the ring would name
+/// buffers that are gone.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
