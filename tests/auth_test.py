@@ -361,7 +361,7 @@ def who_guesses_waits():
         time.sleep(1)
         assert status("m2", "pencil") == 200, "whoever waits is looked at"
         root.admin.command("setParameter", 1, authFailedDelayMs=700)
-        with Fernd("--auth", "--setParameter", "authFailedDelayMs=700") as other, with_root(other):
+        with Fernd("--auth", "--setParameter", "authFailedDelayMs=3000") as other, with_root(other):
             began = time.monotonic()
             with client(other, "root", "wrong") as wrong:
                 fails(18, lambda: wrong.admin.command("ping"))
@@ -369,7 +369,7 @@ def who_guesses_waits():
             began = time.monotonic()
             with client(other, "root") as right:
                 right.admin.command("ping")
-            assert failed >= 0.7 > time.monotonic() - began, failed
+            assert failed >= 3 > time.monotonic() - began, failed
         fails(2, lambda: root.admin.command("setParameter", 1, authFailedDelayMs=5001))
 
 
