@@ -13,7 +13,7 @@ thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A page's decoded bytes; anything before that.
+/// A page's decoded bytes; before it is decoded, bytes of an earlier page.
 pub(crate) struct Decoded(Vec<u8>);
 
 impl Decoded {

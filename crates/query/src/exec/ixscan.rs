@@ -8,7 +8,7 @@
 
 use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
-use super::look_ahead::Window;
+use super::look_ahead::{MOST_KEY_BYTES, Window};
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row, partitions, passes};
@@ -162,8 +162,7 @@ impl IndexStage {
             self.ahead.done = self.ahead.done.saturating_sub(1);
             return Ok(());
         }
-        let mut ranges = self.ranges.clone();
-        let keys: Vec<_> = std::iter::from_fn(|| ranges.next_point()).take(window).collect();
+        let keys = self.ranges.points_ahead(window, MOST_KEY_BYTES);
         let waited = exec.prefetch(&self.collection, keys.iter().map(|key| &key[..]))?;
         self.ahead.window.read(waited);
         self.ahead.done = keys.len().saturating_sub(1);

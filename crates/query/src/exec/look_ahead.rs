@@ -11,6 +11,8 @@ use errors::Result;
 /// Rows taken at a time after the first document that was not in memory, and at most; each time four times as many.
 const FIRST: usize = 8;
 const MOST: usize = 128;
+/// Record keys that are kept for that take about so many bytes at most: an `_id` may be large.
+pub(super) const MOST_KEY_BYTES: usize = 64 << 10;
 
 /// Documents that had to be read, one after the other, until it is tried again, where the system had those of a
 /// batch in memory: its file cache may hold all of them.
@@ -48,9 +50,7 @@ impl Window {
 /// The rows that were taken.
 #[derive(Default)]
 pub(super) struct LookAhead {
-    /// The first `taken` of them; the others are room for later ones.
     rows: Vec<Row>,
-    taken: usize,
     /// The one of them that is shown.
     at: usize,
     window: Window,
@@ -65,34 +65,36 @@ impl LookAhead {
         stage: &mut dyn PlanStage,
     ) -> Result<bool> {
         self.at += 1;
-        if self.at < self.taken {
+        if self.at < self.rows.len() {
             return Ok(true);
         }
-        (self.at, self.taken) = (0, 0);
+        self.at = 0;
+        self.rows.clear();
         let window = self.window.size(exec);
         if window == 0 {
             return stage.advance(exec);
         }
-        let mut lacks_document = true;
-        while lacks_document && self.taken < window && stage.advance(exec)? {
+        let (mut bytes, mut lacks_document) = (0, true);
+        while lacks_document
+            && self.rows.len() < window
+            && bytes < MOST_KEY_BYTES
+            && stage.advance(exec)?
+        {
             let row = stage.row();
+            bytes += row.record_key.len();
             // Documents are not gathered: they may be large.
             lacks_document = row.document.is_empty();
-            if self.taken == self.rows.len() {
-                self.rows.push(Row::default());
-            }
-            self.rows[self.taken].set(&row.record_key, &row.document);
-            self.taken += 1;
+            self.rows.push(row.clone());
         }
-        let rows = self.rows[..self.taken].iter();
+        let rows = self.rows.iter();
         let waited = exec.prefetch(collection, rows.map(|row| &row.record_key[..]))?;
         self.window.read(if lacks_document { waited } else { 0 });
-        Ok(self.taken > 0)
+        Ok(!self.rows.is_empty())
     }
 
     /// The row it stands on, of its own or the stage's.
     pub(super) fn row<'r>(&'r self, stage: &'r dyn PlanStage) -> &'r Row {
-        if self.taken > 0 { &self.rows[self.at] } else { stage.row() }
+        self.rows.get(self.at).unwrap_or_else(|| stage.row())
     }
 
     /// Gives back the memory of large documents.

@@ -125,12 +125,23 @@ impl Ranges {
         self.prefix == self.parts.len()
     }
 
-    /// The values of the next range, where they are ranges of that kind.
-    pub(crate) fn next_point(&mut self) -> Option<Vec<u8>> {
-        match self.next()?.lower {
-            Bound::Included(values) if self.are_points() => Some(values),
-            _ => None,
+    /// The values of the next ranges, where they are ranges of that kind: so many at most, and of about so many
+    /// bytes. They stay the next ones.
+    pub(crate) fn points_ahead(&mut self, most: usize, most_bytes: usize) -> Vec<Vec<u8>> {
+        debug_assert!(self.are_points(), "a range of several values is no key");
+        let place = self.next.clone();
+        let (mut points, mut bytes) = (Vec::new(), 0);
+        while points.len() < most
+            && bytes < most_bytes
+            && let Some(range) = self.next()
+        {
+            if let Bound::Included(values) = range.lower {
+                bytes += values.len();
+                points.push(values);
+            }
         }
+        self.next = place;
+        points
     }
 
     /// Turns the odometer.
