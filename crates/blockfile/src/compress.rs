@@ -1,4 +1,4 @@
-//! The compression methods of pages, each a pure function from bytes to bytes.
+//! The compression methods of pages, each a pure function from bytes to bytes. With a dictionary: [`crate::compression_dictionary`].
 //!
 //! zstd and zlib contexts are kept per thread, since making one costs more than a 16 KiB page.
 
@@ -33,6 +33,8 @@ pub(crate) const METHOD_NONE: u8 = 0;
 const METHOD_LZ4: u8 = 1;
 const METHOD_ZLIB: u8 = 2;
 const METHOD_ZSTD: u8 = 3;
+/// With the compression dictionary that its segment names.
+pub(crate) const METHOD_ZSTD_DICTIONARY: u8 = 4;
 
 impl Compression {
     /// Method and level, as stored in a dictionary's options.

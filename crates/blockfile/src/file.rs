@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
 use crate::metrics::PageStats;
+use crate::compression_dictionary::DictionaryDecompressor;
 use crate::page::{PageContext, decode_page};
 use crate::page_batch::PageBatch;
 use crate::pins::Pin;
@@ -194,7 +195,7 @@ impl BlockFile {
         self.0.metrics.page_stats(kind)
     }
 
-    /// Reads and decodes one page into `out`. Touches the disk.
+    /// Reads and decodes one page, which needs no compression dictionary, into `out`. Touches the disk.
     pub fn read_page(
         &self,
         dictionary: u64,
@@ -203,7 +204,7 @@ impl BlockFile {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let stored = self.read_stored_page(id, page)?;
-        self.decode(dictionary, id, page, &stored, out)
+        self.decode(dictionary, id, page, None, &stored, out)
     }
 
     /// Reads the stored bytes of one page, for [`BlockFile::decode`]. Touches the disk.
@@ -236,18 +237,19 @@ impl BlockFile {
         self.0.os.clock.monotonic().as_micros() as u64
     }
 
-    /// Decodes a page that was read as part of a larger read.
+    /// Decodes a page that was read as part of a larger read, with the compression dictionary that its segment names.
     pub fn decode(
         &self,
         dictionary: u64,
         id: SegmentId,
         page: PageRef,
+        compressed_with: Option<&DictionaryDecompressor>,
         stored: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let context = PageContext { dictionary, segment: id.0, page: page.page };
         let started = self.0.os.clock.monotonic();
-        match decode_page(context, self.0.options.keys.as_deref(), stored, out) {
+        match decode_page(context, self.0.options.keys.as_deref(), compressed_with, stored, out) {
             Ok(_) => {
                 let took = self.0.os.clock.monotonic().saturating_sub(started);
                 let kind = self.0.table.read().get(id).map_or(0, |slot| slot.entry.kind);

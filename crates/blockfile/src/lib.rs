@@ -30,6 +30,7 @@ mod chain;
 mod checkpoint;
 mod compact;
 mod compress;
+mod compression_dictionary;
 mod copying;
 mod create;
 mod encrypted_root;
@@ -50,13 +51,17 @@ mod translation;
 
 pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL, compress, decompress};
+pub use compression_dictionary::{
+    DECOMPRESSOR_BYTES, DictionaryCompressor, DictionaryDecompressor, TRAINING_BYTES,
+    train_dictionary,
+};
 pub use copying::{CheckpointParts, FileParts, read_checkpoint};
 pub use create::is_encrypted;
 pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::{Metrics, PageStats};
 pub use page::{
-    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, check_encrypted_page,
+    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageCompression, PageContext, PageError, check_encrypted_page,
     check_stored_page, decode_page, encode_page, page_stored_len,
 };
 pub use page_batch::PageBatch;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use telemetry::{Counter, Histogram, Registry, Unit};
 
 /// Kinds of segments that are told apart; greater ones count as the last.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// The counters of one data file.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! Pages: the unit that is compressed, checksummed and read.
 //!
 //! ```text
-//! 0   u8   compression method (0 none, 1 lz4, 2 zlib, 3 zstd)
+//! 0   u8   compression method (0 none, 1 lz4, 2 zlib, 3 zstd, 4 zstd with a dictionary)
 //! 1   u8   flags: bit 0, encrypted
 //! 2   u16  number of the data key; 0 where it is not encrypted
 //! 4   u32  stored length
@@ -23,7 +23,8 @@
 use crypt::{FreshKey, KeyNumber, KeyRing, Nonce, Purpose, SALT_BYTES, TAG_BYTES};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::compress::{Compression, METHOD_NONE, compress, decompress};
+use crate::compress::{Compression, METHOD_NONE, METHOD_ZSTD_DICTIONARY, compress, decompress};
+use crate::compression_dictionary::{DictionaryCompressor, DictionaryDecompressor};
 
 /// Bytes before a page's stored bytes.
 pub const PAGE_HEADER_BYTES: usize = 20;
@@ -32,6 +33,49 @@ pub const PAGE_HEADER_BYTES: usize = 20;
 pub const MAX_PAGE_BYTES: usize = 64 << 20;
 
 const ENCRYPTED: u8 = 1;
+
+/// How one page is compressed.
+#[derive(Clone, Copy, Debug)]
+pub enum PageCompression<'a> {
+    /// By itself.
+    Alone(Compression),
+    /// With what it has in common with others.
+    With(&'a DictionaryCompressor),
+}
+
+impl From<Compression> for PageCompression<'_> {
+    fn from(method: Compression) -> Self {
+        Self::Alone(method)
+    }
+}
+
+impl PageCompression<'_> {
+    /// Bytes that a page takes in a file that is not encrypted.
+    pub fn stored_bytes(self, raw: &[u8]) -> usize {
+        let mut out = Vec::new();
+        self.compress(raw, &mut out);
+        PAGE_HEADER_BYTES + out.len()
+    }
+
+    /// Appends the compressed form of `raw` to `out` where it is shorter than `raw`, and says by which method; otherwise
+    /// appends `raw`.
+    fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> u8 {
+        let start = out.len();
+        let method = match self {
+            Self::Alone(method) => compress(method, raw, out).then_some(method.method()),
+            Self::With(dictionary) => {
+                out.resize(start + raw.len().saturating_sub(1), 0);
+                let written = dictionary.compress(raw, &mut out[start..]);
+                out.truncate(start + written.unwrap_or(0));
+                written.map(|_| METHOD_ZSTD_DICTIONARY)
+            }
+        };
+        method.unwrap_or_else(|| {
+            out.extend_from_slice(raw);
+            METHOD_NONE
+        })
+    }
+}
 
 /// The address of a page, covered by its checksum, or its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +104,9 @@ pub enum PageError {
     /// The checksum is right and the bytes do not decompress.
     #[error("page does not decompress")]
     Compression,
+    /// It was compressed with a dictionary, and who reads it has none.
+    #[error("page needs a compression dictionary that its segment does not name")]
+    NoDictionary,
     /// The checksum is right, and the tag is not: it was changed by somebody, or belongs elsewhere.
     #[error("page does not decrypt")]
     NotAuthentic,
@@ -79,6 +126,9 @@ impl PageError {
             Self::Checksum => "page checksum differs",
             Self::Header => "page header is invalid",
             Self::Compression => "page does not decompress",
+            Self::NoDictionary => {
+                "page needs a compression dictionary that its segment does not name"
+            }
             Self::NotAuthentic => "page does not decrypt",
             Self::NoKey => "page is encrypted, and there is no key for it",
             Self::Plain => "page is not encrypted, in a file that is",
@@ -90,7 +140,7 @@ impl PageError {
 /// it is encrypted.
 pub fn encode_page(
     context: PageContext,
-    method: Compression,
+    compression: PageCompression<'_>,
     key: Option<&FreshKey>,
     raw: &[u8],
     out: &mut Vec<u8>,
@@ -99,12 +149,7 @@ pub fn encode_page(
     let start = out.len();
     let body = start + PAGE_HEADER_BYTES + if key.is_some() { SALT_BYTES } else { 0 };
     out.resize(body, 0);
-    let method = if compress(method, raw, out) {
-        method.method()
-    } else {
-        out.extend_from_slice(raw);
-        METHOD_NONE
-    };
+    let method = compression.compress(raw, out);
     let tag_bytes = if key.is_some() { TAG_BYTES } else { 0 };
     let stored_len = out.len() - start - PAGE_HEADER_BYTES + tag_bytes;
     let header = &mut out[start..start + PAGE_HEADER_BYTES];
@@ -127,10 +172,12 @@ pub fn encode_page(
 }
 
 /// Replaces `out` with the raw bytes of the page that starts at `bytes[0]`; says how many bytes
-/// of `bytes` the page took. With keys it has to be encrypted. On an error `out` holds nothing meaningful.
+/// of `bytes` the page took. With keys it has to be encrypted. The compression dictionary is the one that its segment names.
+/// On an error `out` holds nothing meaningful.
 pub fn decode_page(
     context: PageContext,
     keys: Option<&KeyRing>,
+    dictionary: Option<&DictionaryDecompressor>,
     bytes: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<usize, PageError> {
@@ -154,7 +201,14 @@ pub fn decode_page(
     };
     // What is there already is overwritten, not made zero before.
     out.resize(raw_len, 0);
-    if decompress(header[0], compressed, out) { Ok(end) } else { Err(PageError::Compression) }
+    let whole = match (header[0], dictionary) {
+        (METHOD_ZSTD_DICTIONARY, None) => return Err(PageError::NoDictionary),
+        (METHOD_ZSTD_DICTIONARY, Some(dictionary)) => {
+            dictionary.decompress(compressed, out) == Some(raw_len)
+        }
+        (method, _) => decompress(method, compressed, out),
+    };
+    if whole { Ok(end) } else { Err(PageError::Compression) }
 }
 
 /// How many bytes the page that starts at `bytes[0]` takes, by its checksum alone: of an encrypted page,

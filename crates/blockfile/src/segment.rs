@@ -10,10 +10,9 @@ use os::AlignedBuf;
 
 use crate::UNIT;
 use crate::allocator::Extent;
-use crate::compress::Compression;
 use crate::error::Result;
 use crate::file::BlockFile;
-use crate::page::{PageContext, encode_page};
+use crate::page::{PageCompression, PageContext, encode_page};
 use crate::translation::{Entry, SegmentId};
 
 /// Up to here a segment is gathered in memory and then gets an extent that fits exactly; longer
@@ -96,10 +95,10 @@ impl SegmentWriter {
     }
 
     /// Compresses, encrypts where the file is encrypted, checksums and appends the next page. May write to the disk.
-    pub fn append_page(
+    pub fn append_page<'a>(
         &mut self,
         dictionary: u64,
-        compression: Compression,
+        compression: impl Into<PageCompression<'a>>,
         raw: &[u8],
     ) -> Result<PageRef> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -107,7 +106,7 @@ impl SegmentWriter {
         let context = PageContext { dictionary, segment: self.id.0, page: self.pages };
         let clock = &self.file.0.os.clock;
         let started = clock.monotonic();
-        encode_page(context, compression, self.key.as_ref(), raw, &mut scratch);
+        encode_page(context, compression.into(), self.key.as_ref(), raw, &mut scratch);
         let took = clock.monotonic().saturating_sub(started);
         self.file.0.metrics.encoded(self.kind, raw.len(), scratch.len(), took);
         let offset = self.append(&scratch)?;

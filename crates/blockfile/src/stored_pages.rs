@@ -153,7 +153,7 @@ mod tests {
         for page in 0..4_u32 {
             let raw = vec![page as u8; 100 << page];
             let context = PageContext { dictionary, segment: SEGMENT, page };
-            encode_page(context, Compression::None, None, &raw, &mut out);
+            encode_page(context, Compression::None.into(), None, &raw, &mut out);
         }
         out
     }

@@ -5,7 +5,10 @@ use blockfile::format::{
     BlobPointer, Chunk, Entry, Extent, Link, Superblock, decode_changes, decode_table,
     decrypt_root, encode_changes, encode_table, encrypt_root,
 };
-use blockfile::{Compression, PageContext, SegmentId, decode_page, encode_page};
+use blockfile::{
+    Compression, DictionaryCompressor, DictionaryDecompressor, PageCompression, PageContext,
+    PageError, SegmentId, decode_page, encode_page, train_dictionary,
+};
 use crypt::{KeyRing, KeysFile, MasterKey, Purpose};
 use os::sim::SimOs;
 use std::path::Path;
@@ -84,16 +87,39 @@ fn pages() {
     ];
     for (name, method) in cases {
         let mut encoded = Vec::new();
-        encode_page(context, method, None, &raw, &mut encoded);
+        encode_page(context, method.into(), None, &raw, &mut encoded);
         let committed = match method {
             Compression::None => golden(HERE, name, &encoded),
             _ => golden_to_decode(HERE, name, &encoded),
         };
         assert_eq!(committed[0], method.to_bytes()[0]);
         let mut back = Vec::new();
-        assert_eq!(decode_page(context, None, &committed, &mut back), Ok(committed.len()));
+        assert_eq!(decode_page(context, None, None, &committed, &mut back), Ok(committed.len()));
         assert_eq!(back, raw);
     }
+}
+
+#[test]
+fn page_compressed_with_a_dictionary() {
+    let row = |n: usize| format!("frond {n:04} of fern {:03}; ", n * 7919 % 1000);
+    let page = |page: usize| (0..20).map(|n| row(page * 20 + n)).collect::<String>().into_bytes();
+    let pages: Vec<_> = (0..40).map(page).collect();
+    let lengths: Vec<_> = pages.iter().map(Vec::len).collect();
+    let trained = train_dictionary(&pages.concat(), &lengths, 1024).unwrap();
+    let trained = golden_to_decode(HERE, "compression-dictionary.bin", &trained);
+    let context = PageContext { dictionary: 7, segment: 300, page: 12 };
+    let compressor = DictionaryCompressor::new(&trained, 3).unwrap();
+    let mut encoded = Vec::new();
+    encode_page(context, PageCompression::With(&compressor), None, &pages[3], &mut encoded);
+    let committed = golden_to_decode(HERE, "page-zstd-dictionary.bin", &encoded);
+    assert_eq!(committed[0], 4);
+    let decompressor = DictionaryDecompressor::new(&trained).unwrap();
+    let mut back = Vec::new();
+    let decoded = decode_page(context, None, Some(&decompressor), &committed, &mut back);
+    assert_eq!(decoded, Ok(committed.len()));
+    assert_eq!(back, pages[3]);
+    let refused = decode_page(context, None, None, &committed, &mut back);
+    assert_eq!(refused, Err(PageError::NoDictionary));
 }
 
 /// The keys of the golden file of `fern.keys`, whose master key is 32 sevens.
@@ -114,10 +140,10 @@ fn what_is_encrypted() {
     let raw = b"the fern unrolls its fronds; ".repeat(12);
     let fresh = keys.fresh(Purpose::DataFile, &*os.entropy);
     let mut encoded = Vec::new();
-    encode_page(context, Compression::None, Some(&fresh), &raw, &mut encoded);
+    encode_page(context, Compression::None.into(), Some(&fresh), &raw, &mut encoded);
     let committed = golden(HERE, "page-encrypted.bin", &encoded);
     let mut back = Vec::new();
-    assert_eq!(decode_page(context, Some(&keys), &committed, &mut back), Ok(committed.len()));
+    assert_eq!(decode_page(context, Some(&keys), None, &committed, &mut back), Ok(committed.len()));
     assert_eq!(back, raw);
     let previous = BlobPointer { unit: 77, units: 3, bytes: 9000, checksum: 0xabcd };
     let link = Link { previous, generation: 41 }.encode();

@@ -31,6 +31,8 @@ pub enum MemoryKind {
     Nodes,
     /// Block indexes and filters of runs that stay in memory.
     Filters,
+    /// Compression dictionaries that are ready to decode with.
+    Dictionaries,
     /// Memtables, sealed ones that a cursor still reads included.
     Memtables,
     /// Uncommitted writes, and what savepoints need to take them back.
@@ -59,11 +61,12 @@ pub enum MemoryKind {
 
 impl MemoryKind {
     /// Every part, in the order of [`Parts`].
-    pub const ALL: [MemoryKind; 16] = [
+    pub const ALL: [MemoryKind; 17] = [
         MemoryKind::Frames,
         MemoryKind::Compressed,
         MemoryKind::Nodes,
         MemoryKind::Filters,
+        MemoryKind::Dictionaries,
         MemoryKind::Memtables,
         MemoryKind::WriteSets,
         MemoryKind::Locks,
@@ -85,6 +88,7 @@ impl MemoryKind {
             MemoryKind::Compressed => "compressed",
             MemoryKind::Nodes => "nodes",
             MemoryKind::Filters => "filters",
+            MemoryKind::Dictionaries => "compressionDictionaries",
             MemoryKind::Memtables => "memtables",
             MemoryKind::WriteSets => "writeSets",
             MemoryKind::Locks => "locks",

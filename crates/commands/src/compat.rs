@@ -264,7 +264,8 @@ written from then on:
 `quicklz` and `fastlz` are carried out by lz4, `lzma` by zstd at level 19, and the reply's \
 `note` says so |
 | `pageSize` | 4 KiB to 16 MiB, as a number or as `\"64k\"`, `\"4MB\"`; 1 MiB by default |
-| `readPageSize` | 4 KiB to 256 KiB, no more than `pageSize`; 16 KiB by default |
+| `readPageSize` | 4 KiB to 256 KiB, no more than `pageSize`; 16 KiB by default; with a compression \
+dictionary, which `zstd` has from 4 `pageSize` of data on, half of it |
 | `fanout` | 4 to 64; 64 by default |
 | `clustering: true` of an index | each entry holds its document, so that a scan fetches nothing \
 |

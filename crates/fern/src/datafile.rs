@@ -8,14 +8,19 @@ use blockfile::format::{
     BlobPointer, Chunk, Entry, Extent, Link, MAX_CHUNK_PAYLOAD, SUPERBLOCK_BYTES, Superblock,
     decrypt_root, fold_tables,
 };
-use blockfile::{PageContext, PageRef, UNIT, check_encrypted_page, decode_page, page_stored_len};
+use blockfile::{
+    DictionaryDecompressor, PageContext, PageRef, UNIT, check_encrypted_page, decode_page,
+    page_stored_len,
+};
 use crypt::KeyRing;
 use engine::format::{RootFacts, read_root};
+use ftree::format::SegmentFacts;
 use os::{File, OpenOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
+use crate::segment::DICTIONARY_KIND;
 
 /// Units before the first extent: the superblocks.
 const RESERVED: Extent = Extent { unit: 0, units: 2 };
@@ -303,7 +308,7 @@ impl DataFile {
         self.read_bytes(start.ok_or("it lies outside the file")?, length)
     }
 
-    /// A page, decoded. It takes exactly the bytes its reference says.
+    /// A page that needs no compression dictionary, decoded. It takes exactly the bytes its reference says.
     pub(crate) fn page(
         &self,
         tree: u64,
@@ -311,15 +316,49 @@ impl DataFile {
         entry: &Entry,
         page: PageRef,
     ) -> Result<Vec<u8>, String> {
+        self.compressed_page(tree, segment, entry, page, None)
+    }
+
+    /// The same, compressed with the dictionary that its segment names.
+    pub(crate) fn compressed_page(
+        &self,
+        tree: u64,
+        segment: u64,
+        entry: &Entry,
+        page: PageRef,
+        dictionary: Option<&DictionaryDecompressor>,
+    ) -> Result<Vec<u8>, String> {
         let stored = self.read_in(entry, page.offset, u64::from(page.len))?;
         let mut raw = Vec::new();
         let context = PageContext { dictionary: tree, segment, page: page.page };
         let taken =
-            decode_page(context, self.page_keys(), &stored, &mut raw).map_err(|e| e.to_string())?;
+            decode_page(context, self.page_keys(), dictionary, &stored, &mut raw).map_err(|e| e.to_string())?;
         if taken != stored.len() {
             return Err("page is shorter than its reference says".to_owned());
         }
         Ok(raw)
+    }
+
+    /// The compression dictionary that a segment of a tree names, where it names one.
+    pub(crate) fn dictionary(
+        &self,
+        tree: u64,
+        facts: &SegmentFacts,
+    ) -> Result<Option<DictionaryDecompressor>, String> {
+        let Some(at) = facts.dictionary else { return Ok(None) };
+        let missing = || "its compression dictionary is not in the translation table".to_owned();
+        let entry = self.table.get(&at.segment).ok_or_else(missing)?;
+        if entry.kind != DICTIONARY_KIND {
+            let kind = entry.kind;
+            return Err(format!("its compression dictionary should be of kind {DICTIONARY_KIND} and is of kind {kind}"));
+        }
+        let bytes = self.page(tree, at.segment, entry, at.block.page);
+        let bytes = bytes.map_err(|what| format!("its compression dictionary: {what}"))?;
+        if bytes.len() != at.block.raw_len as usize {
+            return Err("its compression dictionary's decoded length differs".to_owned());
+        }
+        let dictionary = DictionaryDecompressor::new(&bytes);
+        dictionary.map(Some).ok_or_else(|| "its compression dictionary is not one".to_owned())
     }
 
     /// The keys that pages need, where they are encrypted.

@@ -15,7 +15,7 @@ use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
 use crate::log::Log;
 use crate::names::Names;
-use crate::segment::{LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND};
+use crate::segment::{DICTIONARY_KIND, LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND, VALUE_KIND};
 use crate::table::{ratio, ratio_text, size, table};
 use crate::tree::{NODE_KIND, Tree};
 
@@ -184,6 +184,8 @@ fn kind_name(kind: u8) -> String {
         LEAF_KIND => "leaf".to_owned(),
         LIGHT_LEAF_KIND => "lightly compressed leaf".to_owned(),
         NODE_KIND => "node".to_owned(),
+        VALUE_KIND => "large value".to_owned(),
+        DICTIONARY_KIND => "compression dictionary".to_owned(),
         other => format!("kind {other}"),
     }
 }

@@ -152,7 +152,9 @@ type Page = Vec<ftree::format::PageEntry>;
 /// The pages of a run or leaf that can be read.
 fn pages(data: &DataFile, tree: u64, facts: &SegmentFacts) -> Option<Vec<Page>> {
     let entry = data.table.get(&facts.segment)?;
-    let read = |page| data.page(tree, facts.segment, entry, page).ok();
+    let dictionary = data.dictionary(tree, facts).ok()?;
+    let dictionary = dictionary.as_ref();
+    let read = |page| data.compressed_page(tree, facts.segment, entry, page, dictionary).ok();
     let index = read_page(&read(facts.index.page)?).ok()?;
     let pages = index.into_iter().enumerate().filter_map(|(at, (_, _, value))| {
         let PageValue::Put(value) = value else { return None };

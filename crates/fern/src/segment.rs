@@ -1,7 +1,7 @@
 //! One run or leaf, read whole: every checksum, order, bounds, filter, counts, footer.
 
 use blockfile::format::Entry;
-use blockfile::{PAGE_HEADER_BYTES, PageRef, page_stored_len};
+use blockfile::{DictionaryDecompressor, PAGE_HEADER_BYTES, PageRef, page_stored_len};
 use ftree::format::{
     BlockFacts, PageEntry, PageValue, SegmentFacts, block_facts, filter_passes, footer_facts,
     large_facts, read_page,
@@ -19,7 +19,9 @@ pub(crate) const LEAF_KIND: u8 = 2;
 /// The same of a leaf that is lightly compressed while it is in use (ADR 18).
 pub(crate) const LIGHT_LEAF_KIND: u8 = 5;
 /// The kind of a large value's.
-const VALUE_KIND: u8 = 4;
+pub(crate) const VALUE_KIND: u8 = 4;
+/// The kind of a compression dictionary's.
+pub(crate) const DICTIONARY_KIND: u8 = 6;
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub(crate) fn check(
         sums: [0; 8],
         large: BTreeSet::new(),
         whole: true,
+        dictionary: None,
     };
     let Some(entry) = data.table.get(&facts.segment) else {
         check.damage(0, None, "named by a node, but not in the translation table");
@@ -61,6 +64,10 @@ pub(crate) fn check(
     }
     if entry.bytes != facts.stored_bytes {
         check.damage(0, None, "its length differs from what the node says");
+    }
+    match data.dictionary(tree, facts) {
+        Ok(dictionary) => check.dictionary = dictionary,
+        Err(what) => check.damage(0, None, what),
     }
     check.all(entry);
     check.amount
@@ -82,6 +89,8 @@ struct Check<'a> {
     large: BTreeSet<u64>,
     /// No page was damaged, so counts must agree.
     whole: bool,
+    /// What its pages of entries were compressed with.
+    dictionary: Option<DictionaryDecompressor>,
 }
 
 /// The least place a page covers, and where the page is.
@@ -118,7 +127,7 @@ impl Check<'_> {
 
     /// The index or the filter.
     fn block(&mut self, entry: &Entry, block: BlockFacts) -> Option<Vec<u8>> {
-        let raw = self.read(entry, block.page)?;
+        let raw = self.read(entry, block.page, false)?;
         if raw.len() != block.raw_len as usize {
             self.damage(block.page.offset, Some(block.page.page), "its decoded length differs");
             return None;
@@ -126,8 +135,11 @@ impl Check<'_> {
         Some(raw)
     }
 
-    fn read(&mut self, entry: &Entry, page: PageRef) -> Option<Vec<u8>> {
-        match self.data.page(self.tree, self.facts.segment, entry, page) {
+    /// Pages of entries may be compressed with the dictionary.
+    fn read(&mut self, entry: &Entry, page: PageRef, of_entries: bool) -> Option<Vec<u8>> {
+        let dictionary = self.dictionary.as_ref().filter(|_| of_entries);
+        let segment = self.facts.segment;
+        match self.data.compressed_page(self.tree, segment, entry, page, dictionary) {
             Ok(raw) => {
                 self.amount.pages += 1;
                 self.amount.bytes += u64::from(page.len);
@@ -196,7 +208,8 @@ impl Check<'_> {
         let Ok(len) = u32::try_from(entry.bytes.saturating_sub(offset)) else {
             return self.damage(offset, Some(page), "footer is too long");
         };
-        let Some(raw) = self.read(entry, PageRef { page, len, offset }) else { return };
+        let place = PageRef { page, len, offset };
+        let Some(raw) = self.read(entry, place, false) else { return };
         let expected = SegmentFacts { stored_bytes: 0, ..self.facts.clone() };
         match footer_facts(&raw) {
             Ok(facts) if facts == expected => {}
@@ -207,7 +220,7 @@ impl Check<'_> {
 
     fn page(&mut self, entry: &Entry, slot: &Slot) {
         let PageRef { page, offset, .. } = slot.page;
-        let Some(raw) = self.read(entry, slot.page) else {
+        let Some(raw) = self.read(entry, slot.page, true) else {
             self.whole = false;
             return;
         };

@@ -80,10 +80,13 @@ impl Tree {
     /// All segments it is made of.
     pub(crate) fn segment_ids(&self) -> impl Iterator<Item = u64> {
         let nodes = self.nodes.iter().filter_map(|node| node.segment);
-        // Several runs may refer to one large value.
-        let large: BTreeSet<u64> =
-            self.segments().flat_map(|facts| facts.large.iter().copied()).collect();
-        nodes.chain(self.segments().map(|facts| facts.segment)).chain(large)
+        // Several runs may refer to one large value, and leaves to one compression dictionary.
+        let named = |facts: &SegmentFacts| {
+            let dictionary = facts.dictionary.map(|at| at.segment);
+            facts.large.iter().copied().chain(dictionary).collect::<Vec<_>>()
+        };
+        let named: BTreeSet<u64> = self.segments().flat_map(named).collect();
+        nodes.chain(self.segments().map(|facts| facts.segment)).chain(named)
     }
 }
 

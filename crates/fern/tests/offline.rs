@@ -424,13 +424,13 @@ fn wrong_order_under_a_right_checksum_is_named() {
     let bytes = fs::read(&path).unwrap();
     let mut raw = Vec::new();
     let stored = &bytes[offset as usize..];
-    let length = decode_page(context, None, stored, &mut raw).unwrap();
+    let length = decode_page(context, None, None, stored, &mut raw).unwrap();
     assert_eq!(stored[0], 0, "what this dictionary stores is not compressed");
     // the first two heads change places
     let heads = 20 + u32::from_le_bytes([raw[16], raw[17], raw[18], raw[19]]) as usize;
     raw[heads..heads + 8].rotate_left(4);
     let mut page = Vec::new();
-    encode_page(context, blockfile::Compression::None, None, &raw, &mut page);
+    encode_page(context, blockfile::Compression::None.into(), None, &raw, &mut page);
     let changed = Changed::new(&path, offset, |old| old.copy_from_slice(&page), length);
     let found = checkup(dir.path());
     let damage = &found.findings.damages[0];
@@ -439,6 +439,42 @@ fn wrong_order_under_a_right_checksum_is_named() {
         (Some(segment), Some(0), Some(offset))
     );
     assert_eq!(damage.what, "page entries are out of order");
+    drop(changed);
+    assert!(checkup(dir.path()).findings.is_clean());
+}
+
+#[test]
+fn a_damaged_compression_dictionary_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::new(dir.path());
+    options.background = Background::Manual;
+    options.cache_size = 64 << 20;
+    let engine = Engine::open(Os::real(), Arc::new(Registry::new()), options).unwrap();
+    let small =
+        DictionaryOptions { page_size: 64 << 10, read_page_size: 2 << 10, ..Default::default() };
+    let mut txn = engine.begin(TxnOptions::default());
+    let dictionary = txn.create_dictionary(small).unwrap();
+    for number in 0..8000_u64 {
+        let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let value = format!("ticker=T{:05} open={noise:x} source=feed;", number % 1000);
+        txn.put(dictionary, &number.to_be_bytes(), value.repeat(2).as_bytes()).unwrap();
+    }
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
+    while engine.step().unwrap() {}
+    engine.close().unwrap();
+    drop(engine);
+    let whole = checkup(dir.path());
+    assert!(whole.findings.is_clean(), "{}", whole.text());
+    let json = inspect(&look(dir.path()), Section::Segments).unwrap().json();
+    let ours = |segment: &&serde_json::Value| segment["kind"] == "compression dictionary";
+    let segment = json["segments"].as_array().unwrap().iter().find(ours).unwrap();
+    assert_eq!(segment["tree"], dictionary.0);
+    let offset = segment["offset"].as_u64().unwrap();
+    let changed = Changed::bit(&dir.path().join("fern.data"), offset + 100, 3);
+    let found = checkup(dir.path());
+    let damages = &found.findings.damages;
+    let named = damages.iter().any(|one| one.what == "its compression dictionary: page checksum differs");
+    assert!(named, "{}", found.text());
     drop(changed);
     assert!(checkup(dir.path()).findings.is_clean());
 }

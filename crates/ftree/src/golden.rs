@@ -5,7 +5,8 @@ use crate::block::BlockHandle;
 use crate::filter;
 use crate::message::KeyRange;
 use crate::message::{Entry, Message};
-use crate::node::{Child, Parts, Shares, StoredNode, decode, encode};
+use crate::large::LargeRef;
+use crate::node::{Child, ChildImage, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
 use crate::page::{PageBuilder, PageView};
 use crate::segment::{
@@ -145,14 +146,26 @@ fn descriptor(id: u64, filter: bool) -> Descriptor {
             max_key: (*b"zebra").into(),
         },
         large: [id + 5000, id + 5001, id + 9000].into(),
+        dictionary: None,
     }
+}
+
+/// The first leaf of [`nodes`] with a compression dictionary.
+fn node_with_dictionary() -> Vec<u8> {
+    let page = PageRef { page: 0, len: 2900, offset: 0 };
+    let at = LargeRef { segment: 990, block: BlockHandle { page, raw_len: 4096 } };
+    nodes_of(Descriptor { dictionary: Some(at), ..descriptor(1000, false) })[0].clone()
 }
 
 /// A node over two leaves with one run, and a root over that node.
 fn nodes() -> [Vec<u8>; 2] {
+    nodes_of(descriptor(1000, false))
+}
+
+fn nodes_of(leaf: Descriptor) -> [Vec<u8>; 2] {
     let (shared, options) = (shared(), TreeOptions::default());
     let mut parts = Parts::over(1, Child::Empty);
-    let leaf = Segment::new(&shared, Role::Leaf, descriptor(1000, false));
+    let leaf = Segment::new(&shared, Role::Leaf, leaf);
     let pivot: Arc<[u8]> = b"middle".as_slice().into();
     parts.replace(0..1, vec![Child::Leaf(leaf), Child::Empty], vec![pivot]);
     let shares = Shares { places: parts.places(), bytes: vec![1500, 0] };
@@ -173,6 +186,16 @@ fn node_matches_its_golden_file() {
     golden("node.bin", &below);
     golden("node-root.bin", &root);
     assert!(decode(&below).is_some() && decode(&root).is_some());
+}
+
+#[test]
+fn node_with_a_compression_dictionary_matches_its_golden_file() {
+    let node = node_with_dictionary();
+    golden("node-dictionary.bin", &node);
+    assert_eq!(node[0], 3, "programs that know no dictionaries refuse it");
+    let image = decode(&node).unwrap();
+    let Some(ChildImage::Leaf(leaf)) = image.children.first() else { panic!("a leaf") };
+    assert_eq!(leaf.dictionary.map(|at| at.segment), Some(990));
 }
 
 /// An empty tree, with these tombstones, that has flushed every commit up to 20.
@@ -228,7 +251,7 @@ fn tree_image_cut_or_changed_anywhere_does_not_parse() {
 
 #[test]
 fn node_cut_anywhere_does_not_parse() {
-    for bytes in nodes() {
+    for bytes in nodes().into_iter().chain([node_with_dictionary()]) {
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut]).is_none(), "cut at {cut}");
         }
@@ -238,10 +261,11 @@ fn node_cut_anywhere_does_not_parse() {
 proptest! {
     #[test]
     fn mutated_node_never_panics(
-        which in 0usize..2,
+        which in 0usize..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
     ) {
-        let mut bytes = nodes()[which].clone();
+        let [below, root] = nodes();
+        let mut bytes = [below, root, node_with_dictionary()][which].clone();
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -7,7 +7,7 @@
 //!
 //! On disk: `docs/formats/segment.md`, section "large values".
 
-use crate::block::{BlockHandle, decode_block, encode_block};
+use crate::block::{BlockHandle, encode_block, read_block};
 use crate::bytes::{Reader, put_varint};
 use crate::error::{Error, Result};
 use crate::tree_shared::{Large, TreeShared, count};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 /// The kind such segments have in the block file; runs are 1, leaves 2, nodes 3.
 const VALUE_KIND: u8 = 4;
 
-/// Where a large value is: what its entry holds instead.
+/// Where a large value is: what its entry holds instead. A compression dictionary is named so, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LargeRef {
     pub(crate) segment: u64,
@@ -35,9 +35,13 @@ impl LargeRef {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
-        let segment = reader.varint()?;
-        let rest = &bytes[bytes.len() - reader.remaining()..];
-        let block = decode_block(rest, 0)?;
+        let at = Self::read(&mut reader)?;
+        (reader.remaining() == 0).then_some(at)
+    }
+
+    /// At the beginning of what is left.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (segment, block) = (reader.varint()?, read_block(reader, 0)?);
         let sound = block.page.offset == 0
             && block.raw_len as usize <= MAX_PAGE_BYTES
             && block.page.len as usize <= MAX_PAGE_BYTES + PAGE_HEADER_BYTES;
@@ -137,7 +141,7 @@ impl Loader for Loading<'_> {
     fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
         let LargeRef { segment, block } = self.at;
         let TreeShared { blocks, tree, .. } = self.shared;
-        blocks.decode(*tree, SegmentId(segment), block.page, stored, bytes)?;
+        blocks.decode(*tree, SegmentId(segment), block.page, None, stored, bytes)?;
         if bytes.len() != block.raw_len as usize {
             return Err(self.shared.large_corruption(segment, "large value's length differs"));
         }

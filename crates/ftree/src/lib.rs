@@ -19,6 +19,7 @@
 
 mod block;
 mod bytes;
+mod compression_dictionary;
 mod error;
 mod fetch;
 mod filter;

@@ -4,7 +4,7 @@
 //!   page 0 │ page 1 │ … │ page n−1 │ block index │ filter, if any │ footer page
 //! ```
 //!
-//! Every part is a page of the block file (compressed and checksummed alone). The block index
+//! Every part is a page of the block file (checksummed alone, and compressed alone or with a dictionary). The block index
 //! names the least place of each page and where it lies; a page is found by one search in it, so
 //! a cold point read reads one page once the index is in memory.
 //!
@@ -26,6 +26,8 @@ pub use load::thread_page_reads;
 use crate::block::{BlockHandle, decode_block, encode_block, read_block};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
+use crate::compression_dictionary::CompressionDictionary;
+use crate::large::LargeRef;
 use crate::message::{Kind, Place};
 use crate::page::PageView;
 use crate::tree_shared::{Large, TreeShared, count};
@@ -110,6 +112,8 @@ pub(crate) struct Descriptor {
     pub(crate) content: Content,
     /// Segments of the large values its entries refer to, ascending.
     pub(crate) large: Box<[u64]>,
+    /// What its pages of entries were compressed with.
+    pub(crate) dictionary: Option<LargeRef>,
 }
 
 /// One immutable sorted extent; freed with its last reference.
@@ -121,6 +125,7 @@ pub(crate) struct Segment {
     resident: OnceLock<load::Resident>,
     /// What the descriptor names.
     _large: Box<[Arc<Large>]>,
+    dictionary: Option<Arc<CompressionDictionary>>,
 }
 
 /// A version found in a segment: where its value lies.
@@ -135,8 +140,9 @@ impl Segment {
     pub(crate) fn new(shared: &Arc<TreeShared>, role: Role, descriptor: Descriptor) -> Arc<Self> {
         shared.counters.segments.fetch_add(1, Ordering::Relaxed);
         let large = descriptor.large.iter().map(|id| shared.keep_large(*id)).collect();
+        let dictionary = descriptor.dictionary.map(|at| shared.keep_dictionary(at));
         let (shared, resident) = (Arc::clone(shared), OnceLock::new());
-        Arc::new(Self { shared, role, descriptor, resident, _large: large })
+        Arc::new(Self { shared, role, descriptor, resident, _large: large, dictionary })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -324,9 +330,13 @@ impl Descriptor {
         put_varint(out, self.id);
         put_varint(out, u64::from(self.pages));
         encode_block(self.index, out);
-        out.push(u8::from(self.filter.is_some()));
+        out.push(u8::from(self.filter.is_some()) | u8::from(self.dictionary.is_some()) << 1);
         if let Some(filter) = self.filter {
             encode_block(filter, out);
+        }
+        if let Some(dictionary) = self.dictionary {
+            put_varint(out, dictionary.segment);
+            encode_block(dictionary.block, out);
         }
         let content = &self.content;
         for number in [
@@ -359,10 +369,14 @@ impl Descriptor {
         // The index and the filter are the pages behind the last one.
         pages.checked_add(2)?;
         let index = read_block(reader, pages)?;
-        let filter = match reader.byte()? {
+        let parts = reader.byte().filter(|parts| *parts <= 3)?;
+        let filter = match parts & 1 {
             0 => None,
-            1 => Some(read_block(reader, pages + 1)?),
-            _ => return None,
+            _ => Some(read_block(reader, pages + 1)?),
+        };
+        let dictionary = match parts & 2 {
+            0 => None,
+            _ => Some(LargeRef::read(reader)?),
         };
         let mut numbers = [0; 10];
         for number in &mut numbers {
@@ -402,6 +416,6 @@ impl Descriptor {
             max_key: reader.bytes()?.into(),
         };
         let large = read_ids(reader, content.entries)?;
-        (pages > 0).then_some(Self { id, pages, index, filter, content, large })
+        (pages > 0).then_some(Self { id, pages, index, filter, content, large, dictionary })
     }
 }

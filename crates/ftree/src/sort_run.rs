@@ -301,7 +301,7 @@ impl RunIter {
         }
         let from = (place.offset - self.stored_from) as usize;
         let stored = &self.stored[from..from + place.len as usize];
-        shared.blocks.decode(shared.tree, *segment, place, stored, &mut self.encoded)?;
+        shared.blocks.decode(shared.tree, *segment, place, None, stored, &mut self.encoded)?;
         let decoded = decode(&self.encoded, &mut self.scratch, &mut self.block);
         decoded.map_err(|what| self.run.corruption(place.page, what))?;
         self.row = 0;

@@ -1,6 +1,7 @@
 //! What every segment and node of one tree needs: its files, its cache, its counters, and what keeps
-//! the segments of large values.
+//! the segments of large values and compression dictionaries.
 
+use crate::compression_dictionary::CompressionDictionaries;
 use blockfile::{BlockFile, SegmentId};
 use cachetable::CacheTable;
 use os::sync::Mutex;
@@ -17,6 +18,7 @@ pub(crate) struct TreeShared {
     /// Some node's read debt has reached the price of a flush.
     pub(crate) has_read_flush: AtomicBool,
     pub(crate) large: LargeValues,
+    pub(crate) dictionaries: CompressionDictionaries,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
 }
@@ -68,6 +70,7 @@ pub(crate) struct Counters {
     pub(crate) dropped_versions: AtomicU64,
     pub(crate) dropped_deletes: AtomicU64,
     pub(crate) large_values: AtomicU64,
+    pub(crate) compression_dictionaries: AtomicU64,
     pub(crate) unfreed: AtomicU64,
 }
 
@@ -87,8 +90,9 @@ impl TreeShared {
     pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         let counters = LazyCounters::default();
         let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
-        let large = LargeValues::default();
-        Arc::new(Self { tree, blocks, cache, counters, has_read_flush: wanted, large, keep })
+        let (large, dictionaries) = Default::default();
+        let has_read_flush = wanted;
+        Arc::new(Self { tree, blocks, cache, counters, has_read_flush, large, dictionaries, keep })
     }
 
     /// Says whether segments stay on disk when their memory goes: true while a tree is being

@@ -419,6 +419,7 @@ impl World {
         total.dropped_deletes += stats.dropped_deletes;
         total.filter_refusals += stats.filter_refusals;
         total.leaves_swept += stats.leaves_swept;
+        total.compression_dictionaries += stats.compression_dictionaries;
         total.height = total.height.max(stats.height);
     }
 
@@ -583,6 +584,22 @@ fn values_larger_than_pages_and_leaves_agree_too() {
         plan.options.compression = compression;
         plan.seed += 1;
         run(plan);
+    }
+}
+
+/// Leaves are compressed with what their pages have in common, before and after every crash.
+#[test]
+fn trees_with_compression_dictionaries_agree_too() {
+    for seed in [3, 8, 40] {
+        let mut plan = Plan { keys: 3000, cache_bytes: 64 << 20, ..plan(seed) };
+        plan.options = TreeOptions {
+            compression: Compression::Zstd(3),
+            page_size: 32 << 10,
+            read_page_size: 512,
+            ..plan.options
+        };
+        let total = run(plan);
+        assert!(total.compression_dictionaries > 0, "seed {seed}");
     }
 }
 

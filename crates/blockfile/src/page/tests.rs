@@ -13,7 +13,7 @@ const METHODS: [Compression; 4] =
 
 fn encoded(method: Compression, raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_page(HERE, method, None, raw, &mut out);
+    encode_page(HERE, method.into(), None, raw, &mut out);
     out
 }
 
@@ -28,7 +28,7 @@ fn every_method_returns_the_bytes() {
             assert_eq!(page_stored_len(&page), Some(len));
             page.extend_from_slice(b"the next page");
             let mut back = Vec::new();
-            assert_eq!(decode_page(HERE, None, &page, &mut back), Ok(len));
+            assert_eq!(decode_page(HERE, None, None, &page, &mut back), Ok(len));
             assert_eq!(back, raw);
         }
     }
@@ -57,7 +57,7 @@ fn page_of_another_address_is_refused() {
         PageContext { page: 6, ..HERE },
     ];
     for other in others {
-        let refused = decode_page(other, None, &page, &mut Vec::new());
+        let refused = decode_page(other, None, None, &page, &mut Vec::new());
         assert_eq!(refused, Err(PageError::Checksum));
     }
 }
@@ -68,7 +68,7 @@ fn every_flipped_bit_is_caught() {
     for bit in 0..page.len() * 8 {
         let mut bad = page.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        assert!(decode_page(HERE, None, &bad, &mut Vec::new()).is_err(), "bit {bit}");
+        assert!(decode_page(HERE, None, None, &bad, &mut Vec::new()).is_err(), "bit {bit}");
     }
 }
 
@@ -84,7 +84,7 @@ fn keys(seed: u64) -> (KeyRing, FreshKey) {
 
 fn encrypted(key: &FreshKey, raw: &[u8]) -> Vec<u8> {
     let mut page = Vec::new();
-    encode_page(HERE, Compression::Zstd(3), Some(key), raw, &mut page);
+    encode_page(HERE, Compression::Zstd(3).into(), Some(key), raw, &mut page);
     page
 }
 
@@ -94,20 +94,20 @@ fn an_encrypted_page_comes_back_with_its_keys_alone() {
     for raw in [&b""[..], b"x", &b"a name of somebody ".repeat(900)] {
         for method in METHODS {
             let mut page = Vec::new();
-            encode_page(HERE, method, Some(&fresh), raw, &mut page);
+            encode_page(HERE, method.into(), Some(&fresh), raw, &mut page);
             let (len, mut back) = (page.len(), Vec::new());
-            assert_eq!(decode_page(HERE, Some(&ring), &page, &mut back), Ok(len));
+            assert_eq!(decode_page(HERE, Some(&ring), None, &page, &mut back), Ok(len));
             assert_eq!(back, raw);
             assert_eq!(check_encrypted_page(HERE, &page), Ok(len));
-            assert_eq!(decode_page(HERE, None, &page, &mut back), Err(PageError::NoKey));
+            assert_eq!(decode_page(HERE, None, None, &page, &mut back), Err(PageError::NoKey));
         }
     }
     let stored = encrypted(&fresh, b"a name of somebody");
     assert!(!stored.windows(4).any(|bytes| bytes == b"name"));
-    let refused = decode_page(HERE, Some(&keys(2).0), &stored, &mut Vec::new());
+    let refused = decode_page(HERE, Some(&keys(2).0), None, &stored, &mut Vec::new());
     assert_eq!(refused, Err(PageError::NotAuthentic), "keys of another directory");
     let plain = encoded(Compression::None, b"plain");
-    let refused = decode_page(HERE, Some(&ring), &plain, &mut Vec::new());
+    let refused = decode_page(HERE, Some(&ring), None, &plain, &mut Vec::new());
     assert_eq!(refused, Err(PageError::Plain));
     assert_eq!(check_encrypted_page(HERE, &plain), Err(PageError::Plain));
 }
@@ -133,7 +133,7 @@ fn a_checksum_made_right_again_does_not_make_a_changed_page_authentic() {
         let (header, stored) = bad.split_at(PAGE_HEADER_BYTES);
         let sum = checksum(HERE, &header[..12], stored);
         bad[12..20].copy_from_slice(&sum.to_le_bytes());
-        decode_page(HERE, Some(&ring), &bad, &mut Vec::new()).unwrap_err()
+        decode_page(HERE, Some(&ring), None, &bad, &mut Vec::new()).unwrap_err()
     };
     assert_eq!(forged(&|page| page[PAGE_HEADER_BYTES] ^= 1), PageError::NotAuthentic, "salt");
     assert_eq!(forged(&|page| page[50] ^= 1), PageError::NotAuthentic, "bytes");
@@ -145,7 +145,7 @@ fn a_checksum_made_right_again_does_not_make_a_changed_page_authentic() {
     // What the checksum leaves out, the tag has.
     let moved = PageContext { dictionary: 4, ..HERE };
     assert_eq!(check_encrypted_page(moved, &page), Ok(page.len()));
-    let refused = decode_page(moved, Some(&ring), &page, &mut Vec::new());
+    let refused = decode_page(moved, Some(&ring), None, &page, &mut Vec::new());
     assert_eq!(refused, Err(PageError::NotAuthentic));
     let elsewhere = PageContext { page: 6, ..HERE };
     assert_eq!(check_encrypted_page(elsewhere, &page), Err(PageError::Checksum));
@@ -154,7 +154,7 @@ fn a_checksum_made_right_again_does_not_make_a_changed_page_authentic() {
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _refused = decode_page(HERE, None, &bytes, &mut Vec::new());
+        let _refused = decode_page(HERE, None, None, &bytes, &mut Vec::new());
         let _length = page_stored_len(&bytes);
     }
 
@@ -170,13 +170,13 @@ proptest! {
         let sum = checksum(HERE, &page, &stored);
         page.extend_from_slice(&sum.to_le_bytes());
         page.extend_from_slice(&stored);
-        let _either = decode_page(HERE, None, &page, &mut Vec::new());
+        let _either = decode_page(HERE, None, None, &page, &mut Vec::new());
     }
 
     #[test]
     fn any_bytes_come_back(raw in prop::collection::vec(any::<u8>(), 0..5000), m in 0_usize..4) {
         let mut back = Vec::new();
-        decode_page(HERE, None, &encoded(METHODS[m], &raw), &mut back).unwrap();
+        decode_page(HERE, None, None, &encoded(METHODS[m], &raw), &mut back).unwrap();
         prop_assert_eq!(back, raw);
     }
 }

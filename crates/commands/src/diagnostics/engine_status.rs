@@ -213,13 +213,18 @@ static KEYS: &[(&str, Read)] = &[
     ("CT_SIZE_LIMIT", |f| Some(Bytes(f.stats.cache_size))),
     ("CT_SIZE_NONLEAF", |f| {
         Some(Bytes(
-            f.stats.cache.parts.of(MemoryKind::Nodes) + f.stats.cache.parts.of(MemoryKind::Filters),
+            f.stats.cache.parts.of(MemoryKind::Nodes)
+                + f.stats.cache.parts.of(MemoryKind::Filters)
+                + f.stats.cache.parts.of(MemoryKind::Dictionaries),
         ))
     }),
     ("CT_SIZE_WRITING", |f| Some(Bytes(f.stats.cache.parts.of(MemoryKind::Buffers)))),
     ("CT_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.delays + f.stats.stalls))),
     ("CT_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.delayed_micros))),
     ("FERN_CACHE_HITS", |f| Some(Count(f.stats.cache.hits))),
+    ("FERN_COMPRESSION_DICTIONARIES", |f| {
+        Some(Count(f.stats.trees.compression_dictionaries))
+    }),
     ("FERN_DISK_FREE", |f| Some(Bytes(f.disk.1))),
     ("FERN_DISK_SIZE", |f| Some(Bytes(f.disk.0))),
     ("FERN_DRAINS", |f| Some(Count(f.stats.drains))),

@@ -46,6 +46,8 @@ pub struct SegmentFacts {
     pub large_bytes: u64,
     /// Segments of the large values its entries refer to, ascending.
     pub large: Vec<u64>,
+    /// The compression dictionary of its pages of entries, where they have one.
+    pub dictionary: Option<LargeFacts>,
     /// The oldest version's timestamp.
     pub min_ts: u64,
     /// The newest version's timestamp.
@@ -56,7 +58,7 @@ pub struct SegmentFacts {
     pub max_key: Vec<u8>,
 }
 
-/// Where a value lies that is too large for pages.
+/// Where a value lies that is too large for pages, or a compression dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeFacts {
     /// The segment it has for itself.
@@ -173,7 +175,13 @@ pub fn block_facts(value: &[u8], page: u32) -> Result<BlockFacts, &'static str> 
 /// Where a large value is: what its entry holds.
 pub fn large_facts(reference: &[u8]) -> Result<LargeFacts, &'static str> {
     let at = LargeRef::decode(reference).ok_or("reference to a large value does not parse")?;
-    Ok(LargeFacts { segment: at.segment, block: BlockFacts::of(at.block) })
+    Ok(LargeFacts::of(at))
+}
+
+impl LargeFacts {
+    fn of(at: LargeRef) -> Self {
+        Self { segment: at.segment, block: BlockFacts::of(at.block) }
+    }
 }
 
 impl BlockFacts {
@@ -199,6 +207,7 @@ impl SegmentFacts {
             stored_bytes: content.stored_bytes,
             large_bytes: content.large_bytes,
             large: descriptor.large.into_vec(),
+            dictionary: descriptor.dictionary.map(LargeFacts::of),
             min_ts: content.min_ts,
             max_ts: content.max_ts,
             min_key: content.min_key.into_vec(),

@@ -1,7 +1,7 @@
 //! A node as bytes, and a tree of nodes back from them.
 //!
 //! ```text
-//! u8      version, 2
+//! u8      version, 2; 3 where a leaf names a compression dictionary
 //! u8      height
 //! u8      bit 0: a lower bound follows; bit 1: an upper bound follows
 //! bytes   lower bound, upper bound (those that follow)
@@ -26,6 +26,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const VERSION: u8 = 2;
+/// A leaf of it names a compression dictionary, which programs that know none refuse.
+const DICTIONARY_VERSION: u8 = 3;
 /// The highest node that is written. Trees grow by a factor of at least two per level.
 const MAX_HEIGHT: u32 = 64;
 /// The highest node that is read: no data fills so many levels, so more are damage. Below
@@ -36,7 +38,12 @@ const MAX_READ_HEIGHT: u32 = 48;
 pub(crate) fn encode(node: &Node, out: &mut Vec<u8>) {
     assert!((1..=MAX_HEIGHT).contains(&node.height), "a tree is at most 64 nodes high");
     let (bounds, start) = (&node.bounds, out.len());
-    out.push(VERSION);
+    let names_one = |child: &Child| match child {
+        Child::Leaf(leaf) => leaf.descriptor().dictionary.is_some(),
+        Child::Empty | Child::Node(_) => false,
+    };
+    let has_dictionary = node.children.iter().any(names_one);
+    out.push(if has_dictionary { DICTIONARY_VERSION } else { VERSION });
     out.push(node.height as u8);
     out.push(u8::from(bounds.lower.is_some()) | u8::from(bounds.upper.is_some()) << 1);
     for bound in [&bounds.lower, &bounds.upper].into_iter().flatten() {
@@ -92,7 +99,7 @@ pub(crate) enum ChildImage {
 /// Parses a node's bytes; `None` where they are not a node's.
 pub(crate) fn decode(bytes: &[u8]) -> Option<NodeImage> {
     let mut reader = Reader::new(bytes);
-    if reader.byte()? != VERSION {
+    if !(VERSION..=DICTIONARY_VERSION).contains(&reader.byte()?) {
         return None;
     }
     let height = u32::from(reader.byte()?);

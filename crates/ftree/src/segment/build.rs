@@ -2,6 +2,7 @@
 
 use super::{BlockHandle, Content, Descriptor, Role, Segment, encode_block};
 use crate::bytes::common_prefix;
+use crate::compression_dictionary::{GatheredPage, LeafDictionary};
 use crate::error::Result;
 use crate::filter;
 use crate::large::LargeRef;
@@ -10,7 +11,7 @@ use crate::message::{Entry, Message};
 use crate::options::TreeOptions;
 use crate::page::PageBuilder;
 use crate::tree_shared::{Large, TreeShared, count};
-use blockfile::{Compression, SegmentWriter};
+use blockfile::{Compression, PageCompression, SegmentWriter};
 use cachetable::{Access as Enters, EvictionPriority, FrameKey, MemoryKind, PageInfo, Reservation};
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub(crate) struct SegmentBuilder {
     /// The reference being written.
     reference: Vec<u8>,
     raw: Vec<u8>,
+    dictionary: LeafDictionary,
     /// It takes the place of pages that are used: others make room for its own in the cache.
     displaces: bool,
     admitted: Admitted,
@@ -43,6 +45,11 @@ pub(crate) struct SegmentBuilder {
 
 /// A hash while it is gathered, and its filter's bits twice while they are built.
 const HASH_BYTES: usize = 8 + 3;
+
+/// Pages that are compressed with a dictionary have this part of the bytes of others.
+const SHARED_PART: usize = 2;
+/// A dictionary is made of this part of a leaf.
+const TRAINING_PART: u64 = 4;
 
 impl SegmentBuilder {
     pub(crate) fn new(shared: &Arc<TreeShared>, options: &TreeOptions, role: Role) -> Self {
@@ -69,6 +76,7 @@ impl SegmentBuilder {
             large: Vec::new(),
             reference: Vec::new(),
             raw: Vec::new(),
+            dictionary: LeafDictionary::Without,
             displaces: false,
             admitted,
             memory: shared.cache.reserve(MemoryKind::Buffers, 0),
@@ -91,7 +99,7 @@ impl SegmentBuilder {
         &self.last_key
     }
 
-    /// Adds the next entry in order. May write to the disk.
+    /// Adds the next entry in order. May write to the disk; the first one may read it.
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
         let mut reference = std::mem::take(&mut self.reference);
         let added = match entry.message {
@@ -128,10 +136,14 @@ impl SegmentBuilder {
 
     fn add_small(&mut self, entry: Entry<'_>) -> Result<()> {
         let first = self.content.entries == 0;
+        if first && self.role == Role::Leaf {
+            let TreeOptions { compression, page_size, .. } = self.options;
+            self.dictionary = self.shared.leaf_dictionary(compression, page_size)?;
+        }
         let new_key = first || self.last_key != entry.key;
         debug_assert!(first || self.last_key.as_slice() <= entry.key);
         let grown = self.page.size() + entry.key.len() + entry.message.payload().len();
-        if !self.page.is_empty() && grown > self.options.read_page_size {
+        if !self.page.is_empty() && grown > self.page_bytes() {
             self.finish_page()?;
             self.page_start = if new_key {
                 let shared = common_prefix(&self.last_key, entry.key);
@@ -161,27 +173,63 @@ impl SegmentBuilder {
         Ok(())
     }
 
+    /// Raw bytes of a page. With a dictionary half of them are compressed as well.
+    fn page_bytes(&self) -> usize {
+        match self.dictionary {
+            LeafDictionary::Without => self.options.read_page_size,
+            LeafDictionary::Gathering(_) | LeafDictionary::With(..) => {
+                self.options.read_page_size / SHARED_PART
+            }
+        }
+    }
+
     fn finish_page(&mut self) -> Result<()> {
-        let block = self.write_entries_page()?;
-        let mut payload = Vec::with_capacity(16);
-        encode_block(block, &mut payload);
-        let (key, ts) = &self.page_start;
-        self.index.add(Entry { key, ts: *ts, message: Message::Put(&payload) });
-        self.content.raw_bytes += u64::from(block.raw_len);
-        self.pages += 1;
+        let mut raw = std::mem::take(&mut self.raw);
+        self.page.finish(&mut raw);
+        self.content.raw_bytes += raw.len() as u64;
+        let start = std::mem::take(&mut self.page_start);
+        let mut gathered = 0;
+        if let LeafDictionary::Gathering(pages) = &mut self.dictionary {
+            pages.push(GatheredPage { start, raw });
+            gathered = pages.iter().map(|page| page.raw.len()).sum();
+            if gathered as u64 >= self.options.page_size / TRAINING_PART {
+                self.make_dictionary()?;
+                gathered = 0;
+            }
+        } else {
+            self.write_page(&start, &raw)?;
+            self.raw = raw;
+        }
         let hashes = self.hashes.as_ref().map_or(0, Vec::capacity) * HASH_BYTES;
-        let bytes = self.writer.buffered_bytes() + hashes + self.raw.capacity() * 4;
+        let bytes = self.writer.buffered_bytes() + hashes + self.raw.capacity() * 4 + gathered;
         self.shared.cache.resize(&mut self.memory, bytes as u64);
         Ok(())
     }
 
-    fn write_entries_page(&mut self) -> Result<BlockHandle> {
-        let mut raw = std::mem::take(&mut self.raw);
-        self.page.finish(&mut raw);
-        let block = self.append(&raw, self.compression)?;
-        self.admit(block, EvictionPriority::Page, &raw);
-        self.raw = raw;
-        Ok(block)
+    /// Makes a dictionary of the pages that were gathered for it, where these are enough, and writes them.
+    fn make_dictionary(&mut self) -> Result<()> {
+        let LeafDictionary::Gathering(pages) = &mut self.dictionary else { return Ok(()) };
+        let pages = std::mem::take(pages);
+        self.dictionary = self.shared.make_dictionary(self.compression, &pages)?;
+        pages.iter().try_for_each(|page| self.write_page(&page.start, &page.raw))
+    }
+
+    fn write_page(&mut self, start: &(Vec<u8>, u64), raw: &[u8]) -> Result<()> {
+        let page = match &self.dictionary {
+            LeafDictionary::With(_, dictionary) => {
+                let compression = PageCompression::With(dictionary);
+                self.writer.append_page(self.shared.tree, compression, raw)?
+            }
+            _ => self.writer.append_page(self.shared.tree, self.compression, raw)?,
+        };
+        let block = BlockHandle { page, raw_len: raw.len() as u32 };
+        self.admit(block, EvictionPriority::Page, raw);
+        let mut payload = Vec::with_capacity(16);
+        encode_block(block, &mut payload);
+        let (key, ts) = start;
+        self.index.add(Entry { key, ts: *ts, message: Message::Put(&payload) });
+        self.pages += 1;
+        Ok(())
     }
 
     /// What was just written is likely to be read: it stays in memory where there is room.
@@ -204,6 +252,14 @@ impl SegmentBuilder {
         assert!(self.content.keys <= self.content.entries, "a key has at least one entry");
         assert!(self.content.min_ts <= self.content.max_ts, "timestamps lie between their bounds");
         self.finish_page()?;
+        self.make_dictionary()?;
+        if self.role == Role::Leaf {
+            self.shared.wrote_leaf(self.content.raw_bytes);
+        }
+        let dictionary = match &self.dictionary {
+            LeafDictionary::With(dictionary, _) => Some(dictionary.at()),
+            _ => None,
+        };
         let mut raw = std::mem::take(&mut self.raw);
         self.index.finish(&mut raw);
         let index = self.append(&raw, self.compression)?;
@@ -226,6 +282,7 @@ impl SegmentBuilder {
             filter,
             content: self.content,
             large,
+            dictionary,
         };
         raw.clear();
         descriptor.encode(&mut raw);

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::filter;
 use crate::page::PageView;
 use crate::tree_shared::{TreeShared, count};
-use blockfile::SegmentId;
+use blockfile::{DictionaryDecompressor, SegmentId};
 use cachetable::{Access, EvictionPriority, Frame, FrameKey, Loader, MemoryKind, PageInfo};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -48,6 +48,8 @@ struct Loading<'a> {
     check: Check,
     /// Its stored bytes, where they were read already.
     stored: Option<&'a [u8]>,
+    /// What it was compressed with.
+    dictionary: Option<&'a DictionaryDecompressor>,
 }
 
 impl Loader for Loading<'_> {
@@ -64,7 +66,7 @@ impl Loader for Loading<'_> {
     }
 
     fn decode(&self, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
-        self.segment.decode_checked(self.block, stored, self.check, bytes)
+        self.segment.decode_checked(self.block, self.dictionary, stored, self.check, bytes)
     }
 
     fn now_us(&self) -> u64 {
@@ -112,7 +114,7 @@ impl Segment {
     }
 
     fn resident_part(&self, block: BlockHandle, check: Check) -> Result<Frame> {
-        let loading = Loading { segment: self, block, check, stored: None };
+        let loading = Loading { segment: self, block, check, stored: None, dictionary: None };
         let mut bytes = Vec::new();
         loading.decode(&loading.read()?, &mut bytes)?;
         Ok(self.shared.cache.frame_outside(MemoryKind::Filters, bytes))
@@ -155,7 +157,7 @@ impl Segment {
 
     /// Reads a page of entries into the cache.
     pub(crate) fn load_page(&self, block: BlockHandle, entry: Access) -> Result<Frame> {
-        self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)
+        self.load_entries(block, None, entry)
     }
 
     /// Decodes a page of entries, whose stored bytes were read already, into the cache.
@@ -165,7 +167,7 @@ impl Segment {
         stored: &[u8],
         entry: Access,
     ) -> Result<Frame> {
-        self.load(&Loading { segment: self, block, check: check_page, stored: Some(stored) }, entry)
+        self.load_entries(block, Some(stored), entry)
     }
 
     /// Decodes and checks a page of entries.
@@ -175,7 +177,33 @@ impl Segment {
         stored: &[u8],
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        self.decode_checked(block, stored, check_page, bytes)
+        self.with_dictionary(|dictionary| {
+            self.decode_checked(block, dictionary, stored, check_page, bytes)
+        })
+    }
+
+    /// Pages of entries may be compressed with a dictionary; what the segment has beside them is not. It is made ready before the
+    /// cache is asked for the page, which may read the disk.
+    fn with_dictionary<T>(
+        &self,
+        decode: impl FnOnce(Option<&DictionaryDecompressor>) -> Result<T>,
+    ) -> Result<T> {
+        match &self.dictionary {
+            Some(dictionary) => dictionary.with_decompressor(|ready| decode(Some(ready))),
+            None => decode(None),
+        }
+    }
+
+    fn load_entries(
+        &self,
+        block: BlockHandle,
+        stored: Option<&[u8]>,
+        entry: Access,
+    ) -> Result<Frame> {
+        self.with_dictionary(|dictionary| {
+            let check: Check = check_page;
+            self.load(&Loading { segment: self, block, check, stored, dictionary }, entry)
+        })
     }
 
     /// Reads stored bytes, of several pages at once.
@@ -189,7 +217,9 @@ impl Segment {
         match self.shared.cache.get(self.frame_key(block.page.page)) {
             Some(frame) => Ok(frame),
             None => {
-                self.load(&Loading { segment: self, block, check, stored: None }, Access::Demand)
+                let loading =
+                    Loading { segment: self, block, check, stored: None, dictionary: None };
+                self.load(&loading, Access::Demand)
             }
         }
     }
@@ -217,12 +247,13 @@ impl Segment {
     fn decode_checked(
         &self,
         block: BlockHandle,
+        dictionary: Option<&DictionaryDecompressor>,
         stored: &[u8],
         check: Check,
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         let id = SegmentId(self.descriptor.id);
-        self.shared.blocks.decode(self.shared.tree, id, block.page, stored, bytes)?;
+        self.shared.blocks.decode(self.shared.tree, id, block.page, dictionary, stored, bytes)?;
         if bytes.len() != block.raw_len as usize {
             return Err(self.corruption(block.page.page, "page length differs from its index"));
         }

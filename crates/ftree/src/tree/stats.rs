@@ -104,6 +104,8 @@ pub struct Stats {
     pub written_bytes: u64,
     /// Values written to segments of their own.
     pub large_values: u64,
+    /// Compression dictionaries made of leaves' pages.
+    pub compression_dictionaries: u64,
     /// Versions dropped because nobody sees them.
     pub dropped_versions: u64,
     /// Deletes dropped at the bottom.
@@ -170,6 +172,7 @@ impl Tree {
             merged_bytes: read(&counters.merged_bytes),
             written_bytes: read(&counters.written_bytes),
             large_values: read(&counters.large_values),
+            compression_dictionaries: read(&counters.compression_dictionaries),
             dropped_versions: read(&counters.dropped_versions),
             dropped_deletes: read(&counters.dropped_deletes),
             page_reads: read(&counters.page_reads),
@@ -225,6 +228,7 @@ impl Tree {
             for segment in node.runs.iter().map(|attached| &attached.run).chain(leaves) {
                 ids.push(segment.id());
                 ids.extend_from_slice(&segment.descriptor().large);
+                ids.extend(segment.descriptor().dictionary.map(|at| at.segment));
             }
         });
         ids.sort_unstable();
@@ -252,6 +256,7 @@ impl Stats {
         self.leaves_swept += other.leaves_swept;
         self.merged_bytes += other.merged_bytes;
         self.written_bytes += other.written_bytes;
+        self.compression_dictionaries += other.compression_dictionaries;
         self.dropped_versions += other.dropped_versions;
         self.dropped_deletes += other.dropped_deletes;
         self.page_reads += other.page_reads;

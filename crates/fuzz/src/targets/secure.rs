@@ -78,7 +78,7 @@ pub(super) const ENCRYPTED_PAGE: Target = Target {
         Box::new(move |bytes| {
             let mut out = Vec::new();
             let _ = blockfile::check_encrypted_page(CONTEXT, bytes).is_ok();
-            if let Ok(length) = blockfile::decode_page(CONTEXT, Some(&ring), bytes, &mut out) {
+            if let Ok(length) = blockfile::decode_page(CONTEXT, Some(&ring), None, bytes, &mut out) {
                 let unchanged = good.iter().any(|page| page[..] == bytes[..length]);
                 assert!(unchanged, "a page was accepted that nobody with the key has written");
             }
@@ -92,7 +92,7 @@ fn encrypted_pages() -> (KeyRing, Vec<Vec<u8>>) {
     let pages = [Compression::None, Compression::Lz4, Compression::Zstd(3)].map(|method| {
         let key = ring.fresh(Purpose::DataFile, &*os.entropy);
         let mut out = Vec::new();
-        blockfile::encode_page(CONTEXT, method, Some(&key), &raw, &mut out);
+        blockfile::encode_page(CONTEXT, method.into(), Some(&key), &raw, &mut out);
         out
     });
     (ring, pages.to_vec())

@@ -63,7 +63,7 @@ pub(super) const PAGE: Target = Target {
         let good = pages();
         Box::new(move |bytes| {
             let mut out = Vec::new();
-            if let Ok(length) = blockfile::decode_page(CONTEXT, None, bytes, &mut out) {
+            if let Ok(length) = blockfile::decode_page(CONTEXT, None, None, bytes, &mut out) {
                 let unchanged = good.iter().any(|page| page[..] == bytes[..length]);
                 assert!(unchanged || FORGES_CHECKSUMS, "a damaged page was accepted");
             }
@@ -77,7 +77,7 @@ fn pages() -> Vec<Vec<u8>> {
         .into_iter()
         .map(|method| {
             let mut out = Vec::new();
-            blockfile::encode_page(CONTEXT, method, None, &raw, &mut out);
+            blockfile::encode_page(CONTEXT, method.into(), None, &raw, &mut out);
             out
         })
         .collect()
