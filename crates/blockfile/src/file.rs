@@ -22,12 +22,12 @@ use os::sync::{Mutex, RwLock};
 use os::{OpenOptions, Os};
 
 use crate::UNIT;
+use crate::compression_dictionary::DictionaryDecompressor;
 use crate::create::{create_where_missing, newest_superblock, write_again};
 use crate::error::{Error, Result};
 use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
 use crate::metrics::PageStats;
-use crate::compression_dictionary::DictionaryDecompressor;
 use crate::page::{PageContext, decode_page};
 use crate::page_batch::PageBatch;
 use crate::pins::Pin;

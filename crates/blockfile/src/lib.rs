@@ -61,8 +61,8 @@ pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::{Metrics, PageStats};
 pub use page::{
-    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageCompression, PageContext, PageError, check_encrypted_page,
-    check_stored_page, decode_page, encode_page, page_stored_len,
+    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageCompression, PageContext, PageError,
+    check_encrypted_page, check_stored_page, decode_page, encode_page, page_stored_len,
 };
 pub use page_batch::PageBatch;
 pub use pins::Pin;

@@ -20,7 +20,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
-use crate::segment::DICTIONARY_KIND;
+
+/// The kind of a compression dictionary's segment in the block file.
+pub(crate) const DICTIONARY_KIND: u8 = 6;
 
 /// Units before the first extent: the superblocks.
 const RESERVED: Extent = Extent { unit: 0, units: 2 };
@@ -331,8 +333,8 @@ impl DataFile {
         let stored = self.read_in(entry, page.offset, u64::from(page.len))?;
         let mut raw = Vec::new();
         let context = PageContext { dictionary: tree, segment, page: page.page };
-        let taken =
-            decode_page(context, self.page_keys(), dictionary, &stored, &mut raw).map_err(|e| e.to_string())?;
+        let taken = decode_page(context, self.page_keys(), dictionary, &stored, &mut raw)
+            .map_err(|e| e.to_string())?;
         if taken != stored.len() {
             return Err("page is shorter than its reference says".to_owned());
         }
@@ -350,7 +352,9 @@ impl DataFile {
         let entry = self.table.get(&at.segment).ok_or_else(missing)?;
         if entry.kind != DICTIONARY_KIND {
             let kind = entry.kind;
-            return Err(format!("its compression dictionary should be of kind {DICTIONARY_KIND} and is of kind {kind}"));
+            return Err(format!(
+                "its compression dictionary should be of kind {DICTIONARY_KIND} and is of kind {kind}"
+            ));
         }
         let bytes = self.page(tree, at.segment, entry, at.block.page);
         let bytes = bytes.map_err(|what| format!("its compression dictionary: {what}"))?;

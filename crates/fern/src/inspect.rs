@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 use crate::check::CLOSED;
-use crate::datafile::DataFile;
+use crate::datafile::{DICTIONARY_KIND, DataFile};
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
 use crate::log::Log;
 use crate::names::Names;
-use crate::segment::{DICTIONARY_KIND, LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND, VALUE_KIND};
+use crate::segment::{LEAF_KIND, LIGHT_LEAF_KIND, RUN_KIND, VALUE_KIND};
 use crate::table::{ratio, ratio_text, size, table};
 use crate::tree::{NODE_KIND, Tree};
 

@@ -20,8 +20,6 @@ pub(crate) const LEAF_KIND: u8 = 2;
 pub(crate) const LIGHT_LEAF_KIND: u8 = 5;
 /// The kind of a large value's.
 pub(crate) const VALUE_KIND: u8 = 4;
-/// The kind of a compression dictionary's.
-pub(crate) const DICTIONARY_KIND: u8 = 6;
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -473,7 +473,8 @@ fn a_damaged_compression_dictionary_is_named() {
     let changed = Changed::bit(&dir.path().join("fern.data"), offset + 100, 3);
     let found = checkup(dir.path());
     let damages = &found.findings.damages;
-    let named = damages.iter().any(|one| one.what == "its compression dictionary: page checksum differs");
+    let named =
+        damages.iter().any(|one| one.what == "its compression dictionary: page checksum differs");
     assert!(named, "{}", found.text());
     drop(changed);
     assert!(checkup(dir.path()).findings.is_clean());

@@ -11,16 +11,14 @@
 use crate::block::BlockHandle;
 use crate::error::{Error, Result};
 use crate::large::LargeRef;
-use crate::tree_shared::{TreeShared, count};
+use crate::tree_shared::{CompressionDictionaries, CompressionDictionary, TreeShared, count};
 use blockfile::{
     Compression, DECOMPRESSOR_BYTES, DictionaryCompressor, DictionaryDecompressor, PageCompression,
     SegmentId, TRAINING_BYTES, train_dictionary,
 };
-use cachetable::{MemoryKind, Reservation};
-use os::sync::Mutex;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use cachetable::MemoryKind;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 /// The kind such segments have in the block file.
 const DICTIONARY_KIND: u8 = 6;
@@ -41,24 +39,6 @@ const AS_GOOD_AS_LEVEL_1: u8 = 3;
 const NEARLY: usize = 50;
 /// Making one takes this part of the cache at most, else the tree does without.
 const TRAINING_SHARE: u64 = 3;
-
-/// A dictionary on the disk; its segment is freed with its last leaf.
-pub(crate) struct CompressionDictionary {
-    shared: Arc<TreeShared>,
-    at: LargeRef,
-    ready: OnceLock<(DictionaryDecompressor, Reservation)>,
-}
-
-/// The dictionaries of one tree, and when the next one is made.
-#[derive(Default)]
-pub(crate) struct CompressionDictionaries {
-    /// Those that something in memory keeps. The greatest number is the newest.
-    kept: Mutex<BTreeMap<u64, Weak<CompressionDictionary>>>,
-    /// Raw bytes of leaves that were written since the newest one was made, or since the tree was opened.
-    written: AtomicU64,
-    /// How often the tree has made one since it was opened.
-    made: AtomicU64,
-}
 
 /// What a new leaf does about a dictionary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,8 +173,7 @@ impl TreeShared {
         if let Some(dictionary) = kept.get(&at.segment).and_then(Weak::upgrade) {
             return dictionary;
         }
-        let (shared, ready) = (Arc::clone(self), OnceLock::new());
-        let dictionary = Arc::new(CompressionDictionary { shared, at, ready });
+        let dictionary = Arc::new(CompressionDictionary::new(at.segment, at.block, self));
         kept.insert(at.segment, Arc::downgrade(&dictionary));
         dictionary
     }
@@ -217,7 +196,7 @@ impl CompressionDictionaries {
 impl CompressionDictionary {
     /// Where it lies.
     pub(crate) fn at(&self) -> LargeRef {
-        self.at
+        LargeRef { segment: self.segment, block: self.block }
     }
 
     fn leaf_dictionary(self: Arc<Self>, level: u8) -> Result<LeafDictionary> {
@@ -236,8 +215,7 @@ impl CompressionDictionary {
             return decode(ready);
         }
         let bytes = self.read()?;
-        let decompressor =
-            DictionaryDecompressor::new(&bytes).ok_or_else(|| self.corruption())?;
+        let decompressor = DictionaryDecompressor::new(&bytes).ok_or_else(|| self.corruption())?;
         let cache = &self.shared.cache;
         let takes = DECOMPRESSOR_BYTES + bytes.len() as u64;
         let held = cache.held(MemoryKind::Dictionaries);
@@ -253,26 +231,14 @@ impl CompressionDictionary {
         let TreeShared { blocks, tree, counters, .. } = &*self.shared;
         count(&counters.page_reads, 1);
         let mut bytes = Vec::new();
-        let LargeRef { segment, block } = self.at;
+        let Self { segment, block, .. } = *self;
         blocks.read_page(*tree, SegmentId(segment), block.page, &mut bytes)?;
         if bytes.len() == block.raw_len as usize { Ok(bytes) } else { Err(self.corruption()) }
     }
 
     fn corruption(&self) -> Error {
         let what = "compression dictionary is not one";
-        Error::Corruption { tree: self.shared.tree, segment: self.at.segment, page: 0, what }
-    }
-}
-
-impl Drop for CompressionDictionary {
-    fn drop(&mut self) {
-        {
-            let mut kept = self.shared.dictionaries.kept.lock();
-            if kept.get(&self.at.segment).is_some_and(|kept| kept.strong_count() == 0) {
-                kept.remove(&self.at.segment);
-            }
-        }
-        self.shared.release(self.at.segment, 1);
+        Error::Corruption { tree: self.shared.tree, segment: self.segment, page: 0, what }
     }
 }
 

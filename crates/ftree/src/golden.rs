@@ -3,9 +3,9 @@
 use crate::Direction;
 use crate::block::BlockHandle;
 use crate::filter;
+use crate::large::LargeRef;
 use crate::message::KeyRange;
 use crate::message::{Entry, Message};
-use crate::large::LargeRef;
 use crate::node::{Child, ChildImage, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
 use crate::page::{PageBuilder, PageView};

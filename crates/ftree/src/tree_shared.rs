@@ -1,9 +1,9 @@
 //! What every segment and node of one tree needs: its files, its cache, its counters, and what keeps
 //! the segments of large values and compression dictionaries.
 
-use crate::compression_dictionary::CompressionDictionaries;
-use blockfile::{BlockFile, SegmentId};
-use cachetable::CacheTable;
+use crate::block::BlockHandle;
+use blockfile::{BlockFile, DictionaryDecompressor, SegmentId};
+use cachetable::{CacheTable, Reservation};
 use os::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -143,3 +143,42 @@ impl Drop for Large {
 /// The large values that something in memory keeps.
 #[derive(Default)]
 pub(crate) struct LargeValues(pub(crate) Mutex<BTreeMap<u64, Weak<Large>>>);
+
+/// A dictionary on the disk; its segment is freed with its last leaf.
+pub(crate) struct CompressionDictionary {
+    pub(crate) shared: Arc<TreeShared>,
+    pub(crate) segment: u64,
+    /// The only page of the segment.
+    pub(crate) block: BlockHandle,
+    /// What decodes pages, once it was needed, where there was room for it.
+    pub(crate) ready: OnceLock<(DictionaryDecompressor, Reservation)>,
+}
+
+impl CompressionDictionary {
+    pub(crate) fn new(segment: u64, block: BlockHandle, shared: &Arc<TreeShared>) -> Self {
+        Self { shared: Arc::clone(shared), segment, block, ready: OnceLock::new() }
+    }
+}
+
+impl Drop for CompressionDictionary {
+    fn drop(&mut self) {
+        {
+            let mut kept = self.shared.dictionaries.kept.lock();
+            if kept.get(&self.segment).is_some_and(|kept| kept.strong_count() == 0) {
+                kept.remove(&self.segment);
+            }
+        }
+        self.shared.release(self.segment, 1);
+    }
+}
+
+/// The dictionaries of one tree, and when the next one is made.
+#[derive(Default)]
+pub(crate) struct CompressionDictionaries {
+    /// Those that something in memory keeps. The greatest number is the newest.
+    pub(crate) kept: Mutex<BTreeMap<u64, Weak<CompressionDictionary>>>,
+    /// Raw bytes of leaves that were written since the newest one was made, or since the tree was opened.
+    pub(crate) written: AtomicU64,
+    /// How often the tree has made one since it was opened.
+    pub(crate) made: AtomicU64,
+}

@@ -222,9 +222,7 @@ static KEYS: &[(&str, Read)] = &[
     ("CT_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.delays + f.stats.stalls))),
     ("CT_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.delayed_micros))),
     ("FERN_CACHE_HITS", |f| Some(Count(f.stats.cache.hits))),
-    ("FERN_COMPRESSION_DICTIONARIES", |f| {
-        Some(Count(f.stats.trees.compression_dictionaries))
-    }),
+    ("FERN_COMPRESSION_DICTIONARIES", |f| Some(Count(f.stats.trees.compression_dictionaries))),
     ("FERN_DISK_FREE", |f| Some(Bytes(f.disk.1))),
     ("FERN_DISK_SIZE", |f| Some(Bytes(f.disk.0))),
     ("FERN_DRAINS", |f| Some(Count(f.stats.drains))),

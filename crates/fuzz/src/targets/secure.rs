@@ -78,7 +78,8 @@ pub(super) const ENCRYPTED_PAGE: Target = Target {
         Box::new(move |bytes| {
             let mut out = Vec::new();
             let _ = blockfile::check_encrypted_page(CONTEXT, bytes).is_ok();
-            if let Ok(length) = blockfile::decode_page(CONTEXT, Some(&ring), None, bytes, &mut out) {
+            if let Ok(length) = blockfile::decode_page(CONTEXT, Some(&ring), None, bytes, &mut out)
+            {
                 let unchanged = good.iter().any(|page| page[..] == bytes[..length]);
                 assert!(unchanged, "a page was accepted that nobody with the key has written");
             }
