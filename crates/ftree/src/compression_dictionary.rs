@@ -54,7 +54,7 @@ enum Plan {
 /// The decision. `written` are raw bytes since the newest one was made, `made` how many were made since the tree was opened,
 /// `leaf` the raw bytes of a leaf.
 fn plan(written: u64, made: u64, has_one: bool, leaf: u64) -> Plan {
-    // After a start with one it is not known how much it has seen: the next but one.
+    // What was made before the tree was opened counts as the first.
     let grown = made.max(u64::from(has_one)).min(16) as u32;
     let needed = leaf.saturating_mul(FIRST_LEAVES).saturating_mul(GROWTH.saturating_pow(grown));
     match (written >= needed, has_one) {
@@ -101,26 +101,22 @@ pub(crate) struct GatheredPage {
 }
 
 impl TreeShared {
-    /// What a new leaf of `leaf` raw bytes, compressed so, does about a dictionary. May read the disk.
-    pub(crate) fn leaf_dictionary(
-        self: &Arc<Self>,
-        compression: Compression,
-        leaf: u64,
-    ) -> Result<LeafDictionary> {
-        let Compression::Zstd(level) = compression else { return Ok(LeafDictionary::Without) };
+    /// What a new leaf of `leaf` raw bytes, compressed so, does about a dictionary. May read the disk. Where the newest dictionary
+    /// cannot be read the leaf does without: who reads a leaf that needs it reports that.
+    pub(crate) fn leaf_dictionary(&self, compression: Compression, leaf: u64) -> LeafDictionary {
+        let Compression::Zstd(level) = compression else { return LeafDictionary::Without };
         let dictionaries = &self.dictionaries;
         let written = dictionaries.written.load(Ordering::Relaxed);
         let made = dictionaries.made.load(Ordering::Relaxed);
         let newest = dictionaries.newest();
         match plan(written, made, newest.is_some(), leaf) {
             Plan::Makes if self.has_room_to_train() && dictionaries.takes_its_turn(written) => {
-                Ok(LeafDictionary::Gathering(Vec::new()))
+                LeafDictionary::Gathering(Vec::new())
             }
-            Plan::Without => Ok(LeafDictionary::Without),
-            Plan::Makes | Plan::WithNewest => match newest {
-                Some(newest) => newest.leaf_dictionary(level),
-                None => Ok(LeafDictionary::Without),
-            },
+            Plan::Without => LeafDictionary::Without,
+            Plan::Makes | Plan::WithNewest => newest
+                .and_then(|newest| newest.leaf_dictionary(level))
+                .unwrap_or(LeafDictionary::Without),
         }
     }
 
@@ -199,11 +195,10 @@ impl CompressionDictionary {
         LargeRef { segment: self.segment, block: self.block }
     }
 
-    fn leaf_dictionary(self: Arc<Self>, level: u8) -> Result<LeafDictionary> {
-        let bytes = self.read()?;
-        let compressor = DictionaryCompressor::new(&bytes, level_with_dictionary(level));
-        let compressor = compressor.ok_or_else(|| self.corruption())?;
-        Ok(LeafDictionary::With(self, compressor))
+    fn leaf_dictionary(self: Arc<Self>, level: u8) -> Option<LeafDictionary> {
+        let bytes = self.read().ok()?;
+        let compressor = DictionaryCompressor::new(&bytes, level_with_dictionary(level))?;
+        Some(LeafDictionary::With(self, compressor))
     }
 
     /// Runs `decode` with what decodes pages. The first time it reads the disk.

@@ -138,7 +138,7 @@ impl SegmentBuilder {
         let first = self.content.entries == 0;
         if first && self.role == Role::Leaf {
             let TreeOptions { compression, page_size, .. } = self.options;
-            self.dictionary = self.shared.leaf_dictionary(compression, page_size)?;
+            self.dictionary = self.shared.leaf_dictionary(compression, page_size);
         }
         let new_key = first || self.last_key != entry.key;
         debug_assert!(first || self.last_key.as_slice() <= entry.key);
