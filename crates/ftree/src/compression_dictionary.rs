@@ -78,7 +78,9 @@ fn gains(dictionary: &DictionaryCompressor, alone: Compression, pages: &[Gathere
     let mut stored = 0;
     for pair in pages.chunks(2) {
         twice.clear();
-        pair.iter().for_each(|page| twice.extend_from_slice(&page.raw));
+        for page in pair {
+            twice.extend_from_slice(&page.raw);
+        }
         stored += PageCompression::Alone(alone).stored_bytes(&twice);
     }
     with <= stored + stored / NEARLY
@@ -144,7 +146,9 @@ impl TreeShared {
         let trained = self.cache.while_writing(TRAINING_BYTES + text as u64, || {
             let lengths: Vec<usize> = pages.iter().map(|page| page.raw.len()).collect();
             let mut text = Vec::with_capacity(text);
-            pages.iter().for_each(|page| text.extend_from_slice(&page.raw));
+            for page in pages {
+                text.extend_from_slice(&page.raw);
+            }
             train_dictionary(&text, &lengths, MOST_BYTES)
         });
         let Some(bytes) = trained else { return Ok(LeafDictionary::Without) };

@@ -73,7 +73,7 @@ pub enum ChildFacts {
     /// A leaf nobody has written to.
     Empty,
     /// A leaf.
-    Leaf(SegmentFacts),
+    Leaf(Box<SegmentFacts>),
     /// A node in a segment of its own.
     Node {
         /// The segment.
@@ -126,7 +126,7 @@ impl NodeFacts {
     fn of(node: NodeImage) -> Self {
         let children = node.children.into_iter().map(|child| match child {
             ChildImage::Empty => ChildFacts::Empty,
-            ChildImage::Leaf(leaf) => ChildFacts::Leaf(SegmentFacts::of(leaf)),
+            ChildImage::Leaf(leaf) => ChildFacts::Leaf(Box::new(SegmentFacts::of(*leaf))),
             ChildImage::Node(segment, page) => ChildFacts::Node { segment, page },
         });
         let runs = node.runs.into_iter();

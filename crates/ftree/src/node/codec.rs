@@ -92,7 +92,7 @@ pub(crate) struct NodeImage {
 /// What its bytes say of a child.
 pub(crate) enum ChildImage {
     Empty,
-    Leaf(Descriptor),
+    Leaf(Box<Descriptor>),
     Node(u64, PageRef),
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<NodeImage> {
     for _ in 0..width {
         children.push(match (reader.byte()?, height) {
             (0, 1) => ChildImage::Empty,
-            (1, 1) => ChildImage::Leaf(Descriptor::decode(&mut reader)?),
+            (1, 1) => ChildImage::Leaf(Box::new(Descriptor::decode(&mut reader)?)),
             (2, 2..) => {
                 let (id, offset, len) = (reader.varint()?, reader.varint()?, reader.number()?);
                 ChildImage::Node(id, PageRef { page: 0, len, offset })
@@ -189,7 +189,7 @@ impl<'a> Loader<'a> {
                 ChildImage::Empty => Child::Empty,
                 ChildImage::Leaf(leaf) => {
                     let role = Role::of_leaf(self.shared.blocks.kind(SegmentId(leaf.id)));
-                    Child::Leaf(Segment::new(self.shared, role, leaf))
+                    Child::Leaf(Segment::new(self.shared, role, *leaf))
                 }
                 ChildImage::Node(id, page) => {
                     let place = (parts.height - 1, bounds_of(&parts.pivots, &parts.bounds, at));

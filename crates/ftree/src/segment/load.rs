@@ -214,14 +214,11 @@ impl Segment {
 
     /// A block index or a filter, through the cache.
     fn cached(&self, block: BlockHandle, check: Check) -> Result<Frame> {
-        match self.shared.cache.get(self.frame_key(block.page.page)) {
-            Some(frame) => Ok(frame),
-            None => {
-                let loading =
-                    Loading { segment: self, block, check, stored: None, dictionary: None };
-                self.load(&loading, Access::Demand)
-            }
+        if let Some(frame) = self.shared.cache.get(self.frame_key(block.page.page)) {
+            return Ok(frame);
         }
+        let loading = Loading { segment: self, block, check, stored: None, dictionary: None };
+        self.load(&loading, Access::Demand)
     }
 
     fn load(&self, loading: &Loading<'_>, entry: Access) -> Result<Frame> {
