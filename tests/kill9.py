@@ -94,6 +94,10 @@ def check_loader(bench, loader):
     assert left == 0, f"{left} documents came back whose deletion was acknowledged"
 
 
+def acknowledged(loaders):
+    return sum(len(x.kept) + len(x.gone) for x in loaders)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--rounds", type=int, default=20)
@@ -123,6 +127,10 @@ def main():
             for t in [*loaders, other]:
                 t.start()
             time.sleep(rng.uniform(0.3, a.longest))
+            # On a loaded machine nothing may have been acknowledged by then.
+            patience = time.monotonic() + 120
+            while acknowledged(loaders) == 0 and time.monotonic() < patience:
+                time.sleep(0.05)
             server.kill()
             for t in [*loaders, other]:
                 t.join()
@@ -130,7 +138,7 @@ def main():
             server.start()
             opened = time.monotonic() - clock
             journaled = [*journaled[-9:], *loaders]
-            acked = sum(len(x.kept) + len(x.gone) for x in loaders)
+            acked = acknowledged(loaders)
             total = check(server, journaled)
             print(f"  round {round_ + 1}: {acked} acknowledged with j:true since the last kill, "
                   f"{total} documents, open after {opened:.2f} s", flush=True)
