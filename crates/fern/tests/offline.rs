@@ -454,7 +454,7 @@ fn a_damaged_compression_dictionary_is_named() {
         DictionaryOptions { page_size: 64 << 10, read_page_size: 2 << 10, ..Default::default() };
     let mut txn = engine.begin(TxnOptions::default());
     let dictionary = txn.create_dictionary(small).unwrap();
-    for number in 0..8000_u64 {
+    for number in 0..20_000_u64 {
         let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let value = format!("ticker=T{:05} open={noise:x} source=feed;", number % 1000);
         txn.put(dictionary, &number.to_be_bytes(), value.repeat(2).as_bytes()).unwrap();

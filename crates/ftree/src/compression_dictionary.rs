@@ -24,8 +24,9 @@ use std::sync::{Arc, Weak};
 const DICTIONARY_KIND: u8 = 6;
 /// The longest dictionary: what more text gains is less than what it takes of memory.
 const MOST_BYTES: usize = 4 << 10;
-/// Leaves of so many page sizes are written before the first dictionary is made: small trees have none.
-const FIRST_LEAVES: u64 = 4;
+/// Leaves of so many page sizes are written before the first dictionary is made: making one takes as long as compressing some of
+/// them, and small trees have none.
+const FIRST_LEAVES: u64 = 16;
 /// The next one is made when so many times as much has been written.
 const GROWTH: u64 = 4;
 /// At least so many pages are what it is made of, or there are not enough.
@@ -251,22 +252,22 @@ mod tests {
         let table = [
             // written, made, has one: plan
             (0, 0, false, Plan::Without),
-            (leaf * 4 - 1, 0, false, Plan::Without),
-            (leaf * 4, 0, false, Plan::Makes),
+            (leaf * 16 - 1, 0, false, Plan::Without),
+            (leaf * 16, 0, false, Plan::Makes),
             (0, 1, true, Plan::WithNewest),
-            (leaf * 16 - 1, 1, true, Plan::WithNewest),
-            (leaf * 16, 1, true, Plan::Makes),
-            (leaf * 63, 2, true, Plan::WithNewest),
-            (leaf * 64, 2, true, Plan::Makes),
+            (leaf * 64 - 1, 1, true, Plan::WithNewest),
+            (leaf * 64, 1, true, Plan::Makes),
+            (leaf * 255, 2, true, Plan::WithNewest),
+            (leaf * 256, 2, true, Plan::Makes),
             // What was made did not last, or was none.
-            (leaf * 15, 1, false, Plan::Without),
-            (leaf * 16, 1, false, Plan::Makes),
+            (leaf * 63, 1, false, Plan::Without),
+            (leaf * 64, 1, false, Plan::Makes),
             // Opened with one.
-            (leaf * 15, 0, true, Plan::WithNewest),
-            (leaf * 16, 0, true, Plan::Makes),
+            (leaf * 63, 0, true, Plan::WithNewest),
+            (leaf * 64, 0, true, Plan::Makes),
             // As much as no disk has.
-            ((1 << 54) - 1, 1000, true, Plan::WithNewest),
-            (1 << 54, 1000, true, Plan::Makes),
+            ((1 << 56) - 1, 1000, true, Plan::WithNewest),
+            (1 << 56, 1000, true, Plan::Makes),
         ];
         for (written, made, has_one, expected) in table {
             assert_eq!(plan(written, made, has_one, leaf), expected, "{written} {made} {has_one}");

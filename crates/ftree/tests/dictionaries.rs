@@ -17,6 +17,8 @@ const FILE: &str = "/data/fern.data";
 const TREE: u64 = 5;
 /// The kind of a dictionary's segment in the block file.
 const DICTIONARY_KIND: u8 = 6;
+/// So many rows that the last leaf is more than half full: what comes behind it does not rewrite it.
+const DAMAGED: u64 = 12_400;
 /// Enough for a dictionary to be made.
 const ROOMY: u64 = 64 << 20;
 
@@ -34,8 +36,8 @@ fn context(sim: &SimOs, cache: u64) -> Arc<Context> {
 fn options() -> TreeOptions {
     TreeOptions {
         compression: Compression::Zstd(3),
-        page_size: 128 << 10,
-        read_page_size: 4 << 10,
+        page_size: 64 << 10,
+        read_page_size: 2 << 10,
         buffer_bytes: 256 << 10,
         ..TreeOptions::default()
     }
@@ -108,25 +110,25 @@ fn a_tree_that_grows_makes_one_and_again_after_four_times_as_much() {
     let context = context(&sim, ROOMY);
     // Rows of some 110 bytes. The first leaves are without, and a small tree has none.
     assert_eq!(loaded(&context, options(), 1500).stats().compression_dictionaries, 0);
-    let tree = loaded(&context, options(), 8000);
+    let tree = loaded(&context, options(), 12_000);
     assert_eq!(tree.stats().compression_dictionaries, 1);
-    let tree = loaded(&context, options(), 30_000);
+    let tree = loaded(&context, options(), 60_000);
     assert_eq!(tree.stats().compression_dictionaries, 2);
     tree.verify().unwrap();
-    read_all(&tree, 1, &rows(30_000)).unwrap();
+    read_all(&tree, 1, &rows(60_000)).unwrap();
     // Other methods have none.
     let zlib = TreeOptions { compression: Compression::Zlib(6), ..options() };
-    assert_eq!(loaded(&context, zlib, 30_000).stats().compression_dictionaries, 0);
+    assert_eq!(loaded(&context, zlib, 60_000).stats().compression_dictionaries, 0);
 }
 
 #[test]
 fn pages_are_half_as_large_and_take_no_more_of_the_disk() {
     let sim = SimOs::new(4);
     let roomy = context(&sim, ROOMY);
-    let with = loaded(&roomy, options(), 30_000).stats();
+    let with = loaded(&roomy, options(), 60_000).stats();
     // Where there is no room to make one the tree does without.
     let narrow = context(&SimOs::new(4), 4 << 20);
-    let without = loaded(&narrow, options(), 30_000).stats();
+    let without = loaded(&narrow, options(), 60_000).stats();
     assert_eq!((with.compression_dictionaries, without.compression_dictionaries), (2, 0));
     let (with, without) = (with.written_bytes, without.written_bytes);
     assert!(with < without, "{with} bytes with dictionaries, {without} without");
@@ -136,12 +138,12 @@ fn pages_are_half_as_large_and_take_no_more_of_the_disk() {
 fn an_opened_tree_reads_with_its_dictionaries_in_any_cache_and_goes_on_with_the_newest() {
     let sim = SimOs::new(4);
     let context = context(&sim, ROOMY);
-    let tree = loaded(&context, options(), 30_000);
+    let tree = loaded(&context, options(), 60_000);
     let image = tree.image().unwrap();
     let (segments, made) = (tree.segments(), dictionaries(&context));
     assert_eq!(made.len(), 2);
     assert!(made.iter().all(|id| segments.contains(id)), "what is named is kept on the disk");
-    let expected = rows(30_000);
+    let expected = rows(60_000);
     for capacity in [100_000, ROOMY] {
         let cache = Arc::new(CacheTable::new(capacity));
         let narrow = Context::new(context.blocks.clone(), Arc::clone(&cache));
@@ -168,9 +170,9 @@ fn an_opened_tree_reads_with_its_dictionaries_in_any_cache_and_goes_on_with_the_
 fn a_dictionary_goes_with_the_last_leaf_that_needs_it() {
     let sim = SimOs::new(4);
     let context = context(&sim, ROOMY);
-    let tree = loaded(&context, options(), 30_000);
+    let tree = loaded(&context, options(), 60_000);
     assert_eq!(dictionaries(&context).len(), 2);
-    for number in 0..30_000 {
+    for number in 0..60_000 {
         tree.insert(&key(number), 2 + number, Message::Delete);
         if number % 1000 == 999 {
             tree.seal(2 + number);
@@ -187,7 +189,7 @@ fn a_load_that_is_given_up_leaves_no_dictionary() {
     let context = context(&sim, ROOMY);
     let tree = Tree::create(&context, TREE, options());
     let mut loader = TreeLoader::new(&tree, 1);
-    for number in 0..8000 {
+    for number in 0..12_000 {
         loader.add(&key(number), &value(number)).unwrap();
     }
     assert_eq!(dictionaries(&context).len(), 1);
@@ -198,10 +200,10 @@ fn a_load_that_is_given_up_leaves_no_dictionary() {
 #[test]
 fn a_damaged_dictionary_is_an_error_and_never_a_wrong_row() {
     let sim = SimOs::new(4);
-    let expected = rows(8000);
+    let expected = rows(DAMAGED);
     let blocks = open(&sim);
     let writer = Context::new(blocks.clone(), Arc::new(CacheTable::new(ROOMY)));
-    let tree = loaded(&writer, options(), 8000);
+    let tree = loaded(&writer, options(), DAMAGED);
     let image = tree.image().unwrap();
     let [dictionary] = dictionaries(&writer)[..] else { panic!("one dictionary") };
     let place = blocks.segments().into_iter().find(|info| info.id == SegmentId(dictionary));
@@ -225,13 +227,13 @@ fn a_damaged_dictionary_is_an_error_and_never_a_wrong_row() {
         }
         if at == 970 {
             // New rows do not wait for a dictionary that is damaged.
-            for number in 8000..12_000 {
+            for number in DAMAGED..DAMAGED + 4000 {
                 opened.insert(&key(number), 2, Message::Put(&value(number)));
             }
             opened.seal(2);
             settle(&opened, 2);
-            let found = opened.get(&key(11_999), 2).unwrap().unwrap();
-            assert_eq!(&found[..], value(11_999));
+            let found = opened.get(&key(DAMAGED + 3999), 2).unwrap().unwrap();
+            assert_eq!(&found[..], value(DAMAGED + 3999));
         }
         file.write_all_at(&byte, first + at).unwrap();
     }

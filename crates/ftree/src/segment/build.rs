@@ -48,8 +48,10 @@ const HASH_BYTES: usize = 8 + 3;
 
 /// Pages that are compressed with a dictionary have this part of the bytes of others.
 const SHARED_PART: usize = 2;
-/// A dictionary is made of this part of a leaf.
+/// A dictionary is made of this part of a leaf…
 const TRAINING_PART: u64 = 4;
+/// …and of no more than this: more takes longer and gains hardly anything.
+const MOST_TRAINING: u64 = 128 << 10;
 
 impl SegmentBuilder {
     pub(crate) fn new(shared: &Arc<TreeShared>, options: &TreeOptions, role: Role) -> Self {
@@ -192,7 +194,8 @@ impl SegmentBuilder {
         if let LeafDictionary::Gathering(pages) = &mut self.dictionary {
             pages.push(GatheredPage { start, raw });
             gathered = pages.iter().map(|page| page.raw.len()).sum();
-            if gathered as u64 >= self.options.page_size / TRAINING_PART {
+            let enough = (self.options.page_size / TRAINING_PART).min(MOST_TRAINING);
+            if gathered as u64 >= enough {
                 self.make_dictionary()?;
                 gathered = 0;
             }
