@@ -265,7 +265,8 @@ written from then on:
 `note` says so |
 | `pageSize` | 4 KiB to 16 MiB, as a number or as `\"64k\"`, `\"4MB\"`; 1 MiB by default |
 | `readPageSize` | 4 KiB to 256 KiB, no more than `pageSize`; 16 KiB by default; with a compression \
-dictionary, which `zstd` has from 16 `pageSize` of data on, half of it |
+dictionary, which `zstd` has from 16 `pageSize` of data on, half of it (its levels up to 3, the default, \
+then work at level 1, which is as small) |
 | `fanout` | 4 to 64; 64 by default |
 | `clustering: true` of an index | each entry holds its document, so that a scan fetches nothing \
 |

@@ -14,9 +14,9 @@ use crate::large::LargeRef;
 use crate::tree_shared::{CompressionDictionaries, CompressionDictionary, TreeShared, count};
 use blockfile::{
     Compression, DECOMPRESSOR_BYTES, DictionaryCompressor, DictionaryDecompressor, PageCompression,
-    SegmentId, TRAINING_BYTES, train_dictionary,
+    TRAINING_BYTES, train_dictionary,
 };
-use cachetable::MemoryKind;
+use cachetable::{Access, Frame, MemoryKind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -31,7 +31,8 @@ const FIRST_LEAVES: u64 = 16;
 const GROWTH: u64 = 4;
 /// At least so many pages are what it is made of, or there are not enough.
 const LEAST_PAGES: usize = 16;
-/// Those that are ready to decode with take one part in so many of the cache. Further ones are made ready for each page.
+/// Those that are ready to decode with take one part in so many of the cache. Further ones are made ready for each page,
+/// of bytes that the cache keeps as it keeps pages.
 const READY_SHARE: u64 = 32;
 /// zstd's levels up to this one, the default, compress with a dictionary at level 1: that is as small as this level alone and
 /// takes no more time, while with a dictionary this level takes half as much again.
@@ -201,7 +202,7 @@ impl CompressionDictionary {
     }
 
     fn leaf_dictionary(self: Arc<Self>, level: u8) -> Option<LeafDictionary> {
-        let bytes = self.read().ok()?;
+        let bytes = self.bytes().ok()?;
         let compressor = DictionaryCompressor::new(&bytes, level_with_dictionary(level))?;
         Some(LeafDictionary::With(self, compressor))
     }
@@ -214,7 +215,7 @@ impl CompressionDictionary {
         if let Some((ready, _)) = self.ready.get() {
             return decode(ready);
         }
-        let bytes = self.read()?;
+        let bytes = self.bytes()?;
         let decompressor = DictionaryDecompressor::new(&bytes).ok_or_else(|| self.corruption())?;
         let cache = &self.shared.cache;
         let takes = DECOMPRESSOR_BYTES + bytes.len() as u64;
@@ -227,13 +228,9 @@ impl CompressionDictionary {
         decode(ready)
     }
 
-    fn read(&self) -> Result<Vec<u8>> {
-        let TreeShared { blocks, tree, counters, .. } = &*self.shared;
-        count(&counters.page_reads, 1);
-        let mut bytes = Vec::new();
-        let Self { segment, block, .. } = *self;
-        blocks.read_page(*tree, SegmentId(segment), block.page, &mut bytes)?;
-        if bytes.len() == block.raw_len as usize { Ok(bytes) } else { Err(self.corruption()) }
+    /// Through the cache, as a large value: where it is made ready for each page it is not read for each.
+    fn bytes(&self) -> Result<Frame> {
+        self.shared.load_named(self.at(), Access::Demand)
     }
 
     fn corruption(&self) -> Error {

@@ -89,7 +89,11 @@ impl TreeShared {
     /// A large value, through the cache. The caller keeps the run or leaf with the reference. May
     /// read the disk.
     pub(crate) fn load_large(&self, reference: &[u8], entry: Access) -> Result<Frame> {
-        let at = self.decode_large(reference)?;
+        self.load_named(self.decode_large(reference)?, entry)
+    }
+
+    /// What a reference names, through the cache. The caller keeps its segment. May read the disk.
+    pub(crate) fn load_named(&self, at: LargeRef, entry: Access) -> Result<Frame> {
         let key = FrameKey { segment: at.segment, page: 0 };
         if let Some(frame) = self.cache.get(key) {
             return Ok(frame);
@@ -143,7 +147,9 @@ impl Loader for Loading<'_> {
         let TreeShared { blocks, tree, .. } = self.shared;
         blocks.decode(*tree, SegmentId(segment), block.page, None, stored, bytes)?;
         if bytes.len() != block.raw_len as usize {
-            return Err(self.shared.large_corruption(segment, "large value's length differs"));
+            return Err(self
+                .shared
+                .large_corruption(segment, "its length differs from its reference"));
         }
         Ok(())
     }
