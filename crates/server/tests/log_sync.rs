@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use sockets::Client;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Requests that run at once and do not wait.
@@ -30,10 +31,13 @@ const WRITE_CONCERN_TIMEOUT: i32 = 64;
 const INTERRUPTED: i32 = 11601;
 
 /// Syncs of the log.
-#[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
+    /// So many times slower than the machine's clock goes the server's, beside what syncs take.
+    slowness: u32,
+    /// What syncs have taken, in milliseconds of the server's clock.
+    taken: AtomicU64,
 }
 
 #[derive(Default)]
@@ -41,11 +45,20 @@ struct GateState {
     is_held: bool,
     fails: bool,
     held: usize,
-    /// How long each takes.
-    time: Duration,
+    /// How long each takes, in milliseconds.
+    time: u64,
 }
 
 impl Gate {
+    fn new(slowness: u32) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            slowness,
+            taken: AtomicU64::new(0),
+        }
+    }
+
     fn hold(&self) {
         self.state.lock().is_held = true;
     }
@@ -59,8 +72,8 @@ impl Gate {
         }
     }
 
-    fn take(&self, time: Duration) {
-        self.state.lock().time = time;
+    fn take(&self, milliseconds: u64) {
+        self.state.lock().time = milliseconds;
     }
 
     fn open(&self) {
@@ -82,7 +95,7 @@ impl DiskHooks for Gate {
         }
         let mut state = self.state.lock();
         let time = state.time;
-        if state.is_held || !time.is_zero() {
+        if state.is_held || time > 0 {
             // As the file does before it syncs.
             os::about_to_wait();
         }
@@ -96,8 +109,13 @@ impl DiskHooks for Gate {
             return Err(io::Error::other("the disk is broken"));
         }
         drop(state);
-        Os::real().clock.sleep(time);
+        Os::real().clock.sleep(Duration::from_millis(time));
+        self.taken.fetch_add(time, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn monotonic(&self, machine: Duration) -> Duration {
+        machine / self.slowness + Duration::from_millis(self.taken.load(Ordering::Relaxed))
     }
 }
 
@@ -110,8 +128,12 @@ struct Slow {
 
 impl Slow {
     fn start() -> Self {
+        Self::start_with(Gate::new(1))
+    }
+
+    fn start_with(gate: Gate) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(gate);
         let served = Served::start(directory.path(), &gate, PERMITS, LONGEST_WAIT);
         Self { gate, served, directory }
     }
@@ -260,13 +282,14 @@ fn a_server_ends_beside_answers_that_wait_for_the_log() {
     engine.unwrap().close().unwrap();
 }
 
-/// The log syncs, where each takes some milliseconds, that writes of several clients take.
+/// The log syncs, where each takes some milliseconds, that writes of several clients take. The server's clock is a
+/// hundred times slower than the machine's: who is late because the machine is busy does not come late.
 fn syncs_of(clients: usize, writes: i32) -> u64 {
-    let slow = Slow::start();
+    let slow = Slow::start_with(Gate::new(100));
     let mut all: Vec<_> = (0..clients).map(|_| slow.client()).collect();
     // The collection is there.
     check_done(&all[0].ask(&insert(-1, rawdoc! { "j": true })));
-    slow.gate.take(Duration::from_millis(5));
+    slow.gate.take(5);
     let before = slow.served.engine.stats().log.syncs;
     std::thread::scope(|scope| {
         for (number, client) in (0..).zip(&mut all) {
@@ -278,7 +301,7 @@ fn syncs_of(clients: usize, writes: i32) -> u64 {
         }
     });
     let syncs = slow.served.engine.stats().log.syncs - before;
-    slow.gate.take(Duration::ZERO);
+    slow.gate.take(0);
     slow.served.stop();
     syncs
 }

@@ -1,18 +1,18 @@
-//! A server in the test's own process over the machine's disk, which asks the test first.
+//! A server in the test's own process over the machine's disk and clock, which ask the test first.
 
 use crate::sockets::{self, Client, Commands};
 use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
 use limits::Account;
 use net::{NetOptions, NetStats, Server};
-use os::{File, FilePermissions, LockGuard, OpenOptions, Os, Space, Vfs};
+use os::{Clock, File, FilePermissions, LockGuard, OpenOptions, Os, Space, Vfs};
 use serverstate::{Parts, ServerInfo, SessionRecords, SilentHost};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a test has to say before its disk does something.
+/// What a test has to say before its disk does something, and of its time.
 pub(crate) trait DiskHooks: Send + Sync + 'static {
     /// A file of this name is read from this place on.
     fn before_read(&self, _name: &str, _offset: u64) {}
@@ -20,6 +20,30 @@ pub(crate) trait DiskHooks: Send + Sync + 'static {
     /// What a file of this name has is synced; an error is the sync's.
     fn before_sync(&self, _name: &str) -> io::Result<()> {
         Ok(())
+    }
+
+    /// What the server's clock says where the machine's says this; it must not go back.
+    fn monotonic(&self, machine: Duration) -> Duration {
+        machine
+    }
+}
+
+struct HookedClock<A> {
+    inner: Arc<dyn Clock>,
+    hooks: Arc<A>,
+}
+
+impl<A: DiskHooks> Clock for HookedClock<A> {
+    fn monotonic(&self) -> Duration {
+        self.hooks.monotonic(self.inner.monotonic())
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.inner.wall_ms()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.inner.sleep(time);
     }
 }
 
@@ -137,7 +161,9 @@ impl Served {
     ) -> Self {
         let real = Os::real();
         let vfs = Arc::new(HookedDisk { inner: Arc::clone(&real.vfs), hooks: Arc::clone(hooks) });
-        let os = Os { vfs, ..real };
+        let clock =
+            Arc::new(HookedClock { inner: Arc::clone(&real.clock), hooks: Arc::clone(hooks) });
+        let os = Os { vfs, clock, ..real };
         let registry = Arc::new(telemetry::Registry::new());
         let engine = Engine::open(os.clone(), registry, engine::Options::new(directory)).unwrap();
         let options = CatalogOptions::new(os.clone(), directory.join("tmp"));
