@@ -62,14 +62,28 @@ pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
     Ok(target().join(if matches!(build, Build::Release) { "release" } else { "fast" }))
 }
 
-/// Builds these programs as users get them, each with the list of crates and versions that it is built from in a
-/// section of its own, which `cargo audit bin` and scanners of images read; says where they are.
-pub(crate) fn released_programs(packages: &[&str]) -> Result<PathBuf> {
-    run(Command::new(tools::auditable()?)
-        .args(["auditable", "build", "--release", "--bins"])
-        .args(packages.iter().flat_map(|package| ["--package", package]))
-        .current_dir(root()))?;
-    Ok(target().join("release"))
+/// Which programs users get.
+#[derive(Clone, Copy)]
+pub(crate) enum Programs {
+    /// Just these.
+    Plain,
+    /// Each with the list of crates and versions that it is built from in a section of its own, which `cargo audit bin`
+    /// and scanners of images read.
+    WithLists,
+}
+
+impl Programs {
+    /// What builds them, without arguments.
+    pub(crate) fn command(self) -> Result<Command> {
+        Ok(match self {
+            Self::Plain => cargo(&["build"]),
+            Self::WithLists => {
+                let mut command = Command::new(tools::auditable()?);
+                command.args(["auditable", "build"]);
+                command
+            }
+        })
+    }
 }
 
 /// Runs one of the Python scripts in `tests/` with the environment it expects.

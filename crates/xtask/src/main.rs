@@ -12,6 +12,7 @@ mod dependencies;
 mod drivers;
 mod fuzz;
 mod gates;
+mod guided;
 mod instructions;
 mod lanes;
 mod manual;
@@ -187,6 +188,9 @@ enum Task {
         #[arg(long)]
         fast: bool,
     },
+    /// `fernd`, `fern` and `fern-client` as the package has them, compiled by a profile of what a server does. Takes
+    /// two builds and some minutes of work between them.
+    Release,
     /// Ten thousand open connections, a thousand of them active.
     Connections {
         /// Arguments handed on to the script (`--help` lists them).
@@ -251,6 +255,11 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Replica(options) => replica::replica(options),
         Task::Package { check, fast } => {
             package::package(if fast { Build::Alone } else { Build::Release }, check)
+        }
+        Task::Release => {
+            let folder = guided::programs(drivers::PROGRAMS, drivers::Programs::Plain)?;
+            println!("{}", folder.display());
+            Ok(())
         }
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)

@@ -3,9 +3,9 @@
 //! What is in the package stands in [`FILES`]; its control files are in `packaging/debian`. The
 //! package is `target/package/fernd_VERSION_ARCHITECTURE.deb`.
 
-use crate::drivers::{Build, PROGRAMS, programs, released_programs};
+use crate::drivers::{Build, PROGRAMS, Programs, programs};
 use crate::run::{root, run, target};
-use crate::{sbom, tools};
+use crate::{guided, sbom, tools};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,8 +71,11 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
         ("strip", "to leave debugging information out of the package (binutils)"),
     ])?;
     let is_released = matches!(build, Build::Release);
-    let programs =
-        if is_released { released_programs(PROGRAMS)? } else { programs(build, PROGRAMS)? };
+    let programs = if is_released {
+        guided::programs(PROGRAMS, Programs::WithLists)?
+    } else {
+        programs(build, PROGRAMS)?
+    };
     sbom::write(&target().join("package"))?;
     let version = env!("CARGO_PKG_VERSION");
     let package = write(&programs, version)?;

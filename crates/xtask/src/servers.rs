@@ -2,7 +2,7 @@
 
 use crate::run::target;
 use anyhow::{Context, Result, bail, ensure};
-use bson::Document;
+use bson::{Document, doc};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// Tries of a fifth of a second.
 const MAX_TRIES: u32 = 150;
+
+/// A server that is told to end answers, or is gone, within that.
+const LONGEST_END: Duration = Duration::from_mins(2);
 
 /// Lines of a server's log that a failure shows.
 const COMPLAINTS: usize = 20;
@@ -60,6 +63,15 @@ impl Server {
 
     pub(crate) fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it as an operator would, and waits for that: what it writes at its end is there.
+    pub(crate) fn shut_down(mut self) -> Result<()> {
+        // It may be gone before it answers.
+        let _answered = call(self.port, &doc! { "shutdown": 1, "$db": "admin" }, LONGEST_END);
+        let ended = self.process.wait()?;
+        ensure!(ended.success(), "the server ended with {ended}: {}", self.complaints());
+        Ok(())
     }
 
     /// The last of what the server has to say of warnings and errors.

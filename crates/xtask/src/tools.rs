@@ -4,7 +4,7 @@
 //! Always true: an install that was finished leaves a stamp with the pins it was made from, and is
 //! made again only when the pins change.
 
-use crate::run::{cargo, root, run, target};
+use crate::run::{cargo, host, root, run, target};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,6 +71,30 @@ pub(crate) fn cyclonedx() -> Result<PathBuf> {
 /// What builds programs with the list of what they are built from in them, for those who look at a program alone.
 pub(crate) fn auditable() -> Result<PathBuf> {
     cargo_tool("cargo-auditable", AUDITABLE)
+}
+
+/// What merges the profiles that programs write. It has to be of the compiler's own version of LLVM.
+pub(crate) fn profile_merger() -> Result<PathBuf> {
+    let compiler = rustc(&["-vV"])?;
+    let version = compiler.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+    let major = version.and_then(|version| version.split('.').next()).context("no LLVM")?;
+    let tools = Path::new(rustc(&["--print", "sysroot"])?.trim()).join("lib/rustlib");
+    let candidates =
+        [tools.join(host()?).join("bin/llvm-profdata"), format!("llvm-profdata-{major}").into()];
+    let there =
+        |program: &PathBuf| Command::new(program).arg("merge").arg("--help").output().is_ok();
+    candidates.into_iter().find(there).with_context(|| {
+        format!(
+            "`llvm-profdata` of LLVM {major} is not installed: it is needed to read what a server has counted \
+             (`rustup component add llvm-tools`, or the package llvm-{major} of Debian)"
+        )
+    })
+}
+
+/// What the compiler says of itself.
+fn rustc(arguments: &[&str]) -> Result<String> {
+    let program = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    Ok(String::from_utf8(Command::new(program).args(arguments).output()?.stdout)?)
 }
 
 fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {

@@ -1,0 +1,86 @@
+//! `cargo xtask release`: the programs as users get them, compiled by a profile of what servers do.
+//!
+//! A server that counts its own branches and calls does the work of [`WORK`]; the compiler then lays out what is often
+//! done, and puts aside what is seldom done. The profile is of this source and this compiler: it is made anew each time,
+//! and two builds of one commit are not the same to the byte.
+//!
+//! Always true: what build scripts and macros do is neither counted nor compiled so, for flags hold for the target alone.
+
+use crate::drivers::{PROGRAMS, Programs};
+use crate::run::{cargo, host, run, target};
+use crate::servers::Server;
+use crate::tools;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the server that is measured does: experiments of `fern bench`, their seconds, and the server's cache. Each has
+/// a server of its own.
+const WORK: &[(&str, &str, &str)] = &[
+    ("points", "40", "128M"),
+    ("ticks", "20", "128M"),
+    ("sysbench", "15", "128M"),
+    ("iibench", "10", "128M"),
+    ("read", "10", "64M"),
+    ("readupdate", "5", "128M"),
+    ("upsert", "5", "128M"),
+    ("multikey", "5", "128M"),
+    ("clustering", "5", "128M"),
+    ("concurrent-find", "5", "128M"),
+];
+
+/// How what is measured is built: it is used once.
+const QUICK: [&str; 3] = [
+    "profile.release.lto=false",
+    "profile.release.codegen-units=16",
+    "profile.release.debug=false",
+];
+
+/// Builds these programs by a profile that it makes first; says where they are.
+pub(crate) fn programs(packages: &[&str], build: Programs) -> Result<PathBuf> {
+    let merge = tools::profile_merger()?;
+    let (home, host) = (target().join("guided"), host()?);
+    let (counts, profile) = (home.join("counts"), home.join("fernd.profdata"));
+    // What an earlier run counted; there is nothing before the first.
+    let _earlier = std::fs::remove_dir_all(&counts);
+    std::fs::create_dir_all(&counts)?;
+    let built = |name: &str, flag: String, mut command: Command, packages: &[&str]| {
+        let folder = home.join(name);
+        command.arg("--target-dir").arg(&folder).args(["--release", "--bins", "--target", &host]);
+        command.args(["--config", &format!("target.{host}.rustflags=[\"{flag}\"]")]);
+        command.args(packages.iter().flat_map(|package| ["--package", package]));
+        run(&mut command)?;
+        Ok::<_, anyhow::Error>(folder.join(&host).join("release"))
+    };
+    let flag = format!("-Cprofile-generate={}", counts.display());
+    let mut quick = cargo(&["build"]);
+    quick.args(QUICK.iter().flat_map(|setting| ["--config", setting]));
+    let measured = built("measured", flag, quick, PROGRAMS)?;
+    // The program that gives work is measured as well, and nobody asks for that.
+    work(&measured, &counts)?;
+    run(Command::new(merge).arg("merge").arg("-o").arg(&profile).arg(&counts))?;
+    let flag = format!("-Cprofile-use={}", profile.display());
+    built("released", flag, build.command()?, packages)
+}
+
+/// Has a server do what is to be measured.
+fn work(programs: &Path, counts: &Path) -> Result<()> {
+    for (experiment, seconds, cache) in WORK {
+        let server =
+            Server::start(&programs.join("fernd"), "guided-server", &["--cacheSize", cache])?;
+        let out = target().join("guided").join(experiment);
+        run(Command::new(programs.join("fern"))
+            .args(["bench", experiment, "--seconds", seconds, "--uri", &server.uri()])
+            .arg("--out")
+            .arg(out)
+            .env("LLVM_PROFILE_FILE", "/dev/null"))
+        .with_context(|| format!("the server's complaints:\n{}", server.complaints()))?;
+        // Its counts are written at its end.
+        server.shut_down()?;
+    }
+    ensure!(
+        std::fs::read_dir(counts)?.next().is_some(),
+        "the server has counted nothing: does RUSTFLAGS take the place of the flags that this command gives?"
+    );
+    Ok(())
+}
