@@ -12,11 +12,11 @@ mod dependencies;
 mod drivers;
 mod fuzz;
 mod gates;
-mod guided;
 mod instructions;
 mod lanes;
 mod manual;
 mod package;
+mod profile_guided;
 mod ratchets;
 mod replica;
 mod retired;
@@ -257,7 +257,7 @@ fn carry_out(task: Task) -> Result<()> {
             package::package(if fast { Build::Alone } else { Build::Release }, check)
         }
         Task::Release => {
-            let folder = guided::programs(drivers::PROGRAMS, drivers::Programs::Plain)?;
+            let folder = profile_guided::programs(drivers::Programs::Plain)?;
             println!("{}", folder.display());
             Ok(())
         }

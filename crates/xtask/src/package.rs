@@ -5,7 +5,7 @@
 
 use crate::drivers::{Build, PROGRAMS, Programs, programs};
 use crate::run::{root, run, target};
-use crate::{guided, sbom, tools};
+use crate::{profile_guided, sbom, tools};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,7 +72,7 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
     ])?;
     let is_released = matches!(build, Build::Release);
     let programs = if is_released {
-        guided::programs(PROGRAMS, Programs::WithLists)?
+        profile_guided::programs(Programs::WithLists)?
     } else {
         programs(build, PROGRAMS)?
     };

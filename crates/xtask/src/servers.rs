@@ -12,8 +12,10 @@ use std::time::Duration;
 /// Tries of a fifth of a second.
 const MAX_TRIES: u32 = 150;
 
+/// The same for a server's end: it writes what it has in memory first.
+const END_TRIES: u32 = 600;
 /// A server that is told to end answers, or is gone, within that.
-const LONGEST_END: Duration = Duration::from_mins(2);
+const LONGEST_ANSWER: Duration = Duration::from_mins(2);
 
 /// Lines of a server's log that a failure shows.
 const COMPLAINTS: usize = 20;
@@ -68,10 +70,15 @@ impl Server {
     /// Ends it as an operator would, and waits for that: what it writes at its end is there.
     pub(crate) fn shut_down(mut self) -> Result<()> {
         // It may be gone before it answers.
-        let _answered = call(self.port, &doc! { "shutdown": 1, "$db": "admin" }, LONGEST_END);
-        let ended = self.process.wait()?;
-        ensure!(ended.success(), "the server ended with {ended}: {}", self.complaints());
-        Ok(())
+        let _answered = call(self.port, &doc! { "shutdown": 1, "$db": "admin" }, LONGEST_ANSWER);
+        for _ in 0..END_TRIES {
+            if let Some(ended) = self.process.try_wait()? {
+                ensure!(ended.success(), "the server ended with {ended}: {}", self.complaints());
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        bail!("the server does not end: {}", self.complaints())
     }
 
     /// The last of what the server has to say of warnings and errors.

@@ -1,6 +1,7 @@
-//! `cargo xtask release`: the programs as users get them, compiled by a profile of what servers do.
+//! `cargo xtask release`: the programs as users get them, compiled by a profile of what servers do
+//! (profile-guided optimisation).
 //!
-//! A server that counts its own branches and calls does the work of [`WORK`]; the compiler then lays out what is often
+//! An instrumented server, which counts its own branches and calls, does the work of [`WORK`]; the compiler then lays out what is often
 //! done, and puts aside what is seldom done. The profile is of this source and this compiler: it is made anew each time,
 //! and two builds of one commit are not the same to the byte.
 //!
@@ -29,38 +30,37 @@ const WORK: &[(&str, &str, &str)] = &[
     ("concurrent-find", "5", "128M"),
 ];
 
-/// How what is measured is built: it is used once.
+/// How the instrumented programs are built: they are used once.
 const QUICK: [&str; 3] = [
     "profile.release.lto=false",
     "profile.release.codegen-units=16",
     "profile.release.debug=false",
 ];
 
-/// Builds these programs by a profile that it makes first; says where they are.
-pub(crate) fn programs(packages: &[&str], build: Programs) -> Result<PathBuf> {
+/// Builds the programs of users by a profile that it makes first; says where they are.
+pub(crate) fn programs(build: Programs) -> Result<PathBuf> {
     let merge = tools::profile_merger()?;
     let (home, host) = (target().join("guided"), host()?);
     let (counts, profile) = (home.join("counts"), home.join("fernd.profdata"));
     // What an earlier run counted; there is nothing before the first.
     let _earlier = std::fs::remove_dir_all(&counts);
     std::fs::create_dir_all(&counts)?;
-    let built = |name: &str, flag: String, mut command: Command, packages: &[&str]| {
+    let built = |name: &str, flag: String, mut command: Command| {
         let folder = home.join(name);
         command.arg("--target-dir").arg(&folder).args(["--release", "--bins", "--target", &host]);
         command.args(["--config", &format!("target.{host}.rustflags=[\"{flag}\"]")]);
-        command.args(packages.iter().flat_map(|package| ["--package", package]));
+        command.args(PROGRAMS.iter().flat_map(|package| ["--package", package]));
         run(&mut command)?;
         Ok::<_, anyhow::Error>(folder.join(&host).join("release"))
     };
     let flag = format!("-Cprofile-generate={}", counts.display());
     let mut quick = cargo(&["build"]);
     quick.args(QUICK.iter().flat_map(|setting| ["--config", setting]));
-    let measured = built("measured", flag, quick, PROGRAMS)?;
-    // The program that gives work is measured as well, and nobody asks for that.
-    work(&measured, &counts)?;
+    let instrumented = built("instrumented", flag, quick)?;
+    work(&instrumented, &counts)?;
     run(Command::new(merge).arg("merge").arg("-o").arg(&profile).arg(&counts))?;
     let flag = format!("-Cprofile-use={}", profile.display());
-    built("released", flag, build.command()?, packages)
+    built("released", flag, build.command()?)
 }
 
 /// Has a server do what is to be measured.
@@ -68,6 +68,7 @@ fn work(programs: &Path, counts: &Path) -> Result<()> {
     for (experiment, seconds, cache) in WORK {
         let server =
             Server::start(&programs.join("fernd"), "guided-server", &["--cacheSize", cache])?;
+        // What `fern` itself counts is thrown away.
         let out = target().join("guided").join(experiment);
         run(Command::new(programs.join("fern"))
             .args(["bench", experiment, "--seconds", seconds, "--uri", &server.uri()])
