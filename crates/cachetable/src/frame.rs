@@ -56,6 +56,7 @@ impl Frame {
 
 impl Deref for Frame {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.0.bytes[self.0.start..]
     }

@@ -233,8 +233,7 @@ impl Writer {
     /// The next element of a batch, under its number.
     pub fn element_document(&mut self, at: usize, value: &RawDocument) {
         let mut digits = Digits::default();
-        let key = digits.of(at);
-        self.key(0x03, key);
+        self.bytes.extend_from_slice(digits.element(0x03, at));
         self.copy(value.as_bytes());
     }
 
@@ -358,22 +357,34 @@ impl Writer {
     }
 }
 
-/// An array position as text, without allocating.
+/// An array position as text, without allocating: room for a type in front of it, and a NUL behind it.
 #[derive(Default)]
-struct Digits([u8; 20]);
+struct Digits([u8; 22]);
 
 impl Digits {
-    fn of(&mut self, mut number: usize) -> &str {
-        let mut at = self.0.len();
+    fn of(&mut self, number: usize) -> &str {
+        let at = self.write(number);
+        std::str::from_utf8(&self.0[at..self.0.len() - 1]).expect("ASCII digits are UTF-8")
+    }
+
+    /// All that comes before the value of an array's element.
+    fn element(&mut self, kind: u8, number: usize) -> &[u8] {
+        let at = self.write(number) - 1;
+        self.0[at] = kind;
+        &self.0[at..]
+    }
+
+    /// Writes the digits before the NUL; says where they begin.
+    fn write(&mut self, mut number: usize) -> usize {
+        let mut at = self.0.len() - 1;
         loop {
             at -= 1;
             self.0[at] = b'0' + (number % 10) as u8;
             number /= 10;
             if number == 0 {
-                break;
+                return at;
             }
         }
-        std::str::from_utf8(&self.0[at..]).expect("ASCII digits are UTF-8")
     }
 }
 
@@ -381,6 +392,28 @@ impl Digits {
 mod tests {
     use super::*;
     use bson::doc;
+
+    #[test]
+    fn elements_of_a_batch_stand_under_their_numbers() {
+        let numbers = [0, 9, 10, 4_294_967_296, usize::MAX];
+        let mut writer = Writer::new();
+        let open = writer.begin_array("firstBatch");
+        let document = bson::rawdoc! { "a": 1 };
+        for number in numbers {
+            writer.element_document(number, &document);
+        }
+        writer.end(open);
+        let reply = writer.finish();
+        // Not as an array, whose numbers nobody looks at.
+        let batch = reply.get_array("firstBatch").unwrap().as_bytes();
+        let batch = RawDocument::from_bytes(batch).unwrap();
+        let elements: Vec<_> = batch.iter().map(Result::unwrap).collect();
+        let keys: Vec<_> = elements.iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(keys, numbers.map(|number| number.to_string()));
+        for (_, value) in &elements {
+            assert_eq!(value.as_document(), Some(&*document));
+        }
+    }
 
     #[test]
     fn written_document_reads_back() {

@@ -55,6 +55,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -65,18 +66,24 @@ impl<'a> Reader<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
+    #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
-        let first = *self.rest.first()?;
-        if first < 0x80 {
-            self.rest = &self.rest[1..];
-            return Some(u64::from(first));
+        let (first, rest) = self.rest.split_first()?;
+        if *first < 0x80 {
+            self.rest = rest;
+            return Some(u64::from(*first));
         }
         // Lengths of usual values take two bytes.
-        if let Some(second) = self.rest.get(1).filter(|second| **second < 0x80) {
-            let value = u64::from(first & 0x7f) | u64::from(*second) << 7;
-            self.rest = &self.rest[2..];
-            return Some(value);
+        if let Some((second, rest)) = rest.split_first()
+            && *second < 0x80
+        {
+            self.rest = rest;
+            return Some(u64::from(first & 0x7f) | u64::from(*second) << 7);
         }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for (at, byte) in self.rest.iter().take(10).enumerate() {
             let bits = u64::from(byte & 0x7f);
@@ -93,6 +100,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that must fit the type.
+    #[inline]
     pub(crate) fn number<T: TryFrom<u64>>(&mut self) -> Option<T> {
         T::try_from(self.varint()?).ok()
     }

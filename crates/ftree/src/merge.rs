@@ -33,6 +33,7 @@ impl MergeSource {
         }
     }
 
+    #[inline]
     fn has_entry(&self) -> bool {
         match self {
             MergeSource::Segment(iter) => iter.has_entry(),
@@ -40,7 +41,16 @@ impl MergeSource {
         }
     }
 
+    #[inline]
+    fn payload(&self) -> Option<&[u8]> {
+        match self {
+            MergeSource::Segment(iter) => iter.payload(),
+            source => source.entry().map(|entry| entry.message.payload()),
+        }
+    }
+
     /// May read the disk.
+    #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
             MergeSource::Memory(iter) => {
@@ -68,7 +78,7 @@ pub(crate) struct Merge {
 
 /// A source with an entry.
 struct Ranked {
-    /// The first eight bytes of its key; nothing where no other source is left.
+    /// The first eight bytes of its key; of one before where no other source is left.
     head: u64,
     source: usize,
 }
@@ -88,6 +98,12 @@ impl Merge {
         self.sources[self.ranked.last()?.source].entry()
     }
 
+    /// What that entry says.
+    #[inline]
+    pub(crate) fn top_payload(&self) -> Option<&[u8]> {
+        self.top_source()?.payload()
+    }
+
     /// The source of that entry.
     #[inline]
     pub(crate) fn top_source(&self) -> Option<&MergeSource> {
@@ -101,17 +117,32 @@ impl Merge {
     }
 
     /// Steps over the entry on top. May read the disk.
+    #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
+        if let [Ranked { source, .. }] = self.ranked[..] {
+            // The others have ended: nobody is left to be compared with.
+            let only = &mut self.sources[source];
+            let advanced = only.advance();
+            if advanced.is_err() || !only.has_entry() {
+                self.ranked.clear();
+            }
+            return advanced;
+        }
+        self.advance_among_others()
+    }
+
+    fn advance_among_others(&mut self) -> Result<()> {
         if let Some(Ranked { source, .. }) = self.ranked.pop() {
             self.sources[source].advance()?;
-            if !self.ranked.is_empty() {
-                self.rank(source);
-            } else if self.sources[source].has_entry() {
-                // The others have ended: nobody is left to be compared with.
-                self.ranked.push(Ranked { head: 0, source });
-            }
+            self.rank(source);
         }
         Ok(())
+    }
+
+    /// Whether more than one source has an entry.
+    #[inline]
+    pub(crate) fn is_of_several(&self) -> bool {
+        self.ranked.len() > 1
     }
 
     /// Sources, newest first.

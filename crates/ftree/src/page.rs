@@ -285,6 +285,7 @@ impl<'a> PageView<'a> {
         })
     }
 
+    #[inline]
     fn head(&self, at: usize) -> u32 {
         u32_at(self.bytes, self.parts.heads + at * HEAD_BYTES)
             .expect("heads were measured by `parse`")
@@ -299,6 +300,7 @@ impl<'a> PageView<'a> {
         }
     }
 
+    #[inline]
     fn start(&self, at: usize) -> Option<usize> {
         if at >= self.parts.count {
             return None;

@@ -7,6 +7,7 @@ use ftree::{
     Context, Direction, Effort, KeyRange, Message, Progress, Tree, TreeOptions, Visibility,
 };
 use os::sim::SimOs;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -212,6 +213,39 @@ fn scan_that_opens_many_runs_asks_for_a_flush() {
         (0, 0),
         "all is read, all is drained"
     );
+    tree.verify().unwrap();
+}
+
+#[test]
+fn scan_of_plain_leaves_asks_for_no_flush_of_other_keys() {
+    // Few enough for one node.
+    const COUNT: u64 = 1000;
+    // Keys are below twice that.
+    const HALF: u64 = 1 << 23;
+    let tree = loaded(small(), COUNT, 8 << 20);
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    settle(&tree, &visibility, Effort::Idle);
+    assert_eq!(tree.stats().runs, 0);
+    for number in 0..300 {
+        let above = key(HALF + HALF / 300 * number);
+        tree.insert(&above, 7000 + number, Message::Put(&[7; 100]));
+    }
+    tree.seal(8000);
+    settle(&tree, &visibility, Effort::Needed);
+    let runs = tree.stats().runs;
+    assert!(runs > 0);
+    let lower_half =
+        KeyRange { lower: Bound::Unbounded, upper: Bound::Excluded(key(HALF / 4 * 3)) };
+    for _ in 0..2000 {
+        let mut cursor = tree.cursor(lower_half.clone(), u64::MAX - 1, Direction::Forward);
+        let mut rows = 0;
+        while cursor.next().unwrap().is_some() {
+            rows += 1;
+        }
+        assert!(rows > COUNT / 4);
+        settle(&tree, &visibility, Effort::ReadFlush);
+    }
+    assert_eq!(tree.stats().runs, runs);
     tree.verify().unwrap();
 }
 

@@ -72,6 +72,7 @@ enum PageBytes {
 
 impl Deref for PageBytes {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             PageBytes::None => &[],
@@ -261,7 +262,14 @@ impl SegmentIter {
         })
     }
 
+    /// What the entry says; nothing where it stands on none.
+    #[inline]
+    pub(crate) fn payload(&self) -> Option<&[u8]> {
+        self.valid.then(|| &self.bytes[self.payload.0..self.payload.1])
+    }
+
     /// May read the disk.
+    #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
         if !self.valid {
             return Ok(());
@@ -275,6 +283,7 @@ impl SegmentIter {
         }
     }
 
+    #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         while self.low >= self.high {
             if self.last || self.page + 1 >= self.segment.pages() {

@@ -168,14 +168,14 @@ impl Cursor {
     }
 
     /// The entry that `next` returned last.
+    #[inline]
     pub(crate) fn current(&self) -> Option<(&[u8], &[u8])> {
         if let Some(large) = &self.large {
             return Some((&self.key, large));
         }
         match self.direction {
             Direction::Forward if !self.is_folded => {
-                let entry = self.open.as_ref()?.merge.top()?;
-                Some((&self.key, entry.message.payload()))
+                Some((&self.key, self.open.as_ref()?.merge.top_payload()?))
             }
             Direction::Forward | Direction::Backward => Some((&self.key, &self.value)),
         }
@@ -215,6 +215,10 @@ impl Cursor {
     fn step_forward(&mut self) -> Result<bool> {
         self.ensure_open()?;
         while let Some(open) = &mut self.open {
+            if std::mem::take(&mut open.is_passed) {
+                open.skipped += u64::from(open.merge.is_of_several());
+                open.merge.advance()?;
+            }
             let Some(entry) = open.top_of_child() else {
                 self.open_next_child()?;
                 continue;
@@ -234,16 +238,19 @@ impl Cursor {
             self.resume = Resume::Past;
             let is_hidden = open.hides(entry, self.ts);
             match entry.message {
-                Message::Delete => open.skipped += 1,
-                _ if is_hidden => open.skipped += 1,
-                Message::Update(_) => {
+                Message::Update(_) if !is_hidden => {
                     if self.fold_forward()? {
                         return Ok(true);
                     }
                 }
-                message => {
-                    self.is_large = matches!(message, Message::Large(_));
+                Message::Put(_) | Message::Large(_) if !is_hidden => {
+                    self.is_large = matches!(entry.message, Message::Large(_));
+                    open.is_passed = true;
                     return Ok(true);
+                }
+                _ => {
+                    open.skipped += 1;
+                    open.is_passed = true;
                 }
             }
         }

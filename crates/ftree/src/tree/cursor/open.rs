@@ -29,8 +29,11 @@ pub(super) struct Open {
     pub(super) state: Arc<State>,
     /// The node right above the child.
     pub(super) node: Arc<Node>,
-    /// Entries of the child that nobody asked for: deleted, or hidden by newer ones.
+    /// Entries of the child that a plain leaf would have spared: deleted ones, those hidden by newer ones, and those
+    /// that were found among other sources'.
     pub(super) skipped: u64,
+    /// Going forward: the entry on top was returned, or decides that its key is not.
+    pub(super) is_passed: bool,
     direction: Direction,
     /// What the next child's segments will need first.
     upcoming: Vec<Upcoming>,
@@ -68,7 +71,7 @@ impl Open {
         let merge = Merge::new(Vec::new(), direction);
         let (bounds, upcoming) = (Bounds::default(), Vec::new());
         let node = Arc::clone(&state.root);
-        Self { merge, bounds, state, node, skipped: 0, direction, upcoming }
+        Self { merge, bounds, state, node, skipped: 0, is_passed: false, direction, upcoming }
     }
 
     /// Goes on with the child behind `place`, in the same state.
@@ -82,7 +85,12 @@ impl Open {
     }
 
     /// Whether a tombstone covers a version that a reader at `at` would see.
+    #[inline]
     pub(super) fn hides(&self, entry: Entry<'_>, at: u64) -> bool {
+        self.state.tombstones.is_some() && self.is_under_tombstone(entry, at)
+    }
+
+    fn is_under_tombstone(&self, entry: Entry<'_>, at: u64) -> bool {
         match &self.state.tombstones {
             None => false,
             Some(tombstones) if tombstones.planted == Some(TombstoneBug::BackwardIgnores) => {
@@ -96,15 +104,14 @@ impl Open {
     /// segments end with it.
     #[inline]
     pub(super) fn top_of_child(&self) -> Option<Entry<'_>> {
-        let source = self.merge.top_source()?;
-        let entry = source.entry()?;
-        let is_inside = matches!(source, MergeSource::Segment(_)) || self.bounds.reaches(entry.key);
-        debug_assert_eq!(
-            is_inside,
-            self.bounds.reaches(entry.key),
-            "a walk within the child's range"
-        );
-        is_inside.then_some(entry)
+        match self.merge.top_source()? {
+            MergeSource::Segment(iter) => {
+                let entry = iter.entry()?;
+                debug_assert!(self.bounds.reaches(entry.key), "a walk within the child's range");
+                Some(entry)
+            }
+            source => source.entry().filter(|entry| self.bounds.reaches(entry.key)),
+        }
     }
 
     /// Where the next child begins; `None` at the tree's end.
@@ -153,7 +160,7 @@ impl Open {
             tree.note_reads(node, reads::opened(node.live_runs(child)));
             above = node;
         });
-        (self.node, self.skipped) = (Arc::clone(above), 0);
+        (self.node, self.skipped, self.is_passed) = (Arc::clone(above), 0, false);
         let mut upcoming = std::mem::take(&mut self.upcoming);
         let mut iters = Vec::with_capacity(segments.len());
         for segment in segments {
