@@ -10,10 +10,15 @@
 //! not wait behind two others that are not found to be long yet. When the last such request is done, as many
 //! are taken back: free ones at once, the others (*owed*) as workers end their requests.
 //!
+//! While requests come one after the other, one worker polls and the others are spare: the kernel would hand each
+//! request to the worker that has waited longest, on a processor whose caches know nothing of the last one. So that is
+//! until a request is found that came while another ran, or one waits or takes long ([`WorkerPool::let_all_poll`]).
+//!
 //! | a permit is           | becomes            | when                                                |
 //! |-----------------------|--------------------|-----------------------------------------------------|
 //! | with a worker         | free               | it waits, or its request takes long                 |
 //! | with a worker         | taken back         | its request is done, and permits are owed           |
+//! | with a worker         | free               | its request is done, and one that polls is enough   |
 //! | free                  | taken back         | permits are owed                                    |
 //! | free                  | with a worker      | a worker without one has ended its request          |
 //! | free                  | granted to a spare | nobody polls (a thread is started where none is spare) |
@@ -21,7 +26,8 @@
 //!
 //! What is always true:
 //! 1. Permits that are with workers, free or granted are as many as there are and as are owed.
-//! 2. While a permit is free, somebody polls or is on the way to it.
+//! 2. While a permit is free, somebody polls or is on the way to it; where one that polls is enough that may be the
+//!    worker of a request at work, and the listening thread looks at it soon.
 //! 3. Permits are owed only while no request works in the background.
 
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,6 +42,9 @@ mod worker_thread;
 
 pub(crate) use long_requests::LongRequests;
 pub(crate) use worker_thread::{SystemThread, WorkerThread};
+
+/// So many requests in a row came while no other was at work until one worker that polls is enough.
+const REQUESTS_IN_A_ROW: usize = 1000;
 
 /// A worker, as others see it.
 pub(crate) struct Worker {
@@ -111,6 +120,12 @@ fn add(number: &AtomicU64, more: u64) {
 pub(crate) struct WorkerPool {
     /// Workers that wait for news of sockets.
     polling: AtomicUsize,
+    /// One that polls is enough.
+    one_polls: AtomicBool,
+    /// Requests in a row that came while no other was at work; not exact where several come at once.
+    in_a_row: AtomicUsize,
+    /// After so many of them one that polls is enough.
+    one_after: usize,
     /// As many as there are while no request works in the background.
     usual_permits: usize,
     free: AtomicUsize,
@@ -154,6 +169,9 @@ impl WorkerPool {
     pub(crate) fn new(permits: usize, most: usize) -> Self {
         Self {
             polling: AtomicUsize::new(0),
+            one_polls: AtomicBool::new(false),
+            in_a_row: AtomicUsize::new(0),
+            one_after: REQUESTS_IN_A_ROW,
             usual_permits: permits,
             free: AtomicUsize::new(permits),
             owed: AtomicUsize::new(0),
@@ -214,6 +232,7 @@ impl WorkerPool {
 
     /// The worker's request works in the background from now on.
     fn begin_background(&self, state: &mut State, worker: &Worker) {
+        self.let_all_poll();
         worker.background.store(true, Ordering::Relaxed);
         worker.thread.work_in_background();
         state.in_background += 1;
@@ -248,23 +267,31 @@ impl WorkerPool {
         state.starting -= 1;
         let first = !std::mem::replace(&mut state.refused, true);
         drop(state);
+        self.let_all_poll();
         self.make_free(1);
         self.checked_soon.store(true, Ordering::SeqCst);
         first
     }
 
-    /// The worker is about to wait in the poller.
-    pub(crate) fn begin_polling(&self) {
+    /// The worker is about to wait in the poller. Whether it is the only one that is to: it tells by
+    /// [`Self::let_all_poll`] where it finds a request that need not have waited.
+    pub(crate) fn begin_polling(&self) -> bool {
         self.polling.fetch_add(1, Ordering::SeqCst);
+        self.one_polls.load(Ordering::SeqCst)
     }
 
     /// The worker is back from the poller. Whether it was the last one there: somebody is to watch that
     /// those who work now do not keep others waiting.
     pub(crate) fn end_polling(&self) -> (Need, bool) {
-        if self.polling.fetch_sub(1, Ordering::SeqCst) > 1 {
+        let polled = self.polling.fetch_sub(1, Ordering::SeqCst);
+        let one_polls = self.one_polls.load(Ordering::SeqCst);
+        if !one_polls {
+            self.count_in_a_row(polled);
+        }
+        if polled > 1 {
             return (Need::Nothing, false);
         }
-        if self.free.load(Ordering::SeqCst) > 0 {
+        if !one_polls && self.free.load(Ordering::SeqCst) > 0 {
             return (self.fill(), false);
         }
         // In one order with the look at `polling` at the end of a check.
@@ -273,13 +300,43 @@ impl WorkerPool {
         (Need::Nothing, begins)
     }
 
+    /// A request has come, when so many polled.
+    fn count_in_a_row(&self, polled: usize) {
+        if polled != self.usual_permits {
+            // Another one is at work.
+            self.in_a_row.store(0, Ordering::Relaxed);
+            return;
+        }
+        let in_a_row = self.in_a_row.load(Ordering::Relaxed) + 1;
+        self.in_a_row.store(in_a_row, Ordering::Relaxed);
+        if in_a_row >= self.one_after && self.state.lock().in_background == 0 {
+            self.one_polls.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// One that polls is not enough: whoever has a permit is to. The caller grants free ones by [`Self::fill`], or has the
+    /// listening thread look.
+    pub(crate) fn let_all_poll(&self) {
+        self.in_a_row.store(0, Ordering::Relaxed);
+        self.one_polls.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether a worker without a request is one too many.
+    fn is_enough(&self) -> bool {
+        self.one_polls.load(Ordering::SeqCst) && self.polling.load(Ordering::SeqCst) > 0
+    }
+
     /// The worker gives its permit on, if it has one.
     pub(crate) fn release_permit(&self, worker: &Worker) -> Need {
         if !worker.permit.load(Ordering::Relaxed) || !worker.permit.swap(false, Ordering::SeqCst) {
             return Need::Nothing;
         }
         self.make_free(1);
-        if self.polling.load(Ordering::SeqCst) > 0 { Need::Nothing } else { self.fill() }
+        if self.polling.load(Ordering::SeqCst) > 0 {
+            return Need::Nothing;
+        }
+        self.let_all_poll();
+        self.fill()
     }
 
     /// Takes the worker's permit back, if it has one and permits are owed.
@@ -299,7 +356,7 @@ impl WorkerPool {
     pub(crate) fn wait_for_permit(&self, worker: &Arc<Worker>, idle: Duration) -> bool {
         let has_permit = || worker.permit.load(Ordering::Relaxed);
         let in_background = || worker.background.load(Ordering::Relaxed);
-        if has_permit() && !in_background() && !self.collects_from(worker) {
+        if has_permit() && !in_background() && !self.collects_from(worker) && !self.is_enough() {
             return true;
         }
         let mut state = self.state.lock();
@@ -309,10 +366,13 @@ impl WorkerPool {
             }
             self.end_background(&mut state, worker);
         }
-        if has_permit() {
+        if self.is_enough() {
+            if worker.permit.swap(false, Ordering::SeqCst) {
+                self.make_free(1);
+            }
+        } else if has_permit() {
             return true;
-        }
-        if self.take_free() {
+        } else if self.take_free() {
             worker.permit.store(true, Ordering::SeqCst);
             return true;
         }
@@ -389,4 +449,82 @@ impl WorkerPool {
 fn take_one(number: &AtomicUsize) -> bool {
     let less = |number: usize| number.checked_sub(1);
     number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    const PERMITS: usize = 3;
+
+    fn pool() -> (WorkerPool, Vec<Arc<Worker>>) {
+        let pool = WorkerPool::new(PERMITS, 10);
+        let workers = (0..PERMITS).map(|_| {
+            assert_eq!(pool.start_one(), Need::Thread);
+            let worker = Arc::new(Worker::on(Box::new(SystemThread::of_this_thread())));
+            pool.joined(&worker);
+            pool.begin_polling();
+            worker
+        });
+        let workers = workers.collect();
+        (pool, workers)
+    }
+
+    fn free(pool: &WorkerPool) -> usize {
+        pool.free.load(Ordering::SeqCst)
+    }
+
+    /// One after the other, by workers in turn.
+    fn requests(pool: &WorkerPool, workers: &[Arc<Worker>], count: usize) {
+        for at in 0..count {
+            assert_eq!(pool.end_polling(), (Need::Nothing, false));
+            assert!(pool.wait_for_permit(&workers[at % PERMITS], Duration::ZERO));
+            pool.begin_polling();
+        }
+    }
+
+    #[test]
+    fn one_that_polls_is_enough_while_requests_come_one_after_the_other() {
+        let (pool, workers) = pool();
+        requests(&pool, &workers, REQUESTS_IN_A_ROW - 2);
+        // Two at once: it is counted from the beginning again.
+        assert_eq!([pool.end_polling(), pool.end_polling()], [(Need::Nothing, false); 2]);
+        assert!([pool.begin_polling(), pool.begin_polling()] == [false; 2]);
+        requests(&pool, &workers, REQUESTS_IN_A_ROW - 1);
+        assert!(!pool.one_polls.load(Ordering::SeqCst));
+        assert_eq!(pool.end_polling(), (Need::Nothing, false));
+        // Those who end a request while another one polls are spare, here for no time at all.
+        for worker in &workers[..2] {
+            assert!(!pool.wait_for_permit(worker, Duration::ZERO));
+            assert_eq!(pool.left(worker), Need::Nothing);
+            if free(&pool) < 2 {
+                assert_eq!(pool.end_polling(), (Need::Nothing, false));
+            }
+        }
+        assert_eq!(free(&pool), 2);
+        // The last one goes on; while it works nobody is started, but the listening thread is to look.
+        assert_eq!(pool.end_polling(), (Need::Nothing, true));
+        assert!(pool.wait_for_permit(&workers[2], Duration::ZERO));
+        assert!(pool.begin_polling());
+        assert_eq!(pool.end_polling(), (Need::Nothing, false), "it was asked already");
+        assert!(pool.begin_polling());
+        // It finds a request that came while the last one ran.
+        pool.let_all_poll();
+        assert_eq!(pool.end_polling(), (Need::Thread, false));
+    }
+
+    #[test]
+    fn who_waits_while_one_polls_lets_another_poll() {
+        let (pool, workers) = pool();
+        requests(&pool, &workers, REQUESTS_IN_A_ROW - 1);
+        for worker in &workers[..2] {
+            assert_eq!(pool.end_polling(), (Need::Nothing, false));
+            assert!(!pool.wait_for_permit(worker, Duration::ZERO));
+            assert_eq!(pool.left(worker), Need::Nothing);
+        }
+        assert_eq!(pool.end_polling(), (Need::Nothing, true));
+        assert_eq!(pool.release_permit(&workers[2]), Need::Thread);
+        assert!(!pool.one_polls.load(Ordering::SeqCst));
+        assert_eq!(free(&pool), PERMITS - 1);
+    }
 }

@@ -25,7 +25,9 @@ pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
     let mut buffers = WorkerBuffers::new(&shared.options.memory);
     let mut events = Vec::with_capacity(1);
     let mut sockets_next = false;
-    while let Some(connection) = next(shared, &mut events, &mut sockets_next) {
+    let mut last = None;
+    while let Some(connection) = next(shared, &mut events, &mut sockets_next, last) {
+        last = Some(connection.token);
         worker.turn();
         Context::numbered("conn", connection.id).enter();
         serve_fully(shared, &worker, &connection, &mut buffers);
@@ -41,11 +43,12 @@ pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
     }
 }
 
-/// Waits for a connection that is to be served; `None` when the server stops.
+/// Waits for a connection that is to be served, behind the one of this token; `None` when the server stops.
 fn next<S: Service>(
     shared: &Arc<Shared<S>>,
     events: &mut Vec<rustix::event::epoll::Event>,
     sockets_next: &mut bool,
+    last: Option<u64>,
 ) -> Option<Arc<Connection<S>>> {
     loop {
         if shared.stopping.load(Ordering::SeqCst) {
@@ -60,10 +63,22 @@ fn next<S: Service>(
         }
         let at_once = shared.ready.is_waiting();
         let mut readiness = None;
-        shared.pool.begin_polling();
-        let waited = shared.sockets.wait(events, at_once.then_some(Duration::ZERO), |news| {
-            readiness = Some(news);
-        });
+        let is_only_one = shared.pool.begin_polling();
+        let mut timeout = (at_once || is_only_one).then_some(Duration::ZERO);
+        let waited = loop {
+            let waited = shared.sockets.wait(events, timeout, |news| readiness = Some(news));
+            if waited.is_err() || readiness.is_some() || at_once || timeout.take().is_none() {
+                break waited;
+            }
+        };
+        if is_only_one
+            && timeout.is_some()
+            && let Some(Readiness::Socket { token, .. }) = readiness
+            && last != Some(token)
+        {
+            // It came while another's request ran.
+            shared.pool.let_all_poll();
+        }
         let (need, watch) = shared.pool.end_polling();
         shared.satisfy(need);
         if watch {

@@ -1,7 +1,8 @@
 //! Workers that share permits, over a poller that is no more than a count, in every order shuttle finds:
 //! while a request can be run, somebody runs it, though others wait for what it brings. A pool whose waiters
 //! keep their permits is found by the same test; so are one that does not look whether somebody polls, and
-//! a check that ends while nobody polls and no request is seen yet. Requests that the listening thread finds often
+//! a check that ends while nobody polls and no request is seen yet, and a pool of which one worker polls and nobody looks
+//! at its requests. Requests that the listening thread finds often
 //! enough work in the background, so that there are more permits for a while: in the end there are as many as at
 //! first, and one too many is found.
 //!
@@ -88,8 +89,11 @@ impl Model {
     }
 
     /// What the poller does; `None` where all requests were taken.
-    fn poll(&self) -> Option<usize> {
+    fn poll(&self, is_only_one: bool) -> Option<usize> {
         let mut world = self.world.lock();
+        if is_only_one && world.news > 0 {
+            self.pool.let_all_poll();
+        }
         loop {
             if world.news > 0 {
                 world.news -= 1;
@@ -109,8 +113,8 @@ impl Model {
         let worker = Arc::new(Worker::on(Box::new(thread)));
         self.pool.joined(&worker);
         loop {
-            self.pool.begin_polling();
-            let request = self.poll();
+            let is_only_one = self.pool.begin_polling();
+            let request = self.poll(is_only_one);
             let (need, asks) = self.pool.end_polling();
             self.satisfy(need);
             if asks {
@@ -182,8 +186,19 @@ impl Model {
 }
 
 fn run(announced: Announced, is_checked: bool, too_many: usize) {
+    run_pool(WorkerPool::new(PERMITS, 100), announced, is_checked, too_many);
+}
+
+/// One that polls is soon enough.
+fn run_one(announced: Announced, is_checked: bool) {
+    let mut pool = WorkerPool::new(PERMITS, 100);
+    pool.one_after = 1;
+    run_pool(pool, announced, is_checked, 0);
+}
+
+fn run_pool(pool: WorkerPool, announced: Announced, is_checked: bool, too_many: usize) {
     let model = Arc::new(Model {
-        pool: WorkerPool::new(PERMITS, 100),
+        pool,
         world: Mutex::default(),
         told: Condvar::new(),
         grown: Condvar::new(),
@@ -250,4 +265,20 @@ fn interleavings_find_a_pool_whose_waiters_keep_their_permits() {
 #[should_panic(expected = "permits that are free and that are owed")]
 fn interleavings_find_one_permit_too_many() {
     shuttle::check_random(|| run(Announced::None, true, 1), SCHEDULES);
+}
+
+#[test]
+fn interleavings_of_workers_of_which_one_polls() {
+    shuttle::check_random(|| run_one(Announced::AllButOne, true), SCHEDULES);
+}
+
+#[test]
+fn interleavings_of_workers_of_which_one_polls_and_that_do_not_say_that_they_wait() {
+    shuttle::check_random(|| run_one(Announced::None, true), SCHEDULES);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn interleavings_find_that_nobody_looks_at_the_only_one() {
+    shuttle::check_random(|| run_one(Announced::AllButOne, false), SCHEDULES);
 }

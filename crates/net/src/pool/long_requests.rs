@@ -119,7 +119,8 @@ impl LongRequests {
         // serve yet; or a permit may be free for which there was no thread.
         if pool.polling.load(Ordering::SeqCst) == 0 {
             next = Some(CHECK_PERIOD);
-            if needs.is_empty() && pool.free.load(Ordering::SeqCst) > 0 {
+            let one_is_enough = pool.one_polls.load(Ordering::SeqCst);
+            if needs.is_empty() && !one_is_enough && pool.free.load(Ordering::SeqCst) > 0 {
                 needs.push(pool.fill());
             }
         }
