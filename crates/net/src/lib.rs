@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod accept_rate;
+mod arrived;
 mod channel;
 mod connection;
 mod envelope;
