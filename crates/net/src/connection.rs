@@ -18,7 +18,6 @@
 //! 1. At most one thread serves a connection: the one whose event led to `Served`.
 //! 2. No news is lost: it is served, or noted for the one who serves, or found by whoever ends a wait.
 
-use crate::arrived::Through;
 use crate::channel::Channel;
 use crate::envelope::SentAs;
 use crate::inbox::Partial;
@@ -40,7 +39,6 @@ pub(crate) struct Connection<S: Service> {
     /// For the poller.
     pub(crate) token: u64,
     pub(crate) stream: Stream,
-    pub(crate) through: Through,
     /// The network that it comes from, where it comes by one ([`limits::network_of`]).
     pub(crate) network: Option<u128>,
     pub(crate) state: Arc<S::Connection>,

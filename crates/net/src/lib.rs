@@ -21,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 mod accept_rate;
-mod arrived;
 mod channel;
 mod connection;
 mod envelope;

@@ -4,7 +4,6 @@
 //! Always true: it never reads, never writes, never runs a request and never waits but in its poller.
 
 use crate::accept_rate::TokenBucket;
-use crate::arrived::Through;
 use crate::channel::Channel;
 use crate::connection::{Connection, Ownership, Progress};
 use crate::listener::Listener;
@@ -100,8 +99,8 @@ impl<S: Service> Listening<S> {
             let timeout = self.timeout();
             let pending = &mut self.pending;
             let waited = self.shared.listening.wait(&mut events, timeout, |readiness| {
-                if let Readiness::Socket(news) = readiness
-                    && let Some(listener) = pending.get_mut(news.token as usize)
+                if let Readiness::Socket { token, .. } = readiness
+                    && let Some(listener) = pending.get_mut(token as usize)
                 {
                     *listener = true;
                 }
@@ -454,7 +453,6 @@ impl<S: Service> Listening<S> {
             id,
             token,
             stream,
-            through: Through::default(),
             network,
             state,
             owner: Ownership::new(),

@@ -4,7 +4,6 @@
 //! lost, whoever is told reads until the socket is empty: until a read brings less than it had room for,
 //! or nothing.
 
-use crate::arrived::SocketNews;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -25,7 +24,12 @@ pub(crate) enum Readiness {
     /// [`Poll::wake`] was called.
     Wake,
     /// A socket has something to read, the end included, or room to write.
-    Socket(SocketNews),
+    Socket {
+        /// What it was registered with.
+        token: u64,
+        /// The other side closed at least its half.
+        hung_up: bool,
+    },
 }
 
 /// An epoll instance and the means to wake one waiter.
@@ -87,7 +91,7 @@ impl Poll {
             let hung_up = { event.flags }.intersects(over);
             on_ready(match event.data.u64() {
                 WAKE => Readiness::Wake,
-                token => Readiness::Socket(SocketNews { token, hung_up }),
+                token => Readiness::Socket { token, hung_up },
             });
         }
         Ok(())
@@ -131,8 +135,7 @@ mod tests {
         poll.add(&near, 7).unwrap();
         assert_eq!(told(&poll, 4), []);
         far.write_all(b"one").unwrap();
-        let of = |hung_up| Readiness::Socket(SocketNews { token: 7, hung_up });
-        let news = of(false);
+        let news = Readiness::Socket { token: 7, hung_up: false };
         assert_eq!(told(&poll, 4), [news]);
         assert_eq!(told(&poll, 4), [], "it was told");
         far.write_all(b"two").unwrap();
@@ -147,6 +150,6 @@ mod tests {
         assert_eq!(told(&poll, 4), [news]);
         assert_eq!((&near).read(&mut [0; 9]).unwrap(), 6);
         drop(far);
-        assert_eq!(told(&poll, 4), [of(true)]);
+        assert_eq!(told(&poll, 4), [Readiness::Socket { token: 7, hung_up: true }]);
     }
 }

@@ -273,36 +273,11 @@ impl WorkerPool {
         first
     }
 
-    /// Whether a worker waits in the poller, or is about to.
-    pub(crate) fn somebody_polls(&self) -> bool {
-        self.polling.load(Ordering::SeqCst) > 0
-    }
-
-    /// As many as there are while no request works in the background.
-    pub(crate) fn usual_permits(&self) -> usize {
-        self.usual_permits
-    }
-
-    /// Whether one that polls is enough.
-    pub(crate) fn one_is_enough(&self) -> bool {
-        self.one_polls.load(Ordering::SeqCst)
-    }
-
-    /// A request has come while another one ran.
-    pub(crate) fn note_crowd(&self) -> Need {
-        if !self.one_polls.load(Ordering::SeqCst) {
-            if self.in_a_row.load(Ordering::Relaxed) > 0 {
-                self.in_a_row.store(0, Ordering::Relaxed);
-            }
-            return Need::Nothing;
-        }
-        self.let_all_poll();
-        self.fill()
-    }
-
-    /// The worker is about to wait in the poller.
-    pub(crate) fn begin_polling(&self) {
+    /// The worker is about to wait in the poller. Whether it is the only one that is to: it tells by
+    /// [`Self::let_all_poll`] where it finds a request that need not have waited.
+    pub(crate) fn begin_polling(&self) -> bool {
         self.polling.fetch_add(1, Ordering::SeqCst);
+        self.one_polls.load(Ordering::SeqCst)
     }
 
     /// The worker is back from the poller. Whether it was the last one there: somebody is to watch that
@@ -319,14 +294,10 @@ impl WorkerPool {
         if !one_polls && self.free.load(Ordering::SeqCst) > 0 {
             return (self.fill(), false);
         }
-        (Need::Nothing, self.begins_watch())
-    }
-
-    /// A worker goes to work while nobody polls. Whether the caller is to have the listening thread look, which nobody
-    /// has.
-    pub(crate) fn begins_watch(&self) -> bool {
         // In one order with the look at `polling` at the end of a check.
-        !self.checked_soon.load(Ordering::SeqCst) && !self.checked_soon.swap(true, Ordering::SeqCst)
+        let begins = !self.checked_soon.load(Ordering::SeqCst)
+            && !self.checked_soon.swap(true, Ordering::SeqCst);
+        (Need::Nothing, begins)
     }
 
     /// A request has come, when so many polled.
@@ -345,7 +316,7 @@ impl WorkerPool {
 
     /// One that polls is not enough: whoever has a permit is to. The caller grants free ones by [`Self::fill`], or has the
     /// listening thread look.
-    fn let_all_poll(&self) {
+    pub(crate) fn let_all_poll(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
         self.one_polls.store(false, Ordering::SeqCst);
     }
@@ -518,8 +489,7 @@ mod tests {
         requests(&pool, &workers, REQUESTS_IN_A_ROW - 2);
         // Two at once: it is counted from the beginning again.
         assert_eq!([pool.end_polling(), pool.end_polling()], [(Need::Nothing, false); 2]);
-        pool.begin_polling();
-        pool.begin_polling();
+        assert!([pool.begin_polling(), pool.begin_polling()] == [false; 2]);
         requests(&pool, &workers, REQUESTS_IN_A_ROW - 1);
         assert!(!pool.one_polls.load(Ordering::SeqCst));
         assert_eq!(pool.end_polling(), (Need::Nothing, false));
@@ -535,11 +505,12 @@ mod tests {
         // The last one goes on; while it works nobody is started, but the listening thread is to look.
         assert_eq!(pool.end_polling(), (Need::Nothing, true));
         assert!(pool.wait_for_permit(&workers[2], Duration::ZERO));
-        pool.begin_polling();
+        assert!(pool.begin_polling());
         assert_eq!(pool.end_polling(), (Need::Nothing, false), "it was asked already");
+        assert!(pool.begin_polling());
         // It finds a request that came while the last one ran.
-        assert_eq!(pool.note_crowd(), Need::Thread);
-        assert_eq!(pool.note_crowd(), Need::Nothing, "once");
+        pool.let_all_poll();
+        assert_eq!(pool.end_polling(), (Need::Thread, false));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Always true: a server that is stopped or dropped has closed every connection, or has waited for those
 //! as long as [`Server::stop`] says.
 
-use crate::arrived::Arrived;
 use crate::listener::{Endpoint, Listener};
 use crate::listening::Listening;
 use crate::poll::Poll;
@@ -60,7 +59,6 @@ impl<S: Service> Server<S> {
             listening: Poll::new()?,
             table: RwLock::default(),
             ready: Ready::default(),
-            arrived: Arrived::new(os::cpu_count()),
             waiting: Mutex::default(),
             unauthenticated: Mutex::default(),
             by_network: Mutex::default(),

@@ -5,7 +5,6 @@
 //! Lock order: a connection's progress, then any other lock here. Those are leaves: none is held while
 //! another is taken, or while a socket or the service is called.
 
-use crate::arrived::Arrived;
 use crate::connection::{Connection, Progress, Table};
 use crate::poll::Poll;
 use crate::pool::WorkerPool;
@@ -85,8 +84,6 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) listening: Poll,
     pub(crate) table: RwLock<Table<S>>,
     pub(crate) ready: Ready<S>,
-    /// News of sockets that nobody has begun to serve.
-    pub(crate) arrived: Arrived,
     pub(crate) waiting: Mutex<WaitingRequests<S>>,
     pub(crate) unauthenticated: Mutex<Unauthenticated<S>>,
     /// How many connections are open from each network.
@@ -147,7 +144,7 @@ impl<S: Service> Shared<S> {
 
     /// The caller goes to work: another worker is to take what is ready. One may have been told of several.
     pub(crate) fn leave_ready_to_others(&self) {
-        if self.ready.is_waiting() || self.arrived.is_waiting() && self.pool.somebody_polls() {
+        if self.ready.is_waiting() {
             self.sockets.wake();
         }
     }

@@ -31,16 +31,6 @@ impl Stream {
         }
     }
 
-    /// The processor through which its last bytes came, where the system tells.
-    pub(crate) fn processor(&self) -> Option<usize> {
-        match self {
-            Self::Tcp(tcp) => {
-                rustix::net::sockopt::socket_incoming_cpu(tcp).ok().map(|at| at as usize)
-            }
-            Self::Unix(_) => None,
-        }
-    }
-
     /// Where it comes from, if not from this machine's files.
     pub(crate) fn remote_address(&self) -> Option<IpAddr> {
         match self {

@@ -3,7 +3,6 @@
 //! Always true: a panic below ends at most the connection it was met on; a worker never ends by one, and
 //! each opened connection is counted down and closed.
 
-use crate::arrived::SocketNews;
 use crate::connection::{Connection, News, Progress};
 use crate::exchange::Serving;
 use crate::poll::{Readiness, hung_up};
@@ -12,51 +11,10 @@ use crate::serve::{Outcome, WorkerBuffers, serve};
 use crate::service::Service;
 use crate::shared::{CloseCause, Shared, catch_panic};
 use dispatch::MakeWaker;
-use rustix::event::epoll::Event;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Context;
-
-/// News that a worker takes from the poller for others too.
-const TAKEN_TOGETHER: usize = 16;
-
-/// After so many requests a worker looks whether more is ready than there are workers; where it was, it takes news for
-/// others too for so many.
-const CROWD_PERIOD: u32 = 32;
-
-/// What a worker has of the poller.
-struct Polled {
-    /// Room for one piece of news: what comes next is for whoever waits.
-    next: Vec<Event>,
-    many: Vec<Event>,
-    /// Requests until it looks for a crowd.
-    until_look: u32,
-    /// Requests for which it takes news for others too.
-    takes_for_others: u32,
-}
-
-impl Polled {
-    fn new() -> Self {
-        let (next, many) = (Vec::with_capacity(1), Vec::with_capacity(TAKEN_TOGETHER));
-        Self { next, many, until_look: CROWD_PERIOD, takes_for_others: 0 }
-    }
-
-    /// Whether all that is ready is to be taken, before the next request.
-    fn takes_many(&mut self) -> bool {
-        self.takes_for_others = self.takes_for_others.saturating_sub(1);
-        self.until_look = self.until_look.checked_sub(1).unwrap_or(CROWD_PERIOD);
-        self.takes_for_others > 0 || self.until_look == 0
-    }
-
-    /// So much was ready.
-    fn note(&mut self, ready: usize, workers: usize) {
-        if ready > workers || ready == TAKEN_TOGETHER {
-            self.takes_for_others = CROWD_PERIOD;
-        }
-    }
-}
 
 /// A worker's life.
 pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
@@ -65,14 +23,11 @@ pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
     let (giver, own) = (Arc::clone(shared), Arc::clone(&worker));
     os::before_waits(move || giver.satisfy(giver.pool.release_permit(&own)));
     let mut buffers = WorkerBuffers::new(&shared.options.memory);
-    let mut polled = Polled::new();
+    let mut events = Vec::with_capacity(1);
     let mut sockets_next = false;
     let mut last = None;
-    while let Some(connection) = next(shared, &mut polled, &mut sockets_next, last) {
+    while let Some(connection) = next(shared, &mut events, &mut sockets_next, last) {
         last = Some(connection.token);
-        if !shared.pool.somebody_polls() && shared.pool.begins_watch() {
-            shared.listening.wake();
-        }
         worker.turn();
         Context::numbered("conn", connection.id).enter();
         serve_fully(shared, &worker, &connection, &mut buffers);
@@ -91,7 +46,7 @@ pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
 /// Waits for a connection that is to be served, behind the one of this token; `None` when the server stops.
 fn next<S: Service>(
     shared: &Arc<Shared<S>>,
-    polled: &mut Polled,
+    events: &mut Vec<rustix::event::epoll::Event>,
     sockets_next: &mut bool,
     last: Option<u64>,
 ) -> Option<Arc<Connection<S>>> {
@@ -106,20 +61,24 @@ fn next<S: Service>(
         if !*sockets_next && let Some(ready) = shared.take_ready() {
             return Some(ready);
         }
-        if let Some(news) = arrived(shared, polled, last) {
-            if let Some(connection) = has_news(shared, news) {
-                shared.leave_ready_to_others();
-                return Some(connection);
-            }
-            continue;
-        }
+        let at_once = shared.ready.is_waiting();
         let mut readiness = None;
-        shared.pool.begin_polling();
-        let at_once = shared.ready.is_waiting() || shared.arrived.is_waiting();
-        let waited =
-            shared.sockets.wait(&mut polled.next, at_once.then_some(Duration::ZERO), |news| {
-                readiness = Some(news);
-            });
+        let is_only_one = shared.pool.begin_polling();
+        let mut timeout = (at_once || is_only_one).then_some(Duration::ZERO);
+        let waited = loop {
+            let waited = shared.sockets.wait(events, timeout, |news| readiness = Some(news));
+            if waited.is_err() || readiness.is_some() || at_once || timeout.take().is_none() {
+                break waited;
+            }
+        };
+        if is_only_one
+            && timeout.is_some()
+            && let Some(Readiness::Socket { token, .. }) = readiness
+            && last != Some(token)
+        {
+            // It came while another's request ran.
+            shared.pool.let_all_poll();
+        }
         let (need, watch) = shared.pool.end_polling();
         shared.satisfy(need);
         if watch {
@@ -129,8 +88,8 @@ fn next<S: Service>(
             tracing::error!(target: "NETWORK", %error, "Polling failed");
             shared.os.clock.sleep(Duration::from_millis(100));
         }
-        if let Some(Readiness::Socket(news)) = readiness
-            && let Some(connection) = has_news(shared, news)
+        if let Some(Readiness::Socket { token, hung_up }) = readiness
+            && let Some(connection) = has_news(shared, token, hung_up)
         {
             shared.leave_ready_to_others();
             return Some(connection);
@@ -138,50 +97,11 @@ fn next<S: Service>(
     }
 }
 
-/// What the caller is to serve of what came while all others worked.
-fn arrived<S: Service>(
-    shared: &Arc<Shared<S>>,
-    polled: &mut Polled,
-    last: Option<u64>,
-) -> Option<SocketNews> {
-    let processor = rustix::thread::sched_getcpu();
-    let own = shared.arrived.take(processor, false);
-    // What comes while somebody polls is told to that one, which has nothing else to do.
-    let takes_many = polled.takes_many() || shared.pool.one_is_enough();
-    if own.is_some() || !takes_many || shared.pool.somebody_polls() {
-        return own.or_else(|| shared.arrived.take(processor, true));
-    }
-    let mut woken = false;
-    let mut came = SmallVec::<[SocketNews; TAKEN_TOGETHER]>::new();
-    let _waits_for_the_same_error =
-        shared.sockets.wait(&mut polled.many, Some(Duration::ZERO), |news| match news {
-            Readiness::Socket(news) => came.push(news),
-            Readiness::Wake => woken = true,
-        });
-    if woken {
-        // It is for whoever waits next.
-        shared.sockets.wake();
-    }
-    polled.note(came.len(), shared.pool.usual_permits());
-    if came.iter().any(|news| last != Some(news.token)) {
-        shared.satisfy(shared.pool.note_crowd());
-    }
-    if let ([only], false) = (&came[..], shared.arrived.is_waiting()) {
-        return Some(*only);
-    }
-    for news in came {
-        let connection = shared.table.read().get(news.token);
-        let through = connection
-            .and_then(|connection| connection.through.processor(|| connection.stream.processor()));
-        shared.arrived.put(through.unwrap_or(processor), news);
-    }
-    shared.arrived.take(processor, true)
-}
-
 /// A socket has something to say; its connection where it is to be served by the caller.
 fn has_news<S: Service>(
     shared: &Arc<Shared<S>>,
-    SocketNews { token, hung_up: left }: SocketNews,
+    token: u64,
+    left: bool,
 ) -> Option<Arc<Connection<S>>> {
     let connection = shared.table.read().get(token)?;
     // The news may have been another's, who had the token before.

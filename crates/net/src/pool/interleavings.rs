@@ -72,8 +72,6 @@ struct Model {
     /// The listening thread was asked, or all is over.
     woken: Condvar,
     announced: Announced,
-    /// Who goes to work without having polled has the listening thread look.
-    watches_looks: bool,
 }
 
 impl Model {
@@ -90,17 +88,12 @@ impl Model {
         }
     }
 
-    /// What a worker finds that looks while nobody polls.
-    fn look(&self) -> Option<usize> {
-        let mut world = self.world.lock();
-        world.news = world.news.checked_sub(1)?;
-        world.taken += 1;
-        Some(world.taken - 1)
-    }
-
     /// What the poller does; `None` where all requests were taken.
-    fn poll(&self) -> Option<usize> {
+    fn poll(&self, is_only_one: bool) -> Option<usize> {
         let mut world = self.world.lock();
+        if is_only_one && world.news > 0 {
+            self.pool.let_all_poll();
+        }
         loop {
             if world.news > 0 {
                 world.news -= 1;
@@ -120,21 +113,10 @@ impl Model {
         let worker = Arc::new(Worker::on(Box::new(thread)));
         self.pool.joined(&worker);
         loop {
-            let looked = if self.pool.somebody_polls() { None } else { self.look() };
-            let (request, asks) = match looked {
-                Some(request) => {
-                    let need = self.pool.note_crowd();
-                    self.satisfy(need);
-                    (Some(request), self.watches_looks && self.pool.begins_watch())
-                }
-                None => {
-                    self.pool.begin_polling();
-                    let request = self.poll();
-                    let (need, asks) = self.pool.end_polling();
-                    self.satisfy(need);
-                    (request, asks)
-                }
-            };
+            let is_only_one = self.pool.begin_polling();
+            let request = self.poll(is_only_one);
+            let (need, asks) = self.pool.end_polling();
+            self.satisfy(need);
             if asks {
                 self.world.lock().asked = true;
                 self.woken.notify_one();
@@ -204,22 +186,17 @@ impl Model {
 }
 
 fn run(announced: Announced, is_checked: bool, too_many: usize) {
-    run_pool(WorkerPool::new(PERMITS, 100), (announced, true), is_checked, too_many);
+    run_pool(WorkerPool::new(PERMITS, 100), announced, is_checked, too_many);
 }
 
 /// One that polls is soon enough.
 fn run_one(announced: Announced, is_checked: bool) {
     let mut pool = WorkerPool::new(PERMITS, 100);
     pool.one_after = 1;
-    run_pool(pool, (announced, true), is_checked, 0);
+    run_pool(pool, announced, is_checked, 0);
 }
 
-fn run_pool(
-    pool: WorkerPool,
-    (announced, watches_looks): (Announced, bool),
-    is_checked: bool,
-    too_many: usize,
-) {
+fn run_pool(pool: WorkerPool, announced: Announced, is_checked: bool, too_many: usize) {
     let model = Arc::new(Model {
         pool,
         world: Mutex::default(),
@@ -227,7 +204,6 @@ fn run_pool(
         grown: Condvar::new(),
         woken: Condvar::new(),
         announced,
-        watches_looks,
     });
     let listener = is_checked.then(|| {
         let model = Arc::clone(&model);
@@ -305,11 +281,4 @@ fn interleavings_of_workers_of_which_one_polls_and_that_do_not_say_that_they_wai
 #[should_panic(expected = "deadlock")]
 fn interleavings_find_that_nobody_looks_at_the_only_one() {
     shuttle::check_random(|| run_one(Announced::AllButOne, false), SCHEDULES);
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn interleavings_find_that_nobody_looks_at_who_has_not_polled() {
-    let run = || run_pool(WorkerPool::new(PERMITS, 100), (Announced::None, false), true, 0);
-    shuttle::check_random(run, SCHEDULES);
 }
