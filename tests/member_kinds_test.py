@@ -59,6 +59,8 @@ def an_arbiter_votes_and_shows_nothing():
     with WithArbiter() as cluster:
         primary, secondary = cluster.with_data()
         arbiter = cluster.arbiter()
+        # It learns from the primary who that is.
+        wait_until(lambda: "primary" in arbiter.hello(), "it knows no primary", cluster.tails)
         hello = arbiter.hello()
         assert hello["arbiterOnly"] and hello["arbiters"] == [host(arbiter)], hello
         assert not hello["isWritablePrimary"] and not hello["secondary"] and hello["primary"] == host(primary), hello
