@@ -273,8 +273,8 @@ impl WorkerPool {
         first
     }
 
-    /// The worker is about to wait in the poller. Whether it is the only one that is to: it tells by
-    /// [`Self::let_all_poll`] where it finds a request that need not have waited.
+    /// The worker is about to wait in the poller. Whether it is the only one that does: then it looks before it waits, and
+    /// where it finds a request that has come while another one ran it calls [`Self::let_all_poll`].
     pub(crate) fn begin_polling(&self) -> bool {
         self.polling.fetch_add(1, Ordering::SeqCst);
         self.one_polls.load(Ordering::SeqCst)
@@ -321,8 +321,8 @@ impl WorkerPool {
         self.one_polls.store(false, Ordering::SeqCst);
     }
 
-    /// Whether a worker without a request is one too many.
-    fn is_enough(&self) -> bool {
+    /// Whether a worker without a request is one too many: another one polls, and one is enough.
+    fn is_surplus(&self) -> bool {
         self.one_polls.load(Ordering::SeqCst) && self.polling.load(Ordering::SeqCst) > 0
     }
 
@@ -356,7 +356,7 @@ impl WorkerPool {
     pub(crate) fn wait_for_permit(&self, worker: &Arc<Worker>, idle: Duration) -> bool {
         let has_permit = || worker.permit.load(Ordering::Relaxed);
         let in_background = || worker.background.load(Ordering::Relaxed);
-        if has_permit() && !in_background() && !self.collects_from(worker) && !self.is_enough() {
+        if has_permit() && !in_background() && !self.collects_from(worker) && !self.is_surplus() {
             return true;
         }
         let mut state = self.state.lock();
@@ -366,7 +366,7 @@ impl WorkerPool {
             }
             self.end_background(&mut state, worker);
         }
-        if self.is_enough() {
+        if self.is_surplus() {
             if worker.permit.swap(false, Ordering::SeqCst) {
                 self.make_free(1);
             }

@@ -64,6 +64,7 @@ fn next<S: Service>(
         let at_once = shared.ready.is_waiting();
         let mut readiness = None;
         let is_only_one = shared.pool.begin_polling();
+        // The only one looks first and waits then, to know what had come before it waited.
         let mut timeout = (at_once || is_only_one).then_some(Duration::ZERO);
         let waited = loop {
             let waited = shared.sockets.wait(events, timeout, |news| readiness = Some(news));

@@ -30,7 +30,7 @@ pub(super) struct Open {
     /// The node right above the child.
     pub(super) node: Arc<Node>,
     /// Entries of the child that a plain leaf would have spared: deleted ones, those hidden by newer ones, and those
-    /// that were found among other sources'.
+    /// that were found among other sources', memtables included.
     pub(super) skipped: u64,
     /// Going forward: the entry on top was returned, or decides that its key is not.
     pub(super) is_passed: bool,
