@@ -175,8 +175,13 @@ def a_removed_arbiter_starts_again_and_is_added_again():
         with cluster.client() as client:
             client.test.a.insert_one({"_id": "before"})
         for round in range(3):
+            if round == 1:
+                # Its log never tells it.
+                arbiter.kill()
             reconfigure(cluster, lambda c: c["members"].pop())
             votes_count(cluster, 2)
+            if round == 1:
+                arbiter.start()
             wait_until(lambda: "setName" not in arbiter.hello() or not arbiter.hello().get("arbiterOnly"),
                        "it does not learn that it is removed", cluster.tails)
             with cluster.client() as client:

@@ -910,6 +910,37 @@ def a_member_that_was_removed_comes_back_with_its_data():
             assert reply.get("code") in (23, 110), reply
 
 
+def a_member_that_was_away_learns_that_it_was_removed():
+    """Its log never tells it: whoever refuses its links does."""
+    with ReplicaSet() as cluster, cluster.client() as client:
+        majority = client.test.a.with_options(write_concern=WriteConcern("majority"))
+        member = cluster.secondaries()[-1]
+        entry = next(m for m in raw(member, "admin", {"replSetGetConfig": 1})["config"]["members"]
+                     if m["host"] == host(member))
+        member.kill()
+        configuration = reconfigure(
+            cluster, lambda c: c.update(members=[m for m in c["members"] if m["_id"] != entry["_id"]]))
+        majority.insert_one({"_id": "without it"})
+        for _ in range(2):
+            member.start()
+            wait_until(lambda: "setName" not in member.hello(), "it does not learn that it was removed", cluster.tails)
+            hello = member.hello()
+            assert not hello["isWritablePrimary"] and not hello["secondary"], hello
+            status = raw(member, "admin", {"replSetGetStatus": 1})
+            assert status["code"] == 93 and "not a member" in status["errmsg"], status
+            known = raw(member, "admin", {"replSetGetConfig": 1})["config"]
+            assert known["version"] == configuration["version"], known
+            # It stays so after a start, whoever tells it again.
+            member.kill()
+        member.start()
+        reconfigure(cluster, lambda c: c["members"].append(entry))
+        cluster.wait_for_all()
+        all_vote(cluster, 3)
+        client.test.a.with_options(write_concern=WriteConcern(3, wtimeout=20000)).insert_one({"_id": "with it"})
+        agreed(cluster)
+        assert not started_with_a_copy(member), "it needs no copy"
+
+
 # A log of some files, which a checkpoint lets go of once memory that holds so little was written out.
 SHORT_LOG = ("--oplogSize", "16", "--cacheSize", "64M")
 
@@ -1205,6 +1236,7 @@ TESTS = [
     a_member_shows_after_its_start_what_it_has_shown_before,
     an_emptied_member_comes_back_by_itself,
     a_member_that_was_removed_comes_back_with_its_data,
+    a_member_that_was_away_learns_that_it_was_removed,
     a_stranger_takes_nobodys_place,
     a_member_that_was_away_too_long_gets_a_copy,
     a_member_is_added_when_the_log_has_no_beginning,

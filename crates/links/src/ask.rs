@@ -28,7 +28,7 @@ fn said(error: DialError) -> String {
     match error {
         DialError::Refused => "nobody listens there".to_owned(),
         DialError::Ended => "it was not waited for".to_owned(),
-        DialError::Failed(why) => why,
+        DialError::Failed(why) | DialError::Removed { cause: why, .. } => why,
     }
 }
 

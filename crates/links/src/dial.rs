@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::HostAndPort;
-use crate::hello::{LinkHello, MAX_ANSWER, answer_length, read_answer};
+use crate::hello::{LinkHello, MAX_ANSWER, answer_length, read_answer, set_of_refusal};
 use crate::signal::{Signal, Wake};
 use crate::stream::{Stream, is_to_be_waited_for};
 use wire::HEADER_SIZE;
@@ -34,6 +34,13 @@ pub(crate) enum DialError {
     Refused,
     /// The link is not wanted any more.
     Ended,
+    /// The other side knows a newer configuration, which does not have this member.
+    Removed {
+        /// In one line.
+        cause: String,
+        /// That configuration.
+        set: Vec<u8>,
+    },
     /// Anything else, in one line.
     Failed(String),
 }
@@ -172,7 +179,10 @@ pub(crate) fn exchange(
     waiting: WaitContext<'_>,
 ) -> Result<(LinkHello, u8), DialError> {
     let answer = converse(stream, &hello.message(), limit, MAX_ANSWER, waiting)?;
-    read_answer(&answer).map_err(DialError::Failed)
+    read_answer(&answer).map_err(|cause| match set_of_refusal(&answer) {
+        Some(set) => DialError::Removed { cause, set: set.to_vec() },
+        None => DialError::Failed(cause),
+    })
 }
 
 /// What is given to a peer that takes or says nothing.

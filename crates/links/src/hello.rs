@@ -27,6 +27,10 @@ pub const VERSION: i32 = 1;
 const MAX_SET_NAME: usize = 256;
 /// Bytes of the message that answers a hello, at most.
 pub(crate) const MAX_ANSWER: usize = 64 << 10;
+/// Where a refusal says what the set is now, to a member that was removed; and bytes of that, at most: a greater one is
+/// not told.
+pub(crate) const SET_OF_REFUSAL: &str = "fernSet";
+pub(crate) const MAX_SET_OF_REFUSAL: usize = MAX_ANSWER / 2;
 
 /// What one side of a link says of itself and of whom it takes the other for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +195,14 @@ pub fn read_answer(message: &[u8]) -> Result<(LinkHello, u8), String> {
     Ok((hello, frames))
 }
 
+/// What the set is now, as a message says that refuses a hello to a member that was removed.
+pub(crate) fn set_of_refusal(message: &[u8]) -> Option<&[u8]> {
+    match any_body_of(message).ok()?.get(SET_OF_REFUSAL) {
+        Ok(Some(RawBsonRef::Binary(set))) => Some(set.bytes),
+        _ => None,
+    }
+}
+
 /// The reply of a command that was done. An error is the other side's reason, or what is wrong with the message.
 pub fn body_of(message: &[u8]) -> Result<&RawDocument, String> {
     let body = any_body_of(message)?;
@@ -304,6 +316,16 @@ mod tests {
         let text = rawdoc! { "fernLink": hello().encode(), "fernFrames": "3", "ok": 1.0 };
         assert!(error(&text).contains("no frames"));
         assert!(error(&rawdoc! { "ok": 0.0, "errmsg": "no\nset" }).ends_with("refuses: no set"));
+        let refusal = |body: &RawDocument| {
+            let mut message = Vec::new();
+            wire::encode_msg(&mut message, 1, 1, MsgFlags::NONE, body);
+            set_of_refusal(&message).map(<[u8]>::to_vec)
+        };
+        let set = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![1, 2] };
+        let told = rawdoc! { "ok": 0.0, "errmsg": "removed", "fernSet": set };
+        assert_eq!(refusal(&told), Some(vec![1, 2]));
+        assert!(error(&told).ends_with("refuses: removed"));
+        assert_eq!(refusal(&rawdoc! { "ok": 0.0, "fernSet": "x" }), None);
         assert!(error(&rawdoc! { "ok": 1.0 }).contains("knows nothing"));
         assert!(error(&rawdoc! { "ok": 1.0, "fernLink": {} }).contains("version"));
         let named = error(&rawdoc! { "ok": 1.0, "fernLink": { "version": 1, "a\nb": 1 } });

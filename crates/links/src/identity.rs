@@ -85,6 +85,21 @@ impl Identity {
     }
 }
 
+/// Why a link is not let in, as the other is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// In one line: it is logged here, too.
+    pub cause: String,
+    /// What the set is now, for one of its members that was removed and may not know it; nobody here reads it.
+    pub set: Option<Vec<u8>>,
+}
+
+impl From<String> for Refused {
+    fn from(cause: String) -> Self {
+        Self { cause, set: None }
+    }
+}
+
 /// Decides who may open a link to this member.
 pub trait Admission: Send + Sync {
     /// Who this member is now.
@@ -94,8 +109,12 @@ pub trait Admission: Send + Sync {
     /// that serve clients; must not wait.
     ///
     /// # Errors
-    /// The reason, in one line: it is logged here and told to the other.
-    fn admit(&self, hello: &LinkHello) -> Result<(), String>;
+    /// The reason.
+    fn admit(&self, hello: &LinkHello) -> Result<(), Refused>;
+
+    /// Another member refuses this one's link and says what the set is now ([`Refused::set`]). Called by the threads of
+    /// links; must not wait.
+    fn refused(&self, set: &[u8]);
 }
 
 #[cfg(test)]

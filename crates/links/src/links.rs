@@ -10,7 +10,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::RawDocument;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, doc};
 use dispatch::{AcceptedLink, ConnectionInfo, HandedOver, LinkAcceptor};
 use errors::{Code, Error};
 use limits::Account;
@@ -20,8 +21,8 @@ use replica::{FRAME_VERSION, Frame};
 
 use crate::address::HostAndPort;
 use crate::dialer::Dialer;
-use crate::hello::LinkHello;
-use crate::identity::Admission;
+use crate::hello::{LinkHello, MAX_SET_OF_REFUSAL, SET_OF_REFUSAL};
+use crate::identity::{Admission, Refused};
 use crate::inbox::{Arrival, Inbox, Received};
 use crate::incoming::Incoming;
 use crate::peer::{LinkContext, Peer};
@@ -289,13 +290,13 @@ impl member::Arrivals for Arrivals {
 struct Acceptor(Arc<Shared>);
 
 impl Acceptor {
-    fn judge(&self, hello: &LinkHello) -> Result<(), String> {
+    fn judge(&self, hello: &LinkHello) -> Result<(), Refused> {
         if self.0.peers.read().ended {
-            return Err("this server is shutting down".to_owned());
+            return Err("this server is shutting down".to_owned().into());
         }
         self.0.context.admission.admit(hello)?;
         if self.0.incoming.is_outdated(hello) {
-            return Err("a newer connection of that member is there".to_owned());
+            return Err("a newer connection of that member is there".to_owned().into());
         }
         Ok(())
     }
@@ -303,16 +304,22 @@ impl Acceptor {
 
 impl LinkAcceptor for Acceptor {
     fn accept(&self, hello: &RawDocument, peer: &ConnectionInfo) -> errors::Result<AcceptedLink> {
-        let refused = |of: u64, cause: String| {
+        let refused = |of: u64, Refused { cause, set }: Refused| {
             if self.0.incoming.refused(of, &cause) {
                 tracing::warn!(target: "REPL", remote = peer.remote, cause, "A link is refused");
             }
             let text = format!("the link is refused: {cause}");
-            Err(Error::new(Code::INVALID_REPLICA_SET_CONFIG, text))
+            let error = Error::new(Code::INVALID_REPLICA_SET_CONFIG, text);
+            Err(match set.filter(|bytes| bytes.len() <= MAX_SET_OF_REFUSAL) {
+                Some(bytes) => error.with_extra(
+                    doc! { SET_OF_REFUSAL: Binary { subtype: BinarySubtype::Generic, bytes } },
+                ),
+                None => error,
+            })
         };
         let hello = match LinkHello::decode(hello) {
             Ok(hello) => hello,
-            Err(error) => return refused(0, error.to_string()),
+            Err(error) => return refused(0, error.to_string().into()),
         };
         if let Err(cause) = self.judge(&hello) {
             return refused(hello.from.0, cause);

@@ -197,18 +197,19 @@ impl Peer {
                 }
                 Err(DialError::Ended) => return,
                 Err(DialError::Refused) => {
-                    self.lose();
-                    self.log(&mut causes, "nobody listens there");
-                    context.inbox.report_lost(self.member);
+                    self.fail("nobody listens there", &mut causes, context);
                     if !std::mem::replace(&mut refusal_told, true) {
                         context.inbox.report_port_closed(self.member);
                     }
                     None
                 }
                 Err(DialError::Failed(cause)) => {
-                    self.lose();
-                    self.log(&mut causes, &cause);
-                    context.inbox.report_lost(self.member);
+                    self.fail(&cause, &mut causes, context);
+                    None
+                }
+                Err(DialError::Removed { cause, set }) => {
+                    self.fail(&cause, &mut causes, context);
+                    context.admission.refused(&set);
                     None
                 }
             };
@@ -221,6 +222,12 @@ impl Peer {
                 Pause::Ended => return,
             }
         }
+    }
+
+    fn fail(&self, cause: &str, causes: &mut Causes, context: &LinkContext) {
+        self.lose();
+        self.log(causes, cause);
+        context.inbox.report_lost(self.member);
     }
 
     fn log(&self, causes: &mut Causes, cause: &str) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bson::{RawBsonRef, RawDocument, rawdoc};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
 use dispatch::{AcceptedLink, ConnectionInfo, HandedOver, LinkAcceptor};
 use os::{JoinHandle, Os};
 use wire::{Message, MsgFlags};
@@ -91,7 +91,10 @@ fn serve(mut stream: TcpStream, acceptor: &dyn LinkAcceptor) -> io::Result<()> {
             (accepted.take)(HandedOver { socket: stream, input });
         }
         Err(error) => {
-            send_message(&mut stream, &rawdoc! { "ok": 0.0, "errmsg": error.message() })?;
+            let mut reply = error.extra().cloned().unwrap_or_default();
+            reply.extend(doc! { "ok": 0.0, "errmsg": error.message() });
+            let reply = RawDocumentBuf::try_from(&reply).map_err(io::Error::other)?;
+            send_message(&mut stream, &reply)?;
         }
     }
     Ok(())

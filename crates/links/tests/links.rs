@@ -13,7 +13,7 @@ use quorum::MemberId;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
-use support::{Member, News, eventually, member, member_at, set_id, tuning};
+use support::{Member, News, SET_NOW, eventually, member, member_at, set_id, tuning};
 
 /// Opens a link by hand, as `from`; `None` where it is refused, with the reason.
 fn open(to: &Member, change: impl FnOnce(&mut LinkHello)) -> Result<TcpStream, String> {
@@ -357,6 +357,10 @@ fn members_come_go_and_move() {
     one.set.known.lock().unwrap().remove(&two.id);
     one.others(&[&three]);
     two.expect(&[News::Lost(one.id)]);
+    eventually("it is told what the set is now", || {
+        two.set.told.lock().unwrap().first().filter(|told| *told == SET_NOW).map(drop)
+    });
+    assert!(one.set.told.lock().unwrap().is_empty(), "who is let in is told nothing");
     assert!(!one.links.states().contains_key(&two.id));
     // Three moves to another port.
     let moved = member_at(3, 0, tuning());

@@ -1,9 +1,10 @@
-//! Who may open a link to this member: those that its newest document has.
+//! Who may open a link to this member: those that its newest document has. Who is not in it any more may not know that:
+//! it is told the document, and a member that is told so keeps it until it can follow it ([`AdmitKnown::removal`]).
 
 use crate::set_document::SetDocument;
 use bson::oid::ObjectId;
-use links::{Admission, Identity, LinkHello};
-use parking_lot::RwLock;
+use links::{Admission, Identity, LinkHello, Mismatch, Refused};
+use parking_lot::{Mutex, RwLock};
 use quorum::MemberId;
 
 /// The rule, over what is known of the set.
@@ -11,11 +12,13 @@ pub(crate) struct AdmitKnown {
     own: MemberId,
     lineage: u64,
     document: RwLock<SetDocument>,
+    /// A newer document, which does not have this member.
+    removal: Mutex<Option<SetDocument>>,
 }
 
 impl AdmitKnown {
     pub(crate) fn new(own: MemberId, lineage: u64, document: SetDocument) -> Self {
-        Self { own, lineage, document: RwLock::new(document) }
+        Self { own, lineage, document: RwLock::new(document), removal: Mutex::default() }
     }
 
     pub(crate) fn lineage(&self) -> u64 {
@@ -24,6 +27,12 @@ impl AdmitKnown {
 
     pub(crate) fn document(&self) -> SetDocument {
         self.document.read().clone()
+    }
+
+    /// The document that this member was told of since it was asked last, which removes it from its set.
+    pub(crate) fn removal(&self) -> Option<SetDocument> {
+        let told = self.removal.lock().take();
+        told.filter(|told| told.removes(self.own, &self.document.read()))
     }
 
     /// From now on this counts.
@@ -43,8 +52,22 @@ impl Admission for AdmitKnown {
         }
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), String> {
+    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
         let is_known = self.document.read().id_of(hello.from).is_some();
-        self.identity().check(hello, is_known).map_err(|mismatch| mismatch.to_string())
+        self.identity().check(hello, is_known).map_err(|mismatch| Refused {
+            cause: mismatch.to_string(),
+            set: match mismatch {
+                Mismatch::Unknown(_) => self.document.read().encode().ok(),
+                _ => None,
+            },
+        })
+    }
+
+    fn refused(&self, set: &[u8]) {
+        if let Ok(told) = SetDocument::decode(set)
+            && told.removes(self.own, &self.document.read())
+        {
+            *self.removal.lock() = Some(told);
+        }
     }
 }

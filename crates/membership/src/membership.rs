@@ -108,6 +108,8 @@ struct Inner {
     is_short: AtomicBool,
     /// The newest decided configuration could not be followed.
     is_behind: AtomicBool,
+    /// One document is followed at a time.
+    following: Mutex<()>,
     /// Its operator has it step down.
     stepping_down: Mutex<()>,
     /// Who should lead in this member's place, and since when.
@@ -271,9 +273,13 @@ impl Membership {
         }
     }
 
-    /// Follows a decided configuration that could not be followed when it came, on a full disk. Called every few seconds.
+    /// Follows a decided configuration that could not be followed when it came, on a full disk, or that never came,
+    /// because it removes this member. Called every few seconds.
     pub fn follow_again(&self) {
         let inner = &*self.inner;
+        if let Some(document) = inner.admission.removal() {
+            self.follow_removal(&document);
+        }
         if !inner.is_behind.load(Ordering::Acquire) {
             return;
         }
@@ -287,6 +293,23 @@ impl Membership {
             inner.roles.changed(&view, self.takes_writes(), &self.document());
         }
         drop(in_order);
+    }
+
+    /// What does not succeed is tried again when another member says it again.
+    fn follow_removal(&self, document: &SetDocument) {
+        match self.inner.follow_removal(document) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => {
+                tracing::error!(target: "REPL", id = 9_016_889, %error,
+                    "That this member was removed from its set cannot be kept: it is tried again");
+                return;
+            }
+        }
+        tracing::warn!(target: "REPL", id = 9_016_888, set = document.name(), version = document.version(),
+            "This member was removed from its set, as another member says; its data stays as it is");
+        let _in_order = self.inner.telling.lock();
+        self.inner.roles.changed(&self.view(), self.takes_writes(), &self.document());
     }
 
     /// Whether this delayed member began or ended to show entries early, for want of room, since it was asked last.

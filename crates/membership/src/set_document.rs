@@ -129,6 +129,15 @@ impl SetDocument {
         number(self.config.get("version")).map_or(0, |version| version as i64)
     }
 
+    /// Whether this says of a member that knows the other document that it was removed from its set by now.
+    pub(crate) fn removes(&self, member: MemberId, known: &Self) -> bool {
+        self.name() == known.name()
+            && self.set_id().is_some()
+            && self.set_id() == known.set_id()
+            && self.version() > known.version()
+            && self.id_of(member).is_none()
+    }
+
     /// The set's identity.
     pub fn set_id(&self) -> Option<ObjectId> {
         self.config.get_document("settings").ok()?.get_object_id("replicaSetId").ok()
@@ -291,6 +300,37 @@ mod tests {
 
     fn ids() -> BTreeMap<i32, MemberId> {
         [(0, 10), (1, u64::MAX), (2, 12), (3, 13)].map(|(id, of)| (id, MemberId(of))).into()
+    }
+
+    #[test]
+    fn only_a_newer_document_of_the_same_set_removes_a_member() {
+        let version = |config: &Document, version: i32| {
+            let mut config = config.clone();
+            config.insert("version", version);
+            config
+        };
+        let known = SetDocument::new(version(&config(), 4), &ids()).unwrap();
+        let mut smaller = config();
+        smaller.get_array_mut("members").unwrap().pop();
+        let mut other_set = smaller.clone();
+        let id = doc! { "replicaSetId": ObjectId::from_bytes([8; 12]) };
+        other_set.insert("settings", id);
+        let mut other_name = smaller.clone();
+        other_name.insert("_id", "rs2");
+        let mut left = ids();
+        left.remove(&3);
+        let (removed, kept) = (MemberId(13), MemberId(12));
+        for (config, ids, member, removes) in [
+            (version(&smaller, 5), &left, removed, true),
+            (version(&smaller, 4), &left, removed, false),
+            (version(&smaller, 5), &left, kept, false),
+            (version(&other_set, 5), &left, removed, false),
+            (version(&other_name, 5), &left, removed, false),
+            (version(&config(), 5), &ids(), removed, false),
+        ] {
+            let told = SetDocument::new(config, ids).unwrap();
+            assert_eq!(told.removes(member, &known), removes, "{told:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
 use limits::Account;
-use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Tuning};
+use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Refused, Tuning};
 use net::{NetOptions, Server};
 use os::Os;
 use quorum::MemberId;
@@ -27,9 +27,11 @@ impl Admission for Set {
         self.0.clone()
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), String> {
-        self.0.check(hello, true).map_err(|mismatch| mismatch.to_string())
+    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
+        self.0.check(hello, true).map_err(|mismatch| mismatch.to_string().into())
     }
+
+    fn refused(&self, _set: &[u8]) {}
 }
 
 struct Member {

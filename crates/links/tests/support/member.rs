@@ -4,7 +4,9 @@ use bson::oid::ObjectId;
 use dispatch::LinkAcceptor;
 use limits::Account;
 use links::stand_in::Port;
-use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Tuning};
+use links::{
+    Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Mismatch, Refused, Tuning,
+};
 use os::Os;
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position};
 use replica::{Frame, Links as _, MemberReport};
@@ -17,16 +19,28 @@ use std::time::{Duration, Instant};
 pub(crate) struct Set {
     pub(crate) identity: Mutex<Identity>,
     pub(crate) known: Mutex<BTreeSet<MemberId>>,
+    /// What it was told of its set by those who do not know it.
+    pub(crate) told: Mutex<Vec<Vec<u8>>>,
 }
+
+/// What is told of the set to whoever is not known.
+pub(crate) const SET_NOW: &[u8] = b"the set";
 
 impl Admission for Set {
     fn identity(&self) -> Identity {
         self.identity.lock().unwrap().clone()
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), String> {
+    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
         let known = self.known.lock().unwrap().contains(&hello.from);
-        self.identity().check(hello, known).map_err(|mismatch| mismatch.to_string())
+        self.identity().check(hello, known).map_err(|mismatch| Refused {
+            cause: mismatch.to_string(),
+            set: matches!(mismatch, Mismatch::Unknown(_)).then(|| SET_NOW.to_vec()),
+        })
+    }
+
+    fn refused(&self, set: &[u8]) {
+        self.told.lock().unwrap().push(set.to_vec());
     }
 }
 
@@ -70,7 +84,11 @@ pub(crate) fn member_at(id: u64, port: u16, tuning: Tuning) -> Member {
     let id = MemberId(id);
     let identity = Identity { set: "rs".to_owned(), set_id: set_id(), member: id, lineage: 0 };
     let known = (1..10).map(MemberId).collect();
-    let set = Arc::new(Set { identity: Mutex::new(identity), known: Mutex::new(known) });
+    let set = Arc::new(Set {
+        identity: Mutex::new(identity),
+        known: Mutex::new(known),
+        told: Mutex::default(),
+    });
     let memory = Account::new(1 << 30);
     let admission = Arc::clone(&set);
     let links =

@@ -77,6 +77,22 @@ impl Inner {
     /// A decided configuration, as it stands in the log.
     pub(super) fn follow_configuration(&self, bytes: &[u8]) -> Result<()> {
         let document = SetDocument::decode(bytes)?;
+        let _one_at_a_time = self.following.lock();
+        self.follow_document(document)
+    }
+
+    /// What another member says the set is now, which has removed this one, where it is newer than what is known here: the
+    /// log of a member that was away, or whose link was closed too soon, never tells it. Says whether it was.
+    pub(super) fn follow_removal(&self, document: &SetDocument) -> Result<bool> {
+        let _one_at_a_time = self.following.lock();
+        let is_newer = document.removes(self.own, &self.admission.document());
+        if is_newer {
+            self.follow_document(document.clone())?;
+        }
+        Ok(is_newer)
+    }
+
+    fn follow_document(&self, document: SetDocument) -> Result<()> {
         self.follow_build_indexes(&document)?;
         set_file::write(&*self.os.vfs, &self.directory, &document)?;
         let others = document.others(self.own);

@@ -228,6 +228,7 @@ impl Membership {
             taking_over: Mutex::default(),
             is_short: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
+            following: Mutex::default(),
             stepping_down: Mutex::default(),
             preferred: Mutex::default(),
             telling: Mutex::default(),
