@@ -12,6 +12,7 @@ compile_error!("FernDB keeps 64-bit offsets in usize; it is built for 64-bit mac
 mod aligned;
 mod clock;
 mod entropy;
+mod huge_code;
 mod machine;
 mod process;
 pub mod real;
@@ -28,6 +29,7 @@ mod watchers;
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};
 pub use clock::Clock;
 pub use entropy::Entropy;
+pub use huge_code::move_code_to_huge_pages;
 pub use machine::{
     Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
     stolen, usage,

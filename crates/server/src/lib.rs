@@ -8,6 +8,7 @@
 mod advisor;
 mod allocator;
 mod audit;
+mod code_pages;
 pub mod config;
 mod exposure;
 mod key_file;

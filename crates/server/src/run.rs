@@ -10,7 +10,6 @@
 //! clients that come during a recovery wait for it instead of being refused.
 
 use crate::advisor::{self, Advisor};
-use crate::allocator;
 use crate::audit::AuditLog;
 use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
@@ -22,6 +21,7 @@ use crate::status::{self, Recorder};
 use crate::status_token;
 use crate::tls_files::TlsFiles;
 use crate::wiring::{self, Commands, Event, Program};
+use crate::{allocator, code_pages};
 use catalog::{Catalog, CatalogOptions};
 use dashboard::PageTls;
 use engine::Engine;
@@ -110,7 +110,9 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
+    let moved = code_pages::prepare(settings.code_in_huge_pages, cache_size);
     let log = open_log(&os, &settings)?;
+    code_pages::tell(moved);
     // Without a bound: an end that is asked for is never lost behind other events, and nobody waits to ask for it.
     let (sender, events) = channel();
     watch_signals(&os, &sender)?;

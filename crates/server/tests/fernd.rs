@@ -15,7 +15,10 @@ use wire::{Message, MsgFlags};
 
 fn fernd(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fernd"));
-    command.current_dir(directory).args(["--nounixsocket", "--cacheSize", "64M"]);
+    command.current_dir(directory).arg("--nounixsocket");
+    if !arguments.contains(&"--cacheSize") {
+        command.args(["--cacheSize", "64M"]);
+    }
     if !arguments.contains(&"--statusPort") {
         command.args(["--statusPort", "0"]);
     }
@@ -94,6 +97,35 @@ fn signal(pid: u32, name: &str) {
 fn ends(mut child: Child) -> Output {
     eventually("the process ends", || child.try_wait().unwrap());
     child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_code_of_a_large_server_lies_in_memory_of_its_own() {
+    let kernel = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let has_huge_pages = kernel.is_ok_and(|enabled| !enabled.contains("[never]"));
+    for (arguments, moves) in [
+        (&["--cacheSize", "512M"][..], has_huge_pages),
+        (&["--cacheSize", "512M", "--setParameter", "codeInHugePages=false"], false),
+        (&["--cacheSize", "256M"], false),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let text = port.to_string();
+        let all = [&["--port", &text, "--dbpath", "data"], arguments].concat();
+        let child = fernd(directory.path(), &all).spawn().unwrap();
+        eventually("it answers", || ping(port).then_some(()));
+        insert(port, 1);
+        assert_eq!(found(port), 1);
+        // Memory that is executed and no file's; pages that a system call enters the kernel by are not of the program.
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        let is_moved = |line: &str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;
+        assert_eq!(maps.lines().any(is_moved), moves, "{arguments:?}: {maps}");
+        signal(child.id(), "-TERM");
+        let output = ends(child);
+        assert!(output.status.success());
+        let log = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(log.contains("was moved to huge pages"), moves, "{log}");
+    }
 }
 
 #[test]

@@ -262,6 +262,7 @@ static PARAMETERS: &[Parameter] = &[
         &service.security.takes_certificate_roles
     })),
     of_program("allowCoreDumps", Shape::Switch, || Bson::Boolean(false)),
+    of_program("codeInHugePages", Shape::Switch, || Bson::Boolean(true)),
     at_start(kept(
         "authenticationMechanisms",
         Shape::Mechanisms,
