@@ -4,7 +4,7 @@ use crate::stage::merge::MergeSpec;
 use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
 use crate::{DocumentSource, MEMORY_LIMIT_BYTES, Pipeline, SpillStorage};
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawBson, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use keystring::Collation;
@@ -93,6 +93,23 @@ pub trait Env: Send + Sync {
     ) -> LookupHint {
         let _ = (from, field, under);
         LookupHint::Hash
+    }
+
+    /// Brings the documents of a collection with these `_id`s, under a collation, into memory, several pages at a time;
+    /// says how many had to be waited for. A hint: documents that are not there, and views, are passed over.
+    fn prefetch_by_id(
+        &self,
+        from: &CollectionName,
+        ids: &[RawBson],
+        under: Option<&Collation>,
+    ) -> Result<usize> {
+        let _ = (from, ids, under);
+        Ok(0)
+    }
+
+    /// Pages that this thread has read from the disk.
+    fn page_reads(&self) -> u64 {
+        0
     }
 
     /// A fresh temporary file.

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod env;
+mod look_ahead;
 mod memory;
 mod optimize;
 mod parse;
@@ -28,6 +29,7 @@ mod update_pipeline;
 mod tests;
 
 pub use env::{CollectionName, Env, ExecOptions, LookupHint, OutWriter};
+pub use look_ahead::{MOST_BYTES_AHEAD, Window};
 pub use parse::{Pipeline, PipelineContext};
 pub use source::{DocumentSource, EmptySource, VecSource};
 pub use spill::SpillStorage;

@@ -58,6 +58,22 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) budget: Option<&'a Budget>,
 }
 
+/// Brings the documents of record keys into memory, several pages at a time; says how many had to be waited for.
+pub(crate) fn prefetch<'k>(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    keys: impl Iterator<Item = &'k [u8]>,
+) -> Result<usize> {
+    let mut by_store: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
+    for key in keys {
+        by_store.entry(collection.primary_of(key).0).or_default().push(key);
+    }
+    let read = |(store, keys): (u64, Vec<&[u8]>)| {
+        snapshot.prefetch(DictionaryId(store), &keys).map_err(from_engine)
+    };
+    by_store.into_iter().map(read).sum()
+}
+
 impl<'a> ExecContext<'a> {
     /// On a snapshot alone.
     pub(crate) fn new(snapshot: &'a Snapshot, interrupt: &'a dyn Interrupt) -> Self {
@@ -106,21 +122,13 @@ impl<'a> ExecContext<'a> {
         self.txn.is_none() && !self.snapshot.locks() && !self.is_trial()
     }
 
-    /// Brings the documents of record keys into memory, several pages at a time; says how many had to be
-    /// waited for. A hint.
+    /// [`prefetch`] in the state that is read. A hint.
     fn prefetch<'k>(
         &self,
         collection: &Collection,
         keys: impl Iterator<Item = &'k [u8]>,
     ) -> Result<usize> {
-        let mut by_store: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
-        for key in keys {
-            by_store.entry(collection.primary_of(key).0).or_default().push(key);
-        }
-        let read = |(store, keys): (u64, Vec<&[u8]>)| {
-            self.snapshot.prefetch(DictionaryId(store), &keys).map_err(from_engine)
-        };
-        by_store.into_iter().map(read).sum()
+        prefetch(self.snapshot, collection, keys)
     }
 
     pub(crate) fn cursor(

@@ -7,6 +7,7 @@
 //!   over the foreign collection, read once;
 //! - anything else, or a foreign collection too large to remember, runs per document.
 
+mod ahead;
 mod table;
 
 use crate::Pipeline;
@@ -18,6 +19,7 @@ use crate::stage::unwind::{Unwind, set_path};
 use crate::stage::{
     Output, Part, PipelineStage, StageInput, StageSpec, all_apart, check_document_size,
 };
+use ahead::OuterDocuments;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::{Path, raw};
 use errors::{Error, Result};
@@ -265,6 +267,7 @@ pub(crate) struct LookupSource {
     run: StageInput,
     lookup: Arc<Lookup>,
     strategy: Strategy,
+    outer: OuterDocuments,
     /// The outer document whose matches are being unwound, the matches and the next index.
     open: Option<(RawDocumentBuf, Box<dyn DocumentSource>, i64)>,
 }
@@ -283,7 +286,13 @@ enum Strategy {
 
 impl LookupSource {
     pub(crate) fn new(run: StageInput, lookup: Arc<Lookup>) -> Self {
-        Self { run, lookup, strategy: Strategy::Undecided, open: None }
+        Self {
+            run,
+            lookup,
+            strategy: Strategy::Undecided,
+            outer: OuterDocuments::default(),
+            open: None,
+        }
     }
 
     fn decide(&mut self) -> Result<()> {
@@ -320,6 +329,11 @@ impl LookupSource {
             self.strategy = Strategy::Table(Arc::new(table));
         }
         Ok(())
+    }
+
+    fn next_outer(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let asks_for_each = matches!(self.strategy, Strategy::PerDocument);
+        self.outer.next(&mut self.run, &self.lookup, asks_for_each)
     }
 
     fn open_pipeline(
@@ -397,7 +411,7 @@ impl LookupSource {
                 }
             }
             self.run.env.check_interrupt()?;
-            let Some(outer) = self.run.input.next()? else { return Ok(None) };
+            let Some(outer) = self.next_outer()? else { return Ok(None) };
             let matches = self.matches(&outer)?;
             self.open = Some((outer, matches, 0));
         }
@@ -421,7 +435,7 @@ impl DocumentSource for LookupSource {
             return self.next_unwound(&unwind);
         }
         self.run.env.check_interrupt()?;
-        match self.run.input.next()? {
+        match self.next_outer()? {
             Some(document) => self.gathered(&document).map(Some),
             None => Ok(None),
         }

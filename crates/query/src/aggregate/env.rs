@@ -6,12 +6,12 @@ use super::open;
 use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
-use crate::exec::temporary_file;
+use crate::exec::{prefetch, temporary_file};
 use crate::permit::{KeptPermit, Opening, Permit, names_of};
 use crate::plan_cache::plan_cache_stats;
 use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
-use bson::raw::{RawArrayBuf, RawDocumentBuf};
+use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
 use bson::{DateTime, Document, doc};
 use catalog::{Catalog, Collection, Names, Namespace, View};
 use engine::Snapshot;
@@ -206,6 +206,32 @@ impl Env for QueryEnv {
             Some(collection) if leads(&collection) => LookupHint::Index,
             _ => LookupHint::Hash,
         }
+    }
+
+    fn prefetch_by_id(
+        &self,
+        from: &pipeline::CollectionName,
+        ids: &[RawBson],
+        under: Option<&Collation>,
+    ) -> Result<usize> {
+        let reading = self.reading();
+        let ns = Namespace::new(&from.database, &from.collection)?;
+        let Some(collection) = reading.collection(&ns)? else { return Ok(0) };
+        let state = reading.read_state();
+        // A record key is found by another index where documents do not stand under their `_id`; and nobody is kept from
+        // changing what is looked at early.
+        let stands_by_id = !collection.is_view() && collection.primary_index().is_none();
+        if !stands_by_id || collection.collation() != under || state.locks() {
+            return Ok(0);
+        }
+        // What is no `_id` finds nothing.
+        let keys: Vec<_> =
+            ids.iter().flat_map(|id| collection.id_key(id.as_raw_bson_ref())).collect();
+        prefetch(&state, &collection, keys.iter().map(|key| &key[..]))
+    }
+
+    fn page_reads(&self) -> u64 {
+        engine::thread_page_reads()
     }
 
     fn create_spill(&self) -> Result<Box<dyn SpillStorage>> {

@@ -8,7 +8,6 @@
 
 use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
-use super::look_ahead::{MOST_KEY_BYTES, Window};
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row, partitions, passes};
@@ -22,6 +21,7 @@ use engine::{DictionaryId, Direction, KeyRange};
 use errors::Result;
 use indexkeys::PartKind;
 use matcher::Filter;
+use pipeline::{MOST_BYTES_AHEAD, Window};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -157,12 +157,12 @@ impl IndexStage {
         if reads > std::mem::replace(&mut self.ahead.reads, reads) && self.seeks > 0 {
             self.ahead.window.missed();
         }
-        let window = self.ahead.window.size(exec);
+        let window = if exec.may_look_ahead() { self.ahead.window.size() } else { 0 };
         if self.ahead.done > 0 || window == 0 {
             self.ahead.done = self.ahead.done.saturating_sub(1);
             return Ok(());
         }
-        let keys = self.ranges.points_ahead(window, MOST_KEY_BYTES);
+        let keys = self.ranges.points_ahead(window, MOST_BYTES_AHEAD);
         let waited = exec.prefetch(&self.collection, keys.iter().map(|key| &key[..]))?;
         self.ahead.window.read(waited);
         self.ahead.done = keys.len().saturating_sub(1);

@@ -7,45 +7,7 @@
 use super::{ExecContext, PlanStage, Row};
 use catalog::Collection;
 use errors::Result;
-
-/// Rows taken at a time after the first document that was not in memory, and at most; each time four times as many.
-const FIRST: usize = 8;
-const MOST: usize = 128;
-/// Record keys that are kept for that take about so many bytes at most: an `_id` may be large.
-pub(super) const MOST_KEY_BYTES: usize = 64 << 10;
-
-/// Documents that had to be read, one after the other, until it is tried again, where the system had those of a
-/// batch in memory: its file cache may hold all of them.
-const UNTIL_TRIED_AGAIN: usize = 64;
-
-/// How many are looked at ahead at a time; 0 while that gains nothing.
-#[derive(Default)]
-pub(super) struct Window {
-    size: usize,
-    /// Misses that do not count yet.
-    ignored: usize,
-}
-
-impl Window {
-    /// For this plan.
-    pub(super) fn size(&self, exec: &ExecContext<'_>) -> usize {
-        if exec.may_look_ahead() { self.size } else { 0 }
-    }
-
-    /// A document was not in memory.
-    pub(super) fn missed(&mut self) {
-        match self.ignored.checked_sub(1) {
-            Some(left) => self.ignored = left,
-            None => self.size = self.size.max(FIRST),
-        }
-    }
-
-    /// For as many as it is so many pages were waited for.
-    pub(super) fn read(&mut self, waited: usize) {
-        (self.size, self.ignored) =
-            if waited > 0 { ((4 * self.size).min(MOST), 0) } else { (0, UNTIL_TRIED_AGAIN) };
-    }
-}
+use pipeline::{MOST_BYTES_AHEAD, Window};
 
 /// The rows that were taken.
 #[derive(Default)]
@@ -70,14 +32,14 @@ impl LookAhead {
         }
         self.at = 0;
         self.rows.clear();
-        let window = self.window.size(exec);
+        let window = if exec.may_look_ahead() { self.window.size() } else { 0 };
         if window == 0 {
             return stage.advance(exec);
         }
         let (mut bytes, mut lacks_document) = (0, true);
         while lacks_document
             && self.rows.len() < window
-            && bytes < MOST_KEY_BYTES
+            && bytes < MOST_BYTES_AHEAD
             && stage.advance(exec)?
         {
             let row = stage.row();
@@ -107,27 +69,5 @@ impl LookAhead {
     /// The document of the row was not in memory.
     pub(super) fn missed(&mut self) {
         self.window.missed();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_grows_while_the_disk_is_waited_for_and_rests_where_it_is_not() {
-        let mut window = Window::default();
-        window.missed();
-        let mut sizes = vec![window.size];
-        for waited in [3, 1, 128, 0] {
-            window.read(waited);
-            sizes.push(window.size);
-        }
-        assert_eq!(sizes, [8, 32, 128, 128, 0]);
-        let tried_again = (1..1000).find(|_| {
-            window.missed();
-            window.size > 0
-        });
-        assert_eq!(tried_again, Some(UNTIL_TRIED_AGAIN + 1));
     }
 }

@@ -116,3 +116,81 @@ fn documents_of_many_ids_are_read_together() {
         assert!(early > 50, "{early} of {}", expected.len());
     }
 }
+
+/// What a pipeline over the filled collection finds before it fails, whether it does, and how many pages were read early.
+fn piped(room: &Room, stages: &[Document]) -> (Vec<Document>, bool, u64) {
+    let before = room.catalog.engine().stats().cache.prefetches;
+    let pipeline: RawArrayBuf =
+        stages.iter().map(|stage| bson::RawBson::Document(raw(stage))).collect();
+    let target = AggregateTarget::Collection(room.ns.clone());
+    let request = AggregateRequest {
+        pipeline: &pipeline,
+        let_variables: None,
+        hint: None,
+        collation: None,
+        allow_disk_use: None,
+    };
+    let mut cursor = aggregate(&mut room.ctx(), &target, &request).unwrap();
+    let mut found = Vec::new();
+    let fails = loop {
+        match cursor.next() {
+            Ok(Some(document)) => found.push(Document::try_from(document).unwrap()),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+        if found.len() % 7 == 0 {
+            cursor.park();
+            cursor.resume(Arc::new(Uninterrupted)).unwrap();
+        }
+    };
+    drop(cursor);
+    (found, fails, room.catalog.engine().stats().cache.prefetches - before)
+}
+
+#[test]
+fn documents_that_are_joined_by_their_id_are_read_together() {
+    let room = filled();
+    // A twentieth of them find nothing.
+    let reference = |n: i32| n * 1511 % (COUNT + 200);
+    // The outer documents come from the index alone. What was read for some is in memory, so that each has others.
+    let outer = |from: i32| {
+        vec![
+            doc! { "$match": { "n": { "$gte": from, "$lt": from + 400 } } },
+            doc! { "$sort": { "n": 1 } },
+            doc! { "$project": {
+                "_id": 0, "n": 1, "of": { "$mod": [{ "$multiply": ["$n", 1511] }, COUNT + 200] },
+            } },
+        ]
+    };
+    let lookup = |foreign: &str| {
+        doc! { "$lookup": {
+            "from": room.ns.collection(), "localField": "of", "foreignField": foreign, "as": "found",
+        } }
+    };
+    let shown = doc! { "$project": { "n": 1, "of": 1, "ids": "$found._id" } };
+    let gathered = |n: i32| {
+        let ids: Vec<i32> = Some(reference(n)).filter(|id| *id < COUNT).into_iter().collect();
+        doc! { "n": n, "of": reference(n), "ids": ids }
+    };
+    let stages = [outer(1000), vec![lookup("_id"), shown.clone()]].concat();
+    let (found, fails, early) = piped(&room, &stages);
+    assert_eq!((found, fails), ((1000..1400).map(gathered).collect(), false));
+    assert!(early > 100, "{early}");
+    // One by one.
+    let unwound = vec![lookup("_id"), doc! { "$unwind": "$found" }, shown.clone()];
+    let (found, fails, early) = piped(&room, &[outer(2000), unwound].concat());
+    let one_each = (2000..2400)
+        .filter(|n| reference(*n) < COUNT)
+        .map(|n| doc! { "n": n, "of": reference(n), "ids": reference(n) });
+    assert_eq!((found, fails), (one_each.collect(), false));
+    assert!(early > 100, "{early}");
+    // An outer document that cannot be made fails in its turn, behind those that were taken with it.
+    let bad = doc! { "$addFields": { "bad": { "$divide": [1, { "$subtract": ["$n", 3203] }] } } };
+    let stages = [outer(3000), vec![bad, lookup("_id"), shown.clone()]].concat();
+    let (found, fails, early) = piped(&room, &stages);
+    assert_eq!((found, fails), ((3000..3203).map(gathered).collect(), true));
+    assert!(early > 50, "{early}");
+    // By another index each document is read when it is found.
+    let (found, fails, early) = piped(&room, &[outer(0), vec![lookup("n"), shown]].concat());
+    assert_eq!((found.len(), fails, early), (400, false, 0));
+}
