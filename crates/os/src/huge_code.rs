@@ -23,9 +23,13 @@ const SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 /// backtraces do.
 ///
 /// # Errors
-/// There are no huge pages here, the code is shorter than one of them, or memory that is executed must be of a file, as
+/// There are no huge pages here, the processor is no x86-64, the code is shorter than one of them, or memory that is executed must be of a file, as
 /// some systems are set up.
 pub fn move_code_to_huge_pages() -> io::Result<usize> {
+    // Where code that was written as data may stand in a cache of instructions as it was before, nobody has tried it.
+    if !cfg!(target_arch = "x86_64") {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "not on this kind of processor"));
+    }
     let setting = read_to_string(SETTING)?;
     let size = read_to_string(SIZE)?.trim().parse::<usize>().map_err(io::Error::other)?;
     if setting.contains("[never]") || !size.is_power_of_two() {
