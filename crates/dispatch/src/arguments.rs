@@ -337,6 +337,9 @@ pub fn parse_lsid(field: &Field<'_>, user: UserDigest) -> Result<SessionId> {
 /// `{id: <UUID>, uid: <digest of the user>}`, of whomever: for those who may end others' sessions.
 pub fn parse_any_lsid(field: &Field<'_>) -> Result<([u8; 16], Option<UserDigest>)> {
     let document = field.document()?;
+    if let Some(id) = usual_lsid(document.as_bytes()) {
+        return Ok((id, None));
+    }
     let (mut id, mut user) = (None, None);
     for part in inner(document, "OperationSessionInfo.lsid") {
         let part = part?;
@@ -350,6 +353,13 @@ pub fn parse_any_lsid(field: &Field<'_>) -> Result<([u8; 16], Option<UserDigest>
     }
     let id = id.ok_or_else(|| crate::fields::missing("OperationSessionInfo.lsid", "id"))?;
     Ok((id, user))
+}
+
+/// The session of `{id: <UUID>}`, which is what drivers send with every command.
+fn usual_lsid(document: &[u8]) -> Option<[u8; 16]> {
+    // Its length, a binary value of that name, sixteen bytes that are a UUID.
+    let id = document.strip_prefix(b"\x1e\0\0\0\x05id\0\x10\0\0\0\x04")?;
+    id.strip_suffix(b"\0")?.try_into().ok()
 }
 
 /// A digest of a user's name. One of another length is nobody's.
@@ -434,5 +444,38 @@ fn parse_read_preference(field: &Field<'_>) -> Result<bool> {
         other => Err(Error::bad_value(format!(
             "Enumeration value '{other}' for field '$readPreference.mode' is not a valid value."
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Binary, Document, RawDocumentBuf, Uuid, doc, spec::BinarySubtype};
+
+    #[test]
+    fn the_usual_session_is_read_at_once_and_as_any_other_is() {
+        let id = Uuid::from_bytes([7; 16]);
+        let bytes =
+            |length: usize| Binary { subtype: BinarySubtype::Generic, bytes: vec![7; length] };
+        let read = |document: Document| {
+            let document = RawDocumentBuf::try_from(&document).unwrap();
+            let value = RawBsonRef::Document(&document);
+            let field = Field { place: "find", name: "lsid", value };
+            let is_usual = usual_lsid(document.as_bytes()).is_some();
+            (is_usual, parse_any_lsid(&field).map_err(|error| error.code()))
+        };
+        assert_eq!(read(doc! { "id": id }), (true, Ok(([7; 16], None))));
+        let user = UserDigest([7; 32]);
+        assert_eq!(read(doc! { "id": id, "uid": bytes(32) }), (false, Ok(([7; 16], Some(user)))));
+        for other in [
+            doc! {},
+            doc! { "id": bytes(16) },
+            doc! { "id": "a text of that many bytes" },
+            doc! { "ID": id },
+            doc! { "id": id, "id2": 1 },
+        ] {
+            let (is_usual, read) = read(other);
+            assert!(!is_usual && read.is_err());
+        }
     }
 }
