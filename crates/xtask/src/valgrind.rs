@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 const UNSAFE: &[(&str, &str)] = &[
     // buffers for direct I/O
     ("os", "aligned"),
+    // code that takes the place of code
+    ("os", "huge_code"),
     // arena, index and order of a memtable, values that borrow from it: all tests of the crate
     ("ftree", ""),
     // calls of PCRE2, and its calls back; compiled code is interpreted there, which valgrind can see
