@@ -38,8 +38,8 @@ pub(crate) enum DialError {
     Removed {
         /// In one line.
         cause: String,
-        /// That configuration.
-        set: Vec<u8>,
+        /// Its document.
+        document: Vec<u8>,
     },
     /// Anything else, in one line.
     Failed(String),
@@ -180,7 +180,7 @@ pub(crate) fn exchange(
 ) -> Result<(LinkHello, u8), DialError> {
     let answer = converse(stream, &hello.message(), limit, MAX_ANSWER, waiting)?;
     read_answer(&answer).map_err(|cause| match set_of_refusal(&answer) {
-        Some(set) => DialError::Removed { cause, set: set.to_vec() },
+        Some(document) => DialError::Removed { cause, document: document.to_vec() },
         None => DialError::Failed(cause),
     })
 }

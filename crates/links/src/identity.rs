@@ -87,16 +87,16 @@ impl Identity {
 
 /// Why a link is not let in, as the other is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct LinkRefusal {
     /// In one line: it is logged here, too.
     pub cause: String,
-    /// What the set is now, for one of its members that was removed and may not know it; nobody here reads it.
-    pub set: Option<Vec<u8>>,
+    /// The set's newest document, for one of its members that was removed and may not know it. Links carry it unread.
+    pub document: Option<Vec<u8>>,
 }
 
-impl From<String> for Refused {
+impl From<String> for LinkRefusal {
     fn from(cause: String) -> Self {
-        Self { cause, set: None }
+        Self { cause, document: None }
     }
 }
 
@@ -110,11 +110,11 @@ pub trait Admission: Send + Sync {
     ///
     /// # Errors
     /// The reason.
-    fn admit(&self, hello: &LinkHello) -> Result<(), Refused>;
+    fn admit(&self, hello: &LinkHello) -> Result<(), LinkRefusal>;
 
-    /// Another member refuses this one's link and says what the set is now ([`Refused::set`]). Called by the threads of
-    /// links; must not wait.
-    fn refused(&self, set: &[u8]);
+    /// Another member refuses this one's link as that of a member that was removed, and says the set's newest document
+    /// ([`LinkRefusal::document`]). Called by the threads of links; must not wait.
+    fn told_of_removal(&self, document: &[u8]);
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub use address_map::{AddressMap, NoAddressMap};
 pub use ask::{Answer, Connection, ask};
 pub use dialer::Dialer;
 pub use hello::{HelloError, LinkHello, VERSION, body_of, read_answer};
-pub use identity::{Admission, Identity, Mismatch, Refused};
+pub use identity::{Admission, Identity, LinkRefusal, Mismatch};
 pub use inbox::{Arrival, Inbox, Received};
 pub use links::{LinkState, Links, Sender};
 pub use tuning::Tuning;

@@ -22,7 +22,7 @@ use replica::{FRAME_VERSION, Frame};
 use crate::address::HostAndPort;
 use crate::dialer::Dialer;
 use crate::hello::{LinkHello, MAX_SET_OF_REFUSAL, SET_OF_REFUSAL};
-use crate::identity::{Admission, Refused};
+use crate::identity::{Admission, LinkRefusal};
 use crate::inbox::{Arrival, Inbox, Received};
 use crate::incoming::Incoming;
 use crate::peer::{LinkContext, Peer};
@@ -290,7 +290,7 @@ impl member::Arrivals for Arrivals {
 struct Acceptor(Arc<Shared>);
 
 impl Acceptor {
-    fn judge(&self, hello: &LinkHello) -> Result<(), Refused> {
+    fn judge(&self, hello: &LinkHello) -> Result<(), LinkRefusal> {
         if self.0.peers.read().ended {
             return Err("this server is shutting down".to_owned().into());
         }
@@ -304,13 +304,13 @@ impl Acceptor {
 
 impl LinkAcceptor for Acceptor {
     fn accept(&self, hello: &RawDocument, peer: &ConnectionInfo) -> errors::Result<AcceptedLink> {
-        let refused = |of: u64, Refused { cause, set }: Refused| {
+        let refused = |of: u64, LinkRefusal { cause, document }: LinkRefusal| {
             if self.0.incoming.refused(of, &cause) {
                 tracing::warn!(target: "REPL", remote = peer.remote, cause, "A link is refused");
             }
             let text = format!("the link is refused: {cause}");
             let error = Error::new(Code::INVALID_REPLICA_SET_CONFIG, text);
-            Err(match set.filter(|bytes| bytes.len() <= MAX_SET_OF_REFUSAL) {
+            Err(match document.filter(|bytes| bytes.len() <= MAX_SET_OF_REFUSAL) {
                 Some(bytes) => error.with_extra(
                     doc! { SET_OF_REFUSAL: Binary { subtype: BinarySubtype::Generic, bytes } },
                 ),

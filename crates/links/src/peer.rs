@@ -207,9 +207,9 @@ impl Peer {
                     self.fail(&cause, &mut causes, context);
                     None
                 }
-                Err(DialError::Removed { cause, set }) => {
+                Err(DialError::Removed { cause, document }) => {
                     self.fail(&cause, &mut causes, context);
-                    context.admission.refused(&set);
+                    context.admission.told_of_removal(&document);
                     None
                 }
             };

@@ -3,7 +3,7 @@
 
 use crate::set_document::SetDocument;
 use bson::oid::ObjectId;
-use links::{Admission, Identity, LinkHello, Mismatch, Refused};
+use links::{Admission, Identity, LinkHello, LinkRefusal, Mismatch};
 use parking_lot::{Mutex, RwLock};
 use quorum::MemberId;
 
@@ -52,19 +52,19 @@ impl Admission for AdmitKnown {
         }
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
+    fn admit(&self, hello: &LinkHello) -> Result<(), LinkRefusal> {
         let is_known = self.document.read().id_of(hello.from).is_some();
-        self.identity().check(hello, is_known).map_err(|mismatch| Refused {
+        self.identity().check(hello, is_known).map_err(|mismatch| LinkRefusal {
             cause: mismatch.to_string(),
-            set: match mismatch {
+            document: match mismatch {
                 Mismatch::Unknown(_) => self.document.read().encode().ok(),
                 _ => None,
             },
         })
     }
 
-    fn refused(&self, set: &[u8]) {
-        if let Ok(told) = SetDocument::decode(set)
+    fn told_of_removal(&self, document: &[u8]) {
+        if let Ok(told) = SetDocument::decode(document)
             && told.removes(self.own, &self.document.read())
         {
             *self.removal.lock() = Some(told);

@@ -295,7 +295,7 @@ impl Membership {
         drop(in_order);
     }
 
-    /// What does not succeed is tried again when another member says it again.
+    /// Follows a document that removes this member. Where that fails, it is tried again when another member says it again.
     fn follow_removal(&self, document: &SetDocument) {
         match self.inner.follow_removal(document) {
             Ok(false) => return,

@@ -14,10 +14,10 @@
 #![forbid(unsafe_code)]
 
 mod env;
-mod look_ahead;
 mod memory;
 mod optimize;
 mod parse;
+mod read_ahead;
 mod source;
 pub mod spill;
 pub mod stage;
@@ -29,8 +29,8 @@ mod update_pipeline;
 mod tests;
 
 pub use env::{CollectionName, Env, ExecOptions, LookupHint, OutWriter};
-pub use look_ahead::{MOST_BYTES_AHEAD, Window};
 pub use parse::{Pipeline, PipelineContext};
+pub use read_ahead::{MOST_BYTES_AHEAD, ReadAheadWindow};
 pub use source::{DocumentSource, EmptySource, VecSource};
 pub use spill::SpillStorage;
 pub use stage::PipelineStage;

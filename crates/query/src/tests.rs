@@ -124,7 +124,7 @@ impl Room {
         Document::try_from(&*explained).unwrap()
     }
 
-    pub(crate) fn aggregate(&self, stages: Vec<Document>) -> Result<Vec<Document>> {
+    pub(crate) fn open(&self, stages: &[Document]) -> Result<QueryCursor> {
         let pipeline: RawArrayBuf =
             stages.iter().map(|stage| bson::RawBson::Document(raw(stage))).collect();
         let target = AggregateTarget::Collection(self.ns.clone());
@@ -135,7 +135,11 @@ impl Room {
             collation: None,
             allow_disk_use: None,
         };
-        let mut cursor = aggregate(&mut self.ctx(), &target, &request)?;
+        aggregate(&mut self.ctx(), &target, &request)
+    }
+
+    pub(crate) fn aggregate(&self, stages: Vec<Document>) -> Result<Vec<Document>> {
+        let mut cursor = self.open(&stages)?;
         let mut out = Vec::new();
         while let Some(document) = cursor.next()? {
             out.push(Document::try_from(document).unwrap());

@@ -110,9 +110,9 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
     let master = wiring::master_key(&os, &settings)?;
     let tls = TlsFiles::load(&os, &settings.tls)?.map(Arc::new);
     let daemon = if settings.fork && !starts_again { Some(daemonize()?) } else { None };
-    let moved = code_pages::prepare(settings.code_in_huge_pages, cache_size);
+    let moved = code_pages::move_code(settings.code_in_huge_pages, cache_size)?;
     let log = open_log(&os, &settings)?;
-    code_pages::tell(moved);
+    let code_in_huge_pages = code_pages::log(moved);
     // Without a bound: an end that is asked for is never lost behind other events, and nobody waits to ask for it.
     let (sender, events) = channel();
     watch_signals(&os, &sender)?;
@@ -161,6 +161,7 @@ fn start_and_serve(argv: &[String]) -> Result<End, StartError> {
         port,
         status_port,
         max_connections,
+        code_in_huge_pages,
     );
     let clients = limits::Account::new(client_memory_bytes(cache_size));
     clients.bound(limits::Part::Scripts, script_bytes(clients.capacity()));

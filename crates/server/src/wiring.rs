@@ -280,6 +280,7 @@ pub(crate) fn server_info(
     port: u16,
     status_port: u16,
     max_connections: usize,
+    code_in_huge_pages: bool,
 ) -> ServerInfo {
     let mut parsed_options = settings.parsed.clone();
     parsed_options.insert("statusPort", i32::from(status_port));
@@ -305,6 +306,7 @@ pub(crate) fn server_info(
         members_from: settings.members_from.clone(),
         members_tls: members_tls(settings, tls),
         dialled_instead: settings.dialled_instead.clone(),
+        code_in_huge_pages,
         data_directory: settings.dbpath.display().to_string(),
         backup_root: settings.backup_root.clone(),
     }

@@ -108,7 +108,12 @@ fn the_code_of_a_large_server_lies_in_memory_of_its_own() {
         (&["--cacheSize", "512M"][..], has_huge_pages),
         (&["--cacheSize", "512M", "--setParameter", "codeInHugePages=false"], false),
         (&["--cacheSize", "256M"], false),
+        (&["--cacheSize", "256M", "--setParameter", "codeInHugePages=true"], has_huge_pages),
     ] {
+        if arguments.contains(&"codeInHugePages=true") && !has_huge_pages {
+            refused(arguments, 2, &["codeInHugePages", "cannot be moved"]);
+            continue;
+        }
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
         let text = port.to_string();
@@ -117,6 +122,8 @@ fn the_code_of_a_large_server_lies_in_memory_of_its_own() {
         eventually("it answers", || ping(port).then_some(()));
         insert(port, 1);
         assert_eq!(found(port), 1);
+        let asked = rawdoc! { "getParameter": 1, "codeInHugePages": 1, "$db": "admin" };
+        assert_eq!(call(port, &asked).unwrap().get_bool("codeInHugePages").unwrap(), moves);
         // Memory that is executed and no file's; pages that a system call enters the kernel by are not of the program.
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
         let is_moved = |line: &str| line.contains(" r-xp ") && line.split_whitespace().count() == 5;

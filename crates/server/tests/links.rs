@@ -9,7 +9,9 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
 use limits::Account;
-use links::{Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Refused, Tuning};
+use links::{
+    Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, LinkRefusal, Links, Tuning,
+};
 use net::{NetOptions, Server};
 use os::Os;
 use quorum::MemberId;
@@ -27,11 +29,11 @@ impl Admission for Set {
         self.0.clone()
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
+    fn admit(&self, hello: &LinkHello) -> Result<(), LinkRefusal> {
         self.0.check(hello, true).map_err(|mismatch| mismatch.to_string().into())
     }
 
-    fn refused(&self, _set: &[u8]) {}
+    fn told_of_removal(&self, _document: &[u8]) {}
 }
 
 struct Member {

@@ -79,6 +79,8 @@ pub struct ServerInfo {
     pub members_tls: Option<Arc<Certificates>>,
     /// Where other members are dialled instead of where the configuration says; for tests.
     pub dialled_instead: AddressMap,
+    /// Whether its code lies in huge pages.
+    pub code_in_huge_pages: bool,
 }
 
 /// Parameters that are kept together, and no other part of the server needs often.

@@ -262,7 +262,12 @@ static PARAMETERS: &[Parameter] = &[
         &service.security.takes_certificate_roles
     })),
     of_program("allowCoreDumps", Shape::Switch, || Bson::Boolean(false)),
-    of_program("codeInHugePages", Shape::Switch, || Bson::Boolean(true)),
+    // What is asked for was done, or the server did not start.
+    at_start(switch(
+        "codeInHugePages",
+        |service| Bson::Boolean(service.info.code_in_huge_pages),
+        |_, _| {},
+    )),
     at_start(kept(
         "authenticationMechanisms",
         Shape::Mechanisms,

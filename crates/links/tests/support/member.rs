@@ -5,7 +5,8 @@ use dispatch::LinkAcceptor;
 use limits::Account;
 use links::stand_in::Port;
 use links::{
-    Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, Links, Mismatch, Refused, Tuning,
+    Admission, Arrival, Dialer, HostAndPort, Identity, LinkHello, LinkRefusal, Links, Mismatch,
+    Tuning,
 };
 use os::Os;
 use quorum::{Body, Content, Descriptor, Entry, MemberId, Message, Position};
@@ -31,16 +32,16 @@ impl Admission for Set {
         self.identity.lock().unwrap().clone()
     }
 
-    fn admit(&self, hello: &LinkHello) -> Result<(), Refused> {
+    fn admit(&self, hello: &LinkHello) -> Result<(), LinkRefusal> {
         let known = self.known.lock().unwrap().contains(&hello.from);
-        self.identity().check(hello, known).map_err(|mismatch| Refused {
+        self.identity().check(hello, known).map_err(|mismatch| LinkRefusal {
             cause: mismatch.to_string(),
-            set: matches!(mismatch, Mismatch::Unknown(_)).then(|| SET_NOW.to_vec()),
+            document: matches!(mismatch, Mismatch::Unknown(_)).then(|| SET_NOW.to_vec()),
         })
     }
 
-    fn refused(&self, set: &[u8]) {
-        self.told.lock().unwrap().push(set.to_vec());
+    fn told_of_removal(&self, document: &[u8]) {
+        self.told.lock().unwrap().push(document.to_vec());
     }
 }
 

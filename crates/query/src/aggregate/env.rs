@@ -213,21 +213,21 @@ impl Env for QueryEnv {
         from: &pipeline::CollectionName,
         ids: &[RawBson],
         under: Option<&Collation>,
-    ) -> Result<usize> {
+    ) -> usize {
         let reading = self.reading();
-        let ns = Namespace::new(&from.database, &from.collection)?;
-        let Some(collection) = reading.collection(&ns)? else { return Ok(0) };
+        let ns = Namespace::new(&from.database, &from.collection);
+        let Ok(Some(collection)) = ns.and_then(|ns| reading.collection(&ns)) else { return 0 };
         let state = reading.read_state();
         // A record key is found by another index where documents do not stand under their `_id`; and nobody is kept from
         // changing what is looked at early.
         let stands_by_id = !collection.is_view() && collection.primary_index().is_none();
         if !stands_by_id || collection.collation() != under || state.locks() {
-            return Ok(0);
+            return 0;
         }
         // What is no `_id` finds nothing.
         let keys: Vec<_> =
             ids.iter().flat_map(|id| collection.id_key(id.as_raw_bson_ref())).collect();
-        prefetch(&state, &collection, keys.iter().map(|key| &key[..]))
+        prefetch(&state, &collection, keys.iter().map(|key| &key[..])).unwrap_or(0)
     }
 
     fn page_reads(&self) -> u64 {

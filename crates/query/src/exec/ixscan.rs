@@ -21,7 +21,7 @@ use engine::{DictionaryId, Direction, KeyRange};
 use errors::Result;
 use indexkeys::PartKind;
 use matcher::Filter;
-use pipeline::{MOST_BYTES_AHEAD, Window};
+use pipeline::{MOST_BYTES_AHEAD, ReadAheadWindow};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ impl IndexStage {
 /// Values of `_id` whose documents are read before their turn.
 #[derive(Default)]
 struct RangesAhead {
-    window: Window,
+    window: ReadAheadWindow,
     /// Of the next so many it was done.
     done: usize,
     /// Pages this thread had read when the last range was opened.

@@ -7,7 +7,7 @@
 use super::{ExecContext, PlanStage, Row};
 use catalog::Collection;
 use errors::Result;
-use pipeline::{MOST_BYTES_AHEAD, Window};
+use pipeline::{MOST_BYTES_AHEAD, ReadAheadWindow};
 
 /// The rows that were taken.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct LookAhead {
     rows: Vec<Row>,
     /// The one of them that is shown.
     at: usize,
-    window: Window,
+    window: ReadAheadWindow,
 }
 
 impl LookAhead {

@@ -120,17 +120,7 @@ fn documents_of_many_ids_are_read_together() {
 /// What a pipeline over the filled collection finds before it fails, whether it does, and how many pages were read early.
 fn piped(room: &Room, stages: &[Document]) -> (Vec<Document>, bool, u64) {
     let before = room.catalog.engine().stats().cache.prefetches;
-    let pipeline: RawArrayBuf =
-        stages.iter().map(|stage| bson::RawBson::Document(raw(stage))).collect();
-    let target = AggregateTarget::Collection(room.ns.clone());
-    let request = AggregateRequest {
-        pipeline: &pipeline,
-        let_variables: None,
-        hint: None,
-        collation: None,
-        allow_disk_use: None,
-    };
-    let mut cursor = aggregate(&mut room.ctx(), &target, &request).unwrap();
+    let mut cursor = room.open(stages).unwrap();
     let mut found = Vec::new();
     let fails = loop {
         match cursor.next() {

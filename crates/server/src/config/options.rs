@@ -386,8 +386,8 @@ options! {
     /// A crash may leave a core file although the process holds keys.
     allow_core_dumps: bool = |given| given.start_switch("allowCoreDumps", false),
     [];
-    /// The program's code may be moved to huge pages.
-    code_in_huge_pages: bool = |given| given.start_switch("codeInHugePages", true),
+    /// Whether the program's code is moved to huge pages; where nothing is said, the size of the cache decides.
+    code_in_huge_pages: Option<bool> = GivenOptions::code_in_huge_pages,
     [];
     /// Where other members are dialled instead of where the configuration says; for tests.
     dialled_instead: AddressMap = GivenOptions::dialled_instead,

@@ -26,6 +26,12 @@ impl GivenOptions {
         })
     }
 
+    /// `codeInHugePages`, where it is given.
+    pub(super) fn code_in_huge_pages(&self) -> Result<Option<bool>, ConfigError> {
+        let name = "codeInHugePages";
+        self.parameter(name).map(|_| self.start_switch(name, false)).transpose()
+    }
+
     /// `ingressBufferBytes`; 0 is what stands there where nothing is said.
     pub(super) fn ingress_buffer_bytes(&self) -> Result<Option<u64>, ConfigError> {
         let bytes = self.start_number("ingressBufferBytes", 0..=i64::MAX, 0)?.unsigned_abs();

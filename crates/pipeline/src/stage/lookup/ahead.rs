@@ -5,7 +5,7 @@
 //! taken early while what they are joined with is in memory.
 
 use super::{Lookup, local_values};
-use crate::look_ahead::{MOST_BYTES_AHEAD, Window};
+use crate::read_ahead::{MOST_BYTES_AHEAD, ReadAheadWindow};
 use crate::stage::StageInput;
 use bson::raw::RawDocumentBuf;
 use errors::Result;
@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub(super) struct OuterDocuments {
     taken: VecDeque<Result<RawDocumentBuf>>,
-    window: Window,
-    /// Pages this thread had read when the last one was handed out.
-    reads: u64,
-    has_begun: bool,
+    window: ReadAheadWindow,
+    /// Pages this thread had read when the last one was handed out. On another thread that says nothing: a window is then
+    /// opened in vain, or later.
+    reads: Option<u64>,
 }
 
 impl OuterDocuments {
@@ -33,12 +33,11 @@ impl OuterDocuments {
             return taken.map(Some);
         }
         // What the matches of the last one, and whoever was handed them, had to read.
-        if self.has_begun && run.env.page_reads() > self.reads {
+        if self.reads.is_some_and(|reads| run.env.page_reads() > reads) {
             self.window.missed();
         }
         let next = if asks_for_each { self.take(run, lookup) } else { run.input.next() };
-        self.reads = run.env.page_reads();
-        self.has_begun = true;
+        self.reads = Some(run.env.page_reads());
         next
     }
 
@@ -67,7 +66,7 @@ impl OuterDocuments {
                 }
             }
         }
-        let waited = run.env.prefetch_by_id(from, &values, run.variables.collation())?;
+        let waited = run.env.prefetch_by_id(from, &values, run.variables.collation());
         self.window.read(waited);
         self.taken.pop_front().transpose()
     }

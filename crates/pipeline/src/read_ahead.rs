@@ -15,13 +15,13 @@ const UNTIL_TRIED_AGAIN: usize = 64;
 
 /// How many are looked at ahead at a time; 0 while that gains nothing.
 #[derive(Default)]
-pub struct Window {
+pub struct ReadAheadWindow {
     size: usize,
     /// Misses that do not count yet.
     ignored: usize,
 }
 
-impl Window {
+impl ReadAheadWindow {
     /// How many are to be taken next.
     pub fn size(&self) -> usize {
         self.size
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_window_grows_while_the_disk_is_waited_for_and_rests_where_it_is_not() {
-        let mut window = Window::default();
+        let mut window = ReadAheadWindow::default();
         window.missed();
         let mut sizes = vec![window.size];
         for waited in [3, 1, 128, 0] {
