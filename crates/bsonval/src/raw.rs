@@ -313,9 +313,9 @@ fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
 const ARRAY: u8 = ElementType::Array as u8;
 const DOCUMENT: u8 = ElementType::EmbeddedDocument as u8;
 
-/// Where the first NUL is, and whether all before it is ASCII. Looks at eight bytes at once.
+/// Where the first NUL is, and whether all before it is ASCII, as most names are. Looks at eight bytes at once.
 #[inline]
-fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
+pub fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
     let (mut at, mut seen) = (0, 0);

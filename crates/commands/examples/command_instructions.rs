@@ -152,6 +152,58 @@ impl Client {
         });
     }
 
+    /// Answers a message, from its bytes to the reply's.
+    fn answer(&self, frame: &[u8], reply: &mut Vec<u8>) {
+        let (header, message) = wire::decode(frame).expect("a message");
+        let wire::Message::Msg(message) = message else { panic!("an OP_MSG") };
+        let request = Request {
+            database: message.database().expect("a database"),
+            body: message.body,
+            sequences: &message.sequences,
+            op: OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: header.request_id,
+            waited_until: None,
+            waker: None,
+            finisher: None,
+        };
+        let answer = self.service.run(&self.connection, &request).document;
+        reply.clear();
+        wire::encode_msg(reply, 1, header.request_id, wire::MsgFlags::NONE, &answer);
+    }
+
+    /// Counts a command as a driver sends it: in a message, for a session, documents in a section of their own.
+    fn row_of_messages(
+        &self,
+        rows: &Instructions,
+        name: &str,
+        command: impl Fn(i32) -> (Document, Option<(&'static str, Document)>),
+    ) {
+        let session = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+        let frames: Vec<_> = (0..=TIMES as i32)
+            .map(|number| {
+                let (mut body, section) = command(number);
+                body.insert("lsid", doc! { "id": session.clone() });
+                body.insert("$db", "db");
+                let section = section.map(|(name, document)| (name, raw(document)));
+                let sections: Vec<_> =
+                    section.iter().map(|(name, document)| (*name, vec![&**document])).collect();
+                let mut frame = Vec::new();
+                let flags = wire::MsgFlags::NONE;
+                wire::encode_msg_with_sequences(&mut frame, 1, 0, flags, &raw(body), &sections);
+                frame
+            })
+            .collect();
+        let mut reply = Vec::with_capacity(1024);
+        rows.row(name, TIMES, 1, |number| {
+            self.answer(&frames[number as usize], &mut reply);
+        });
+        // Behind the header, the flags and the kind of the section.
+        if let Some(document) = reply.get(21..) {
+            check(name, &RawDocumentBuf::from_bytes(document.to_vec()).expect("a document"));
+        }
+    }
+
     /// Counts a command that goes through all documents, for each of them.
     fn row_of_all(&self, rows: &Instructions, name: &str, command: Document) {
         let body = raw(command);
@@ -191,6 +243,7 @@ fn main() {
     reads(&client, &rows);
     pipelines(&client, &rows);
     writes(&client, &rows);
+    messages(&client, &rows);
     // Before the batches: these fill memory, and whoever commits after them moves it on.
     transactions(&client, &rows);
     batches(&client, &rows);
@@ -356,6 +409,24 @@ fn writes(client: &Client, rows: &Instructions) {
     });
     client.ok(doc! { "create": "plain" });
     client.row(rows, "insert of one", |n| doc! { "insert": "plain", "documents": [person(n)] });
+}
+
+/// The same as drivers send it, with what the message itself costs.
+fn messages(client: &Client, rows: &Instructions) {
+    client.row_of_messages(rows, "message: ping", |_| (doc! { "ping": 1 }, None));
+    client.row_of_messages(rows, "message: find by _id", |n| {
+        let find =
+            doc! { "find": "c", "filter": { "_id": n * 7 }, "limit": 1, "singleBatch": true };
+        (find, None)
+    });
+    client.row_of_messages(rows, "message: $inc", |n| {
+        let update = doc! { "q": { "_id": n * 7 }, "u": { "$inc": { "score": 1 } } };
+        (doc! { "update": "c", "ordered": true }, Some(("updates", update)))
+    });
+    client.ok(doc! { "create": "sent" });
+    client.row_of_messages(rows, "message: insert of one", |n| {
+        (doc! { "insert": "sent", "ordered": true }, Some(("documents", person(n))))
+    });
 }
 
 /// Inserts of a thousand documents, by indexes.

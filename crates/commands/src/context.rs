@@ -249,7 +249,9 @@ impl<'a> Context<'a> {
 
     /// The collection a field names, in the command's database.
     pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
-        self.opened(Namespace::new(self.request.database, field.collection()?)?)
+        let namespace =
+            self.connection.namespaces.make(self.request.database, field.collection()?)?;
+        self.opened(namespace)
     }
 
     /// A namespace that the command was given in another way: it must be one that it was judged by.
@@ -338,7 +340,7 @@ impl<'a> Context<'a> {
 
     /// Notes the collection the command works on, for `currentOp`, `top` and the log.
     pub(crate) fn at_collection(&mut self, namespace: &Namespace) {
-        self.connection.operation.set_namespace(namespace.database(), namespace.collection());
+        self.connection.operation.set_namespace(namespace.shared());
         self.collection = Some(namespace.clone());
     }
 

@@ -510,12 +510,13 @@ fn unknown_command(body: &RawDocument, name: &str) -> Error {
 }
 
 /// Settles what depends on this node's role: times, concerns, whether it may be asked at all.
-fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
+fn settle(context: &mut Context<'_>) -> Result<()> {
     let (service, command) = (context.service, context.command);
     let replication = &service.replication;
-    if let (true, Some(seen)) = (replication.keeps_time(), &arguments.cluster_time) {
+    if let (true, Some(seen)) = (replication.keeps_time(), &context.arguments.cluster_time) {
         cluster_time::follow(context, seen)?;
     }
+    let arguments = &mut context.arguments;
     if arguments.read_concern.given {
         let starts = arguments.numbered.is_some_and(|numbered| numbered.starts);
         read_concern::check(&arguments.read_concern, command, starts, replication)?;
@@ -531,7 +532,7 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     if command.takes_write_concern {
         write_concern::settle(&mut arguments.write_concern, replication)?;
     }
-    check_role(context, arguments, replication.role(&service.os))
+    check_role(context, replication.role(&service.os))
 }
 
 /// What shows metadata, which a secondary does for those who want it from one.
@@ -543,8 +544,8 @@ const BEFORE_THE_SET: [&str; 5] =
     ["profile", "replSetExpireOplog", "replSetInitiate", "replSetReconfig", "replSetResizeOplog"];
 
 /// Refuses what this node's role does not allow.
-fn check_role(context: &Context<'_>, arguments: &Arguments<'_>, role: Role) -> Result<()> {
-    let (service, command) = (context.service, context.command);
+fn check_role(context: &Context<'_>, role: Role) -> Result<()> {
+    let (service, command, arguments) = (context.service, context.command, &context.arguments);
     let local = context.request.database == "local";
     let writes = match command.class {
         Class::Write => true,
@@ -649,13 +650,56 @@ fn wait_is_over(context: &Context<'_>) -> Result<()> {
 }
 
 fn execute(context: &mut Context<'_>) -> Result<()> {
-    let command = context.command;
     let mut fields = Fields::new();
-    let mut arguments =
-        Arguments::parse(command, context.body, context.admitted.digest(), &mut fields)?;
-    if transactions::is_end(command) && bound::is_meant(context, &arguments)? {
-        arguments.numbered = None;
+    if let Err(error) = read_arguments(context, &mut fields) {
+        // A refusal carries the labels of what was asked for only where that is known as a whole.
+        context.arguments = Arguments::of(context.admitted.digest());
+        return Err(error);
     }
+    settle(context)?;
+    let service = context.service;
+    catalog::limit_waits(write_concern::limit_of_waits(context));
+    // Writes count per document, which only they know.
+    let is_counted = context.request.waited_until.is_some()
+        || matches!(context.command.counter, Counter::Insert | Counter::Update | Counter::Delete);
+    if !is_counted {
+        service.metrics.count(context.command.counter, 1);
+    }
+    let _writing = if writes(context.command, context.body) {
+        Some(service.write_gate.enter(|| wait_is_over(context))?)
+    } else {
+        None
+    };
+    if context.arguments.numbered.is_some() {
+        bound::refuse_numbered(context)?;
+        transactions::enter(context)?;
+        context.inside = context.transaction().is_some() && !transactions::is_end(context.command);
+        // A statement that ends by a bug must not stay half done in its transaction.
+        let ended = catch_unwind(AssertUnwindSafe(|| run(context, &fields)));
+        let failed = !matches!(ended, Ok(Ok(()))) || context.statement_failed;
+        transactions::leave(context, failed);
+        return ended.unwrap_or_else(|bug| resume_unwind(bug)).map_err(bound::outside);
+    }
+    context.read_state =
+        read_concern::state(&context.arguments.read_concern, &service.replication)?;
+    bound::enter(context)?;
+    if context.bound.is_some() {
+        context.inside = true;
+        let result = run(context, &fields).map_err(bound::inside);
+        bound::leave(context, result.is_err());
+        return result;
+    }
+    run(context, &fields).map_err(bound::outside)
+}
+
+/// Reads the command's arguments, and does what goes by them alone; `fields` are the command's own.
+fn read_arguments<'a>(context: &mut Context<'a>, fields: &mut Fields<'a>) -> Result<()> {
+    let command = context.command;
+    context.arguments.read(command, context.body, fields)?;
+    if transactions::is_end(command) && bound::is_meant(context, &context.arguments)? {
+        context.arguments.numbered = None;
+    }
+    let arguments = &mut context.arguments;
     if context.admitted.is_access_control_on && context.admitted.identity.is_none() {
         // Who has not logged in has no session, and moves no clock.
         (arguments.session, arguments.cluster_time) = (None, None);
@@ -664,14 +708,14 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     {
         check_needs_no_version(context)?;
     }
-    let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
+    let anywhere = transactions::is_end(command) && context.arguments.numbered.is_none();
     if !anywhere {
         check_database(command, context.request.database)?;
     }
     if !context.request.sequences.is_empty() {
         context.check_sequences(command.sequences)?;
     }
-    let service = context.service;
+    let (service, arguments) = (context.service, &mut context.arguments);
     if let Some(session) = arguments.session {
         service.touch_session(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
@@ -690,43 +734,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         let deadline = context.started + Duration::from_millis(millis);
         context.connection.operation.set_deadline(Some(deadline));
     }
-    transactions::check(command, &arguments, context.request.database)?;
-    let settled = settle(context, &mut arguments);
-    // A refusal carries the labels of what was asked for.
-    context.arguments = arguments;
-    settled?;
-    catalog::limit_waits(write_concern::limit_of_waits(context));
-    // Writes count per document, which only they know.
-    let is_counted = context.request.waited_until.is_some()
-        || matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete);
-    if !is_counted {
-        service.metrics.count(command.counter, 1);
-    }
-    let _writing = if writes(command, context.body) {
-        Some(service.write_gate.enter(|| wait_is_over(context))?)
-    } else {
-        None
-    };
-    if context.arguments.numbered.is_some() {
-        bound::refuse_numbered(context)?;
-        transactions::enter(context)?;
-        context.inside = context.transaction().is_some() && !transactions::is_end(command);
-        // A statement that ends by a bug must not stay half done in its transaction.
-        let ended = catch_unwind(AssertUnwindSafe(|| run(context, &fields)));
-        let failed = !matches!(ended, Ok(Ok(()))) || context.statement_failed;
-        transactions::leave(context, failed);
-        return ended.unwrap_or_else(|bug| resume_unwind(bug)).map_err(bound::outside);
-    }
-    context.read_state =
-        read_concern::state(&context.arguments.read_concern, &service.replication)?;
-    bound::enter(context)?;
-    if context.bound.is_some() {
-        context.inside = true;
-        let result = run(context, &fields).map_err(bound::inside);
-        bound::leave(context, result.is_err());
-        return result;
-    }
-    run(context, &fields).map_err(bound::outside)
+    transactions::check(command, arguments, context.request.database)
 }
 
 /// Runs the command's code; again, where a change of the metadata beside it made it fail before it

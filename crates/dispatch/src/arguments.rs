@@ -3,12 +3,12 @@
 //! Always true: whatever is accepted here is honoured; what the server's role decides is settled
 //! in `replication`, what the session's state decides in `transactions`.
 
-use crate::fields::{Field, as_i64, inner};
+use crate::fields::{Field, as_i64, inner, inner_of};
 use crate::read_concern::{self, ReadConcern};
 use crate::rules::Rules;
 use crate::write_concern::{self, WriteConcern};
 use bson::{RawBsonRef, RawDocument, Timestamp};
-use bsonval::raw;
+use bsonval::raw::{self, Element};
 use errors::{Code, Error, Result};
 use session::{SessionId, UserDigest};
 use smallvec::SmallVec;
@@ -92,53 +92,47 @@ fn is_true(value: RawBsonRef<'_>) -> bool {
 }
 
 impl<'a> Arguments<'a> {
-    /// Divides a command's fields into its own, which are put into `own`, and the generic ones. A session is
-    /// the client's: `user`'s.
+    /// No arguments; a session is the client's: `user`'s.
+    pub fn of(user: UserDigest) -> Self {
+        Self { user, ..Self::default() }
+    }
+
+    /// A command's arguments; its own fields are put into `own`.
     pub fn parse(
         command: &Rules,
         body: &'a RawDocument,
         user: UserDigest,
         own: &mut Fields<'a>,
     ) -> Result<Self> {
-        let mut arguments = Self { user, ..Self::default() };
-        let types = command.field_types;
+        let mut arguments = Self::of(user);
+        arguments.read(command, body, own)?;
+        Ok(arguments)
+    }
+
+    /// Divides a command's fields into its own, which are put into `own`, and the generic ones, which are put here:
+    /// there must be none yet. After an error some are here.
+    pub fn read(
+        &mut self,
+        command: &Rules,
+        body: &'a RawDocument,
+        own: &mut Fields<'a>,
+    ) -> Result<()> {
         for element in raw::elements(body) {
             let element = element?;
-            let value = element.value()?;
-            // The first is the command's name, which nobody needs to look at as text again.
-            let is_named = own.is_empty() && element.name_bytes() == command.name.as_bytes();
-            let name = if is_named { command.name } else { element.name() };
-            let field = Field { place: command.name, name, value };
             if own.is_empty() {
-                own.push(field);
-            } else if repeats_create(command, own, &field) {
+                // The first is the command's name, or another spelling of it.
+                let is_named = element.name_bytes() == command.name.as_bytes();
+                let name = if is_named { command.name } else { element.name() };
+                own.push(Field { place: command.name, name, value: element.value()? });
+            } else if !self.take(command, &element)?
                 // The options in a dump of MongoDB 2.4 or TokuMX begin with the command's name.
-            } else if !arguments.take(command, &field)? {
-                if let Some(types) = types
-                    && !types.admit(&field)?
-                {
-                    continue;
-                }
-                if own.len() < 64 && own.iter().any(|other| other.name == field.name) {
-                    return Err(Error::location(
-                        40413,
-                        format!("BSON field '{}.{}' is a duplicate field", field.place, field.name),
-                    ));
-                }
-                if types.is_some() && field.name == "collectionUUID" {
-                    arguments.collection_uuid = Some(field.uuid()?);
-                    continue;
-                }
-                match field.name {
-                    "bypassDocumentValidation" => arguments.bypass_validation = is_true(value),
-                    "bypassEmptyTsReplacement" => arguments.keep_empty_timestamps = is_true(value),
-                    _ => {}
-                }
-                own.push(field);
+                && !repeats_create(command, own, &element)?
+            {
+                self.take_own(command, &element, own)?;
             }
         }
-        arguments.check_api(command)?;
-        if arguments.is_strict()
+        self.check_api(command)?;
+        if self.is_strict()
             && let Some(field) = own.iter().skip(1).find(|f| is_unstable(command.name, f.name))
         {
             return Err(Error::new(
@@ -149,26 +143,65 @@ impl<'a> Arguments<'a> {
                 ),
             ));
         }
-        arguments.check_transaction()?;
-        Ok(arguments)
+        self.check_transaction()
     }
 
-    /// Takes a generic field; says whether it was one.
-    fn take(&mut self, command: &Rules, field: &Field<'a>) -> Result<bool> {
+    /// Takes a field that is the command's own.
+    #[inline]
+    fn take_own(
+        &mut self,
+        command: &Rules,
+        element: &Element<'a>,
+        own: &mut Fields<'a>,
+    ) -> Result<()> {
+        let (types, value) = (command.field_types, element.value()?);
+        let known = types.and_then(|types| types.find(element.name_bytes()));
+        let name = known.map_or_else(|| element.name(), |(name, _)| name);
+        let field = Field { place: command.name, name, value };
+        match known {
+            Some((_, takes)) if !takes.admit(&field)? => return Ok(()),
+            None if types.is_some() => return Err(field.unknown()),
+            _ => {}
+        }
+        if own.len() < 64 && own.iter().any(|other| other.name == field.name) {
+            return Err(Error::location(
+                40413,
+                format!("BSON field '{}.{}' is a duplicate field", field.place, field.name),
+            ));
+        }
         match field.name {
-            "lsid" => self.session = Some(parse_lsid(field, self.user)?),
-            "comment" => self.comment = Some(field.value),
-            "maxTimeMS" => {
-                // A getMore's limit bounds a tailable cursor's wait, and it checks that itself.
-                self.max_time_ms = parse_max_time(field)?;
+            "collectionUUID" if types.is_some() => {
+                self.collection_uuid = Some(field.uuid()?);
+                return Ok(());
             }
-            "writeConcern" => {
+            "bypassDocumentValidation" => self.bypass_validation = is_true(value),
+            "bypassEmptyTsReplacement" => self.keep_empty_timestamps = is_true(value),
+            _ => {}
+        }
+        own.push(field);
+        Ok(())
+    }
+
+    /// Takes a generic field; says whether it was one. Names are compared as bytes: a client's are looked at as text
+    /// only where an error shows them.
+    fn take(&mut self, command: &Rules, element: &Element<'a>) -> Result<bool> {
+        let field = |name| -> Result<Field<'a>> {
+            Ok(Field { place: command.name, name, value: element.value()? })
+        };
+        match element.name_bytes() {
+            b"lsid" => self.session = Some(parse_lsid(&field("lsid")?, self.user)?),
+            b"comment" => self.comment = Some(element.value()?),
+            // A getMore's limit bounds a tailable cursor's wait, and it checks that itself.
+            b"maxTimeMS" => self.max_time_ms = parse_max_time(&field("maxTimeMS")?)?,
+            b"writeConcern" => {
+                let field = field("writeConcern")?;
                 if !field.is_null() {
-                    self.write_concern = write_concern::parse(command, field)?;
+                    self.write_concern = write_concern::parse(command, &field)?;
                     self.write_concern_given = true;
                 }
             }
-            "readConcern" => {
+            b"readConcern" => {
+                let field = field("readConcern")?;
                 if !field.is_null() {
                     let concern = read_concern::parse(field.document()?)?;
                     if !command.goes_by_its_cursors {
@@ -176,31 +209,41 @@ impl<'a> Arguments<'a> {
                     }
                 }
             }
-            "txnNumber" => self.txn_number = Some(field.long()?),
-            "autocommit" => self.autocommit = Some(field.strict_bool()?),
-            "startTransaction" => self.start_transaction = Some(field.strict_bool()?),
-            "apiVersion" => self.api_version = Some(field.str()?),
-            "apiStrict" => self.api_strict = Some(field.strict_bool()?),
+            b"txnNumber" => self.txn_number = Some(field("txnNumber")?.long()?),
+            b"autocommit" => self.autocommit = Some(field("autocommit")?.strict_bool()?),
+            b"startTransaction" => {
+                self.start_transaction = Some(field("startTransaction")?.strict_bool()?);
+            }
+            b"apiVersion" => self.api_version = Some(field("apiVersion")?.str()?),
+            b"apiStrict" => self.api_strict = Some(field("apiStrict")?.strict_bool()?),
             // No command of ours is deprecated in version 1.
-            "apiDeprecationErrors" => self.api_deprecation_errors = Some(field.strict_bool()?),
-            "$readPreference" => self.secondary_ok = parse_read_preference(field)?,
-            "$clusterTime" => self.cluster_time = parse_cluster_time(field)?,
-            "$db"
-            | "$client"
-            | "$audit"
-            | "$configTime"
-            | "$topologyTime"
-            | "$queryOptions"
-            | "maxTimeMSOpOnly"
-            | "clientOperationKey"
-            | "help"
-            | "mayBypassWriteBlocking" => {}
-            // Nothing is stored in another form than clients see: measurements are documents here.
+            b"apiDeprecationErrors" => {
+                self.api_deprecation_errors = Some(field("apiDeprecationErrors")?.strict_bool()?);
+            }
+            b"$readPreference" => {
+                self.secondary_ok = parse_read_preference(&field("$readPreference")?)?;
+            }
+            b"$clusterTime" => self.cluster_time = parse_cluster_time(&field("$clusterTime")?)?,
+            b"$db"
+            | b"$client"
+            | b"$audit"
+            | b"$configTime"
+            | b"$topologyTime"
+            | b"$queryOptions"
+            | b"maxTimeMSOpOnly"
+            | b"clientOperationKey"
+            | b"help"
+            | b"mayBypassWriteBlocking" => {}
             // Of Queryable Encryption, which is not built: what it keeps must be kept exactly, so that it is refused where
             // it begins, whatever the command.
-            "encryptionInformation" => return Err(field.not_yet()),
-            "rawData" if field.is_null() => {}
-            "rawData" => drop(field.bool()?),
+            b"encryptionInformation" => return Err(field("encryptionInformation")?.not_yet()),
+            // Nothing is stored in another form than clients see: measurements are documents here.
+            b"rawData" => {
+                let field = field("rawData")?;
+                if !field.is_null() {
+                    field.bool()?;
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -281,11 +324,12 @@ impl<'a> Arguments<'a> {
 }
 
 /// Whether a field says again which collection `create` makes.
-fn repeats_create(command: &Rules, own: &[Field<'_>], field: &Field<'_>) -> bool {
-    command.name == "create"
-        && field.name == "create"
-        && matches!((own.first().map(|first| first.value), field.value),
-            (Some(RawBsonRef::String(first)), RawBsonRef::String(again)) if first == again)
+fn repeats_create(command: &Rules, own: &[Field<'_>], element: &Element<'_>) -> Result<bool> {
+    if element.name_bytes() != b"create" || command.name != "create" {
+        return Ok(false);
+    }
+    Ok(matches!((own.first().map(|first| first.value), element.value()?),
+        (Some(RawBsonRef::String(first)), RawBsonRef::String(again)) if first == again))
 }
 
 /// The refusal of a command that API version 1 does not have.
@@ -396,7 +440,7 @@ fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
 /// `{clusterTime: <timestamp>, signature: {hash, keyId}}`; without users nobody signs.
 fn parse_cluster_time<'a>(field: &Field<'a>) -> Result<Option<SeenTime<'a>>> {
     let (mut time, mut signature) = (None, None);
-    for part in inner(field.document()?, "$clusterTime") {
+    for part in inner_of(field.document()?, "$clusterTime", &["clusterTime", "signature"]) {
         let part = part?;
         match (part.name, part.value) {
             ("clusterTime", RawBsonRef::Timestamp(seen)) => time = Some(seen),
@@ -410,7 +454,7 @@ fn parse_cluster_time<'a>(field: &Field<'a>) -> Result<Option<SeenTime<'a>>> {
 
 fn parse_signature(document: &RawDocument) -> Result<Option<ClientSignature<'_>>> {
     let (mut hash, mut key_id) = (None, None);
-    for part in inner(document, "$clusterTime.signature") {
+    for part in inner_of(document, "$clusterTime.signature", &["hash", "keyId"]) {
         let part = part?;
         match (part.name, part.value) {
             ("hash", RawBsonRef::Binary(bytes)) => hash = Some(bytes.bytes),
@@ -428,7 +472,7 @@ fn parse_read_preference(field: &Field<'_>) -> Result<bool> {
     let RawBsonRef::Document(document) = field.value else {
         return Err(field.wrong_type("object"));
     };
-    let mode = match document.get("mode")? {
+    let mode = match raw::field(document, "mode")? {
         Some(RawBsonRef::String(mode)) => mode,
         Some(_) => return Err(Error::type_mismatch("mode field must be a string")),
         None => {

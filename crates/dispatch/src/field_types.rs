@@ -329,16 +329,20 @@ const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
 }
 
 impl FieldTypes {
+    /// The field of a name, which nobody needs to look at as text.
+    pub fn find(&self, name: &[u8]) -> Option<(&'static str, Takes)> {
+        self.fields.iter().copied().find(|(known, _)| known.as_bytes() == name)
+    }
+}
+
+impl Takes {
     /// Checks a field; says whether it was given at all.
-    pub fn admit(&self, field: &Field<'_>) -> Result<bool> {
-        let Some((_, takes)) = self.fields.iter().find(|(name, _)| *name == field.name) else {
-            return Err(field.unknown());
-        };
+    pub fn admit(self, field: &Field<'_>) -> Result<bool> {
         let null = matches!(field.value, RawBsonRef::Null | RawBsonRef::Undefined);
-        if null && !matches!(takes, AnyOrNull | Variant(_)) {
+        if null && !matches!(self, AnyOrNull | Variant(_)) {
             return Ok(false);
         }
-        match takes {
+        match self {
             AnyOrNull | Any => {}
             BoolOrNumber => drop(field.bool()?),
             Bool => drop(field.strict_bool()?),

@@ -16,8 +16,8 @@ use crate::pool::Worker;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::unauthenticated::Unauthenticated;
+use bson::RawDocumentBuf;
 use bson::raw::cstr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::{MakeWaker, OpKind, Reply, Request, Unfinished};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
@@ -201,7 +201,7 @@ impl<S: Service> Exchange<'_, S> {
             packed,
         };
         let silent = msg.flags.contains(MsgFlags::MORE_TO_COME);
-        let database = match database_of(msg.body) {
+        let database = match msg.database() {
             Ok(database) => database,
             Err(_) if silent => return Ok(()),
             Err(error) => {
@@ -424,15 +424,6 @@ fn or_bug(run: impl FnOnce() -> Reply) -> Reply {
         let error = errors::Error::new(Code::INTERNAL_ERROR, "the command failed by a bug");
         error_document(&error).into()
     })
-}
-
-/// The `$db` of an OP_MSG.
-fn database_of(body: &RawDocument) -> errors::Result<&str> {
-    match body.get("$db") {
-        Ok(Some(RawBsonRef::String(database))) => Ok(database),
-        Ok(Some(_)) => Err(errors::Error::type_mismatch("$db must be a string")),
-        _ => Err(errors::Error::location(40571, "OP_MSG requests require a $db argument")),
-    }
 }
 
 fn error_document(error: &errors::Error) -> RawDocumentBuf {

@@ -8,7 +8,9 @@ mod ring;
 pub use files::RealVfs;
 
 use std::io;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -17,20 +19,25 @@ use crate::spawn::{Job, JoinHandle, Spawner};
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct RealClock {
-    start: Instant,
+    start: Timespec,
 }
 
 impl RealClock {
     /// A clock whose monotonic time starts now.
-    #[allow(clippy::disallowed_methods, reason = "the one place that asks")]
     pub fn start() -> Self {
-        Self { start: Instant::now() }
+        Self { start: clock_gettime(ClockId::Monotonic) }
     }
 }
 
 impl Clock for RealClock {
     fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+        // Asked twice by each request: the standard library's way takes twice the instructions.
+        let now = clock_gettime(ClockId::Monotonic);
+        let seconds = now.tv_sec - self.start.tv_sec;
+        let nanos = now.tv_nsec - self.start.tv_nsec;
+        let (seconds, nanos) =
+            if nanos < 0 { (seconds - 1, nanos + 1_000_000_000) } else { (seconds, nanos) };
+        Duration::new(seconds as u64, nanos as u32)
     }
 
     #[allow(clippy::disallowed_methods, reason = "the one place that asks")]

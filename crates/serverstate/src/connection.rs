@@ -6,7 +6,7 @@ use crate::last_write::LastWrites;
 use crate::security::Login;
 use auth::RoleName;
 use bson::RawDocumentBuf;
-use catalog::{Savepoint, Txn};
+use catalog::{Namespace, Savepoint, Txn};
 use dispatch::ConnectionInfo;
 use engine::LockWait;
 use errors::Result;
@@ -61,6 +61,25 @@ pub struct ClientCertificate {
     pub roles: Vec<RoleName>,
 }
 
+/// The namespace that requests named last. The next one mostly names it again: it is not checked again then, and shares
+/// the text.
+#[derive(Default)]
+pub struct LastNamespace(Mutex<Option<Namespace>>);
+
+impl LastNamespace {
+    /// As [`Namespace::new`].
+    ///
+    /// # Errors
+    /// `InvalidNamespace`.
+    pub fn make(&self, database: &str, collection: &str) -> Result<Namespace> {
+        let mut last = self.0.lock();
+        match &*last {
+            Some(known) if known.is(database, collection) => Ok(known.clone()),
+            _ => Ok(last.insert(Namespace::new(database, collection)?).clone()),
+        }
+    }
+}
+
 /// With so many failed logins a connection ends. Drivers end theirs with the first: more is guessing, which has to
 /// begin a connection, and so be counted, again and again.
 const MOST_FAILED_LOGINS: u8 = 3;
@@ -105,6 +124,8 @@ pub struct Connection {
     /// The cursor that ends with it, for nobody else will ask for that: its next batch follows the last reply by
     /// itself, or a request waits for it. 0 without one.
     pub own_cursor: AtomicI64,
+    /// The namespace that its requests named last.
+    pub namespaces: LastNamespace,
     /// Its request that waits for a lock.
     pub lock_waiting: Mutex<Option<Box<LockWaiting>>>,
 }
@@ -140,6 +161,7 @@ impl Connection {
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
+            namespaces: LastNamespace::default(),
             lock_waiting: Mutex::default(),
         })
     }

@@ -57,12 +57,23 @@ struct Stopping {
 #[derive(Default)]
 struct Details {
     name: &'static str,
-    namespace: String,
+    database: String,
+    /// Where it works on a collection, or on what stands for one.
+    namespace: Option<Arc<str>>,
     command: Vec<u8>,
     started: Duration,
     user: UserDigest,
     session: Option<SessionId>,
     progress: Option<OpProgress>,
+}
+
+impl Details {
+    fn namespace(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => namespace.to_string(),
+            None => format!("{}.$cmd", self.database),
+        }
+    }
 }
 
 /// How far a long operation has come.
@@ -170,13 +181,9 @@ impl OperationSlot {
         (nanos != NONE).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Names the collection the running operation works on.
-    pub fn set_namespace(&self, database: &str, collection: &str) {
-        let mut details = self.details.lock();
-        details.namespace.clear();
-        details.namespace.push_str(database);
-        details.namespace.push('.');
-        details.namespace.push_str(collection);
+    /// Names the collection the running operation works on, as `database.collection`.
+    pub fn set_namespace(&self, namespace: Arc<str>) {
+        self.details.lock().namespace = Some(namespace);
     }
 
     /// Says how far the running operation is.
@@ -187,7 +194,7 @@ impl OperationSlot {
 
     /// The namespace set for the running operation.
     pub fn namespace(&self) -> String {
-        self.details.lock().namespace.clone()
+        self.details.lock().namespace()
     }
 
     /// Fails where the running operation was killed, ran past its deadline, or the server stops.
@@ -236,7 +243,7 @@ impl OperationSlot {
             connection: self.connection,
             number,
             name: details.name,
-            namespace: details.namespace.clone(),
+            namespace: details.namespace(),
             command: details.command.clone(),
             started: details.started,
             user: details.user,
@@ -313,9 +320,11 @@ impl Operations {
         {
             let mut details = slot.details.lock();
             details.name = start.name;
-            details.namespace.clear();
-            details.namespace.push_str(start.database);
-            details.namespace.push_str(".$cmd");
+            // Mostly that of the request before.
+            if details.database != start.database {
+                start.database.clone_into(&mut details.database);
+            }
+            details.namespace = None;
             details.command.clear();
             if start.command.len() <= MAX_COMMAND_BYTES {
                 details.command.extend_from_slice(start.command);
@@ -526,7 +535,7 @@ mod tests {
         let operations = Operations::default();
         let (one, _two) = (operations.open(1), operations.open(2));
         let running = start(&operations, &one);
-        one.set_namespace("a", "b");
+        one.set_namespace("a.b".into());
         let list = operations.list();
         assert_eq!((list.len(), list[0].connection, &*list[0].namespace), (1, 1, "a.b"));
         drop(running);

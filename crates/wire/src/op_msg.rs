@@ -9,9 +9,13 @@
 use crate::error::{Error, Result};
 use crate::header::{HEADER_SIZE, Header, opcode, seal, seal_before};
 use crate::reader::Reader;
-use crate::validate::invalid;
+use crate::validate::{invalid, validate_fields};
 use bson::RawDocument;
+use bson::spec::ElementType;
+use bsonval::raw;
 use errors::Code;
+
+const STRING: u8 = ElementType::String as u8;
 
 /// A document sequence: the field it stands for and its documents.
 pub type Sequence<'a> = (&'a str, Vec<&'a RawDocument>);
@@ -53,11 +57,27 @@ pub struct OpMsg<'a> {
     pub flags: MsgFlags,
     /// The command.
     pub body: &'a RawDocument,
+    /// The type and the value of its `$db`, where it has one.
+    database: Option<(u8, &'a [u8])>,
     /// Arrays of the command that travelled beside it, in the order sent.
     pub sequences: Vec<Sequence<'a>>,
 }
 
 impl<'a> OpMsg<'a> {
+    /// The database that the command is sent to.
+    ///
+    /// # Errors
+    /// There is no `$db`, or it is no string.
+    pub fn database(&self) -> errors::Result<&'a str> {
+        let (kind, value) = self.database.ok_or_else(|| {
+            errors::Error::location(40571, "OP_MSG requests require a $db argument")
+        })?;
+        // Behind its length, and before its NUL.
+        let text = value.get(4..value.len() - 1).filter(|_| kind == STRING);
+        let database = text.and_then(|text| std::str::from_utf8(text).ok());
+        database.ok_or_else(|| errors::Error::type_mismatch("$db must be a string"))
+    }
+
     /// Decodes a whole frame (its header has been checked).
     pub(crate) fn decode(frame: &'a [u8]) -> Result<Self> {
         let flags = peek_msg_flags(frame)
@@ -105,6 +125,7 @@ const MOST_SEQUENCES: usize = 16;
 fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> {
     let mut reader = Reader::new(sections);
     let mut body = None;
+    let mut database = None;
     let mut sequences: Vec<Sequence<'_>> = Vec::new();
     while !reader.is_empty() {
         match reader.u8()? {
@@ -115,7 +136,11 @@ fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> 
                         "Multiple body sections in message",
                     ));
                 }
-                body = Some(reader.document()?);
+                body = Some(validate_fields(reader.document_bytes()?, |kind, name, value| {
+                    if name == b"$db" {
+                        database.get_or_insert((kind, value));
+                    }
+                })?);
             }
             1 => {
                 let sequence = read_sequence(&mut reader)?;
@@ -141,14 +166,14 @@ fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> 
     let body =
         body.ok_or_else(|| errors::Error::location(40587, "OP_MSG messages must have a body"))?;
     for (name, _) in &sequences {
-        if body.iter_elements().flatten().any(|element| element.key().as_str() == *name) {
+        if raw::names(body).flatten().any(|field| field == name.as_bytes()) {
             return Err(errors::Error::location(
                 40433,
                 format!("Duplicate field between body and document sequence {name}"),
             ));
         }
     }
-    Ok(OpMsg { flags, body, sequences })
+    Ok(OpMsg { flags, body, database, sequences })
 }
 
 fn read_sequence<'a>(reader: &mut Reader<'a>) -> errors::Result<Sequence<'a>> {

@@ -72,12 +72,17 @@ impl<'a> Reader<'a> {
 
     /// A document, checked to its last byte.
     pub(crate) fn document(&mut self) -> Result<&'a RawDocument> {
+        validate(self.document_bytes()?)
+    }
+
+    /// What says that it is one.
+    pub(crate) fn document_bytes(&mut self) -> Result<&'a [u8]> {
         let prefix =
             self.rest.first_chunk::<4>().ok_or_else(|| invalid("the message ends too early"))?;
         let declared = i32::from_le_bytes(*prefix);
         let length = usize::try_from(declared).ok().filter(|n| *n >= 5);
         match length {
-            Some(length) if length <= MAX_INTERNAL_DOCUMENT_SIZE => validate(self.take(length)?),
+            Some(length) if length <= MAX_INTERNAL_DOCUMENT_SIZE => self.take(length),
             _ => Err(too_large(declared)),
         }
     }

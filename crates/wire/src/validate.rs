@@ -9,6 +9,7 @@
 //! 2. What passes here is read by `bson` without an error, at every level (a property test).
 
 use bson::RawDocument;
+use bsonval::raw;
 use errors::{Code, Error, Result};
 
 /// The largest document a client may store (`maxBsonObjectSize` of `hello`).
@@ -28,8 +29,7 @@ const MIN_CODE_WITH_SCOPE: usize = 4 + 5 + 5;
 /// # Errors
 /// `InvalidBSON`, `Overflow` when it nests too deep.
 pub fn validate(bytes: &[u8]) -> Result<&RawDocument> {
-    check_document(bytes, 1)?;
-    RawDocument::from_bytes(bytes).map_err(|error| invalid(&error.to_string()))
+    validate_fields(bytes, |_, _, _| ())
 }
 
 /// `InvalidBSON` with a reason.
@@ -48,7 +48,25 @@ pub(crate) fn too_large(declared: i32) -> Error {
     )
 }
 
+/// The same; `seen` is told the type, the name and the value of each field of the document itself.
+pub(crate) fn validate_fields<'a>(
+    bytes: &'a [u8],
+    seen: impl FnMut(u8, &'a [u8], &'a [u8]),
+) -> Result<&'a RawDocument> {
+    check_fields(bytes, 1, seen)?;
+    RawDocument::from_bytes(bytes).map_err(|error| invalid(&error.to_string()))
+}
+
 fn check_document(bytes: &[u8], depth: usize) -> Result<()> {
+    check_fields(bytes, depth, |_, _, _| ())
+}
+
+#[inline]
+fn check_fields<'a>(
+    bytes: &'a [u8],
+    depth: usize,
+    mut seen: impl FnMut(u8, &'a [u8], &'a [u8]),
+) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(Error::new(
             Code::OVERFLOW,
@@ -68,7 +86,11 @@ fn check_document(bytes: &[u8], depth: usize) -> Result<()> {
         }
         let (key, value) = split_cstr(tail)?;
         let size = value_size(kind, value, depth).map_err(|error| in_field(error, key))?;
-        rest = value.get(size..).ok_or_else(|| in_field(overrun(), key))?;
+        let Some((value, behind)) = value.split_at_checked(size) else {
+            return Err(in_field(overrun(), key));
+        };
+        seen(kind, key, value);
+        rest = behind;
     }
     Ok(())
 }
@@ -160,11 +182,11 @@ fn declared_length(bytes: &[u8]) -> Option<usize> {
 
 /// Splits a zero-terminated string off, without its terminator.
 fn split_cstr(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .ok_or_else(|| invalid("a key or pattern is not terminated"))?;
-    check_utf8(&bytes[..end])?;
+    let (end, is_ascii) =
+        raw::name_end(bytes).ok_or_else(|| invalid("a key or pattern is not terminated"))?;
+    if !is_ascii {
+        check_utf8(&bytes[..end])?;
+    }
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 

@@ -5,16 +5,17 @@
 
 use errors::{Code, Error, Result};
 use std::fmt;
+use std::sync::Arc;
 
 /// The longest database name in bytes.
 const MAX_DATABASE_BYTES: usize = 63;
 /// The longest namespace in bytes.
 const MAX_NAMESPACE_BYTES: usize = 255;
 
-/// A checked `database.collection`.
+/// A checked `database.collection`. Copies share the text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace {
-    full: String,
+    full: Arc<str>,
     dot: usize,
 }
 
@@ -60,7 +61,7 @@ impl Namespace {
                 "Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}"
             )));
         }
-        Ok(Self { full, dot: database.len() })
+        Ok(Self { full: full.into(), dot: database.len() })
     }
 
     /// Divides `database.collection` at the first dot and checks both parts.
@@ -70,6 +71,11 @@ impl Namespace {
             return Err(invalid(format!("Invalid namespace specified '{full}'")));
         }
         Self::new(database, collection)
+    }
+
+    /// Whether it is this collection of this database.
+    pub fn is(&self, database: &str, collection: &str) -> bool {
+        self.dot == database.len() && self.database() == database && self.collection() == collection
     }
 
     /// The database.
@@ -85,6 +91,11 @@ impl Namespace {
     /// `database.collection`.
     pub fn as_str(&self) -> &str {
         &self.full
+    }
+
+    /// The same, to be kept by others.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.full)
     }
 
     /// Whether users or roles are stored there.
@@ -156,6 +167,12 @@ mod tests {
     fn first_dot_divides() {
         let ns = Namespace::parse("db.a.b").unwrap();
         assert_eq!((ns.database(), ns.collection()), ("db", "a.b"));
+        assert!(ns.is("db", "a.b"));
+        assert!(
+            [("db.a", "b"), ("d", "b.a.b"), ("db", "a"), ("dc", "a.b")]
+                .iter()
+                .all(|(d, c)| !ns.is(d, c))
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }
-    context.connection.operation.set_namespace(namespace.database(), namespace.collection());
+    context.connection.operation.set_namespace(namespace.shared());
     context.check_uuid(&namespace)?;
     if namespace.is_kept_apart() {
         namespace.check_writable()?;

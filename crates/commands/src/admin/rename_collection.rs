@@ -37,7 +37,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let to = to.ok_or_else(|| missing("renameCollection", "to"))?;
-    context.connection.operation.set_namespace(from.database(), from.collection());
+    context.connection.operation.set_namespace(from.shared());
     context.check_uuid(&from)?;
     if let Some(expected) = target_uuid
         && context.service.catalog.newest(&to).is_some_and(|c| c.uuid().bytes() != expected)

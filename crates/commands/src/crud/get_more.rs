@@ -15,6 +15,7 @@ use errors::{Code, Error, Result};
 use query::QueryCursor;
 use serverstate::{Documents, Parked};
 use session::{CursorGuard, CursorId, GetMoreRequest, Waiter};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "Collection names cannot be empty".to_owned(),
         ));
     }
-    let namespace = format!("{}.{collection}", context.database());
-    context.connection.operation.set_namespace(context.database(), collection);
+    let namespace: Arc<str> = format!("{}.{collection}", context.database()).into();
+    context.connection.operation.set_namespace(Arc::clone(&namespace));
     let service = context.service;
     let number = context.connection.operation.number();
     let request = GetMoreRequest {
