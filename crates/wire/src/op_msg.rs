@@ -73,7 +73,10 @@ impl<'a> OpMsg<'a> {
             errors::Error::location(40571, "OP_MSG requests require a $db argument")
         })?;
         // Behind its length, and before its NUL.
-        let text = value.get(4..value.len() - 1).filter(|_| kind == STRING);
+        let text = match kind {
+            STRING => value.get(4..value.len() - 1),
+            _ => None,
+        };
         let database = text.and_then(|text| std::str::from_utf8(text).ok());
         database.ok_or_else(|| errors::Error::type_mismatch("$db must be a string"))
     }

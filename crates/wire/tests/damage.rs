@@ -37,6 +37,8 @@ fn drive_plain(frame: &[u8]) {
     match message {
         Message::Msg(msg) => {
             read_on(msg.body);
+            let database = msg.body.get("$db").expect("checked");
+            assert_eq!(msg.database().ok(), database.and_then(RawBsonRef::as_str));
             msg.sequences.iter().flat_map(|(_, d)| d.iter().copied()).for_each(read_on);
         }
         Message::Query(OpQuery { query, fields, .. }) => {

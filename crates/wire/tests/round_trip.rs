@@ -73,6 +73,31 @@ fn sequence_may_come_before_the_body() {
 }
 
 #[test]
+fn the_database_is_what_the_body_says_first_and_as_a_string() {
+    let long = "x".repeat(300);
+    let bytes = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![] };
+    for (body, database) in [
+        (ping(), Ok("admin")),
+        (rawdoc! { "$db": "first", "ping": 1, "$db": "second" }, Ok("first")),
+        (rawdoc! { "ping": 1, "lsid": { "$db": "inner" }, "$db": "" }, Ok("")),
+        (rawdoc! { "ping": 1, "$db": "ünlike" }, Ok("ünlike")),
+        (rawdoc! { "ping": 1, "$db": &*long }, Ok(&*long)),
+        (rawdoc! { "ping": 1, "lsid": { "$db": "inner" } }, Err(40571)),
+        (rawdoc! { "ping": 1, "$dbs": "x", "$d": "x" }, Err(40571)),
+        (rawdoc! { "ping": 1, "$db": bson::RawBson::Null }, Err(14)),
+        (rawdoc! { "ping": 1, "$db": true }, Err(14)),
+        (rawdoc! { "ping": 1, "$db": 7 }, Err(14)),
+        (rawdoc! { "ping": 1, "$db": {} }, Err(14)),
+        (rawdoc! { "ping": 1, "$db": bytes.clone() }, Err(14)),
+        (rawdoc! { "ping": 1, "$db": bson::RawBson::Symbol("x".to_owned()) }, Err(14)),
+    ] {
+        let frame = msg(MsgFlags::NONE, &body_section(&body));
+        let (_, Message::Msg(msg)) = decode(&frame).unwrap() else { panic!("not OP_MSG") };
+        assert_eq!(msg.database().map_err(|error| error.code().0), database, "{body:?}");
+    }
+}
+
+#[test]
 fn op_query_and_op_reply_come_back() {
     let (query, fields) = (rawdoc! { "isMaster": 1 }, rawdoc! { "_id": 0 });
     let sent = OpQuery {

@@ -13,6 +13,8 @@ pub(super) const FRAME: Target = Target {
         Box::new(|bytes| {
             if let Ok((_, wire::Message::Msg(message))) = wire::decode(bytes) {
                 assert!(message.body.as_bytes().len() <= bytes.len());
+                let database = message.body.get("$db").expect("checked");
+                assert_eq!(message.database().ok(), database.and_then(|name| name.as_str()));
             }
         })
     },
