@@ -16,7 +16,7 @@ use errors::{Code, Error, Result};
 use serverstate::security::Identity;
 use serverstate::{Connection, Origin, ServerState};
 use session::UserDigest;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Who sends a request, as the gate has found.
 #[derive(Clone, Default)]
@@ -37,10 +37,12 @@ impl Admitted {
 
     /// The user's roles, its own and those that they inherit, as `$$USER_ROLES` tells them.
     pub(crate) fn shown_roles(&self) -> Arc<RawArrayBuf> {
-        static NONE: LazyLock<Arc<RawArrayBuf>> = LazyLock::new(Arc::default);
-        self.identity
-            .as_ref()
-            .map_or_else(|| Arc::clone(&NONE), |id| Arc::clone(&id.rights.shown_roles))
+        // One for each thread: a count of references that all threads change would go from processor to processor.
+        thread_local! { static NONE: Arc<RawArrayBuf> = Arc::default(); }
+        match &self.identity {
+            Some(identity) => Arc::clone(&identity.rights.shown_roles),
+            None => NONE.with(Arc::clone),
+        }
     }
 
     /// Whether the user has these privileges, or access control is off.

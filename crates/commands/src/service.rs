@@ -155,7 +155,7 @@ impl Service {
         context.admit(admitted, judged);
         context.shown = shown;
         context.waited_for = waited_for;
-        let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
+        let limited = limits::enter_as(Arc::clone(&connection.limits));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let executed = self.execute_and_wait(&mut context, body);
         let admitted = limits::take_admitted();

@@ -63,9 +63,22 @@ const POLL_PERIOD: u32 = 256;
 /// time of one unit of work.
 pub const BYTES_PER_UNIT: usize = 64;
 
-struct Operation {
+/// What operations of one client are limited by. Made once for each: a count of references that all clients' operations
+/// change would go from processor to processor.
+pub struct Limits {
     interrupt: Arc<dyn Interrupt>,
     account: Arc<Account>,
+}
+
+impl Limits {
+    /// These.
+    pub fn new(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Arc<Self> {
+        Arc::new(Self { interrupt, account })
+    }
+}
+
+struct Operation {
+    limits: Arc<Limits>,
     /// For the large documents that it handles, and the reply they go into.
     large: Option<Charge>,
 }
@@ -91,7 +104,12 @@ pub struct Scope {
 
 /// Enters an operation on this thread.
 pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
-    let entered = Some(Operation { interrupt, account, large: None });
+    enter_as(Limits::new(interrupt, account))
+}
+
+/// The same under limits that are there.
+pub fn enter_as(limits: Arc<Limits>) -> Scope {
+    let entered = Some(Operation { limits, large: None });
     forget_stop();
     let outer = OPERATION.with(|operation| operation.replace(entered));
     Scope { outer, not_send: PhantomData }
@@ -192,15 +210,16 @@ pub fn note_progress(message: &str, done: u64, total: u64) {
 }
 
 fn interrupt() -> Option<Arc<dyn Interrupt>> {
-    OPERATION
-        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)))
+    OPERATION.with_borrow(|operation| {
+        operation.as_ref().map(|running| Arc::clone(&running.limits.interrupt))
+    })
 }
 
 /// Charges memory to the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)
 /// where the account has no room; outside of a scope nothing is charged.
 pub fn charge(part: Part, bytes: usize) -> Result<Charge> {
     OPERATION.with_borrow(|operation| match operation {
-        Some(running) => running.account.charge(part, bytes as u64),
+        Some(running) => running.limits.account.charge(part, bytes as u64),
         None => Ok(Charge::uncharged(part)),
     })
 }
@@ -223,19 +242,19 @@ pub fn admit(bytes: usize) -> Result<()> {
     if !must_wait_for(bytes) {
         return Ok(());
     }
-    let (Some(size), Some((interrupt, account, smaller))) = (
+    let (Some(size), Some((limits, smaller))) = (
         admitted_size(bytes),
         OPERATION.with_borrow_mut(|operation| {
             let running = operation.as_mut()?;
             let smaller = running.large.take();
-            Some((Arc::clone(&running.interrupt), Arc::clone(&running.account), smaller))
+            Some((Arc::clone(&running.limits), smaller))
         }),
     ) else {
         return Ok(());
     };
     // Who waits with some of it in hand could wait for one who does the same.
     drop(smaller);
-    let charge = account.admit(Part::Replies, size, || interrupt.check())?;
+    let charge = limits.account.admit(Part::Replies, size, || limits.interrupt.check())?;
     OPERATION.with_borrow_mut(|operation| {
         if let Some(running) = operation {
             running.large = Some(charge);
@@ -263,7 +282,7 @@ pub fn take_admitted() -> Option<Charge> {
 /// small beside what it helps to give back, and for what is there already.
 pub fn charge_regardless(part: Part, bytes: usize) -> Charge {
     OPERATION.with_borrow(|operation| match operation {
-        Some(running) => running.account.charge_regardless(part, bytes as u64),
+        Some(running) => running.limits.account.charge_regardless(part, bytes as u64),
         None => Charge::uncharged(part),
     })
 }

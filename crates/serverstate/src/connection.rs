@@ -10,6 +10,7 @@ use catalog::{Namespace, Savepoint, Txn};
 use dispatch::ConnectionInfo;
 use engine::LockWait;
 use errors::Result;
+use limits::{Account, Limits};
 use os::{Clock, Os};
 use parking_lot::Mutex;
 use query::Interrupt;
@@ -97,8 +98,8 @@ pub struct Connection {
     pub operation: Arc<OperationSlot>,
     /// The same slot as running queries see it.
     pub interrupt: Arc<dyn Interrupt>,
-    /// And as loops over its data do, found through the thread.
-    pub limit: Arc<dyn limits::Interrupt>,
+    /// And as loops over its data do, found through the thread; with the account of what they hold.
+    pub limits: Arc<Limits>,
     /// And as a client's code does.
     pub script_host: Arc<dyn script::Host>,
     /// How many logins have failed on it.
@@ -139,6 +140,7 @@ impl Connection {
         interrupt: Arc<OperationInterrupt>,
         script_host: Arc<dyn script::Host>,
         login: Arc<Mutex<Login>>,
+        memory: Arc<Account>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -148,7 +150,7 @@ impl Connection {
             login,
             operation,
             script_host,
-            limit: Arc::clone(&interrupt) as _,
+            limits: Limits::new(Arc::clone(&interrupt) as _, memory),
             interrupt,
             failed_logins: AtomicU8::new(0),
             audit_id: OnceLock::new(),
@@ -197,7 +199,8 @@ impl Connection {
 
     /// Whether a transaction is bound to it, and no request works in that.
     pub fn has_bound(&self) -> bool {
-        self.bound.lock().is_some()
+        // Most connections never have one, and each request asks.
+        self.txn_id.load(Ordering::Relaxed) != 0 && self.bound.lock().is_some()
     }
 
     /// Where it comes from.

@@ -30,8 +30,9 @@ impl ServerState {
         let asked = self.security.is_enforced().then(|| Arc::clone(&login));
         let script_host =
             Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, asked));
+        let memory = Arc::clone(&self.memory);
         let connection =
-            Connection::open(id, info, origin, operation, interrupt, script_host, login);
+            Connection::open(id, info, origin, operation, interrupt, script_host, login, memory);
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
     }

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Longest copy of a command that `currentOp` keeps; the rest of it is not shown.
 const MAX_COMMAND_BYTES: usize = 4096;
 
+/// What a connection keeps of the buffer for that between operations.
+const KEPT_COMMAND_BYTES: usize = 512;
+
 const NONE: u64 = u64::MAX;
 
 /// The operation slot of one connection.
@@ -38,6 +41,8 @@ pub struct OperationSlot {
     txn: AtomicU64,
     /// It has done its work, and waits until as many members have it as was asked for.
     awaits_members: AtomicBool,
+    /// The copy of its command is larger than what is kept from operation to operation.
+    has_large_command: AtomicBool,
     stopping: Arc<Stopping>,
     /// What a kill calls where no thread looks after the operation.
     when_killed: Mutex<Option<Call>>,
@@ -58,8 +63,9 @@ struct Stopping {
 struct Details {
     name: &'static str,
     database: String,
-    /// Where it works on a collection, or on what stands for one.
-    namespace: Option<Arc<str>>,
+    /// What it works on, where it `has_namespace`: a collection, or what stands for one.
+    namespace: Arc<str>,
+    has_namespace: bool,
     command: Vec<u8>,
     started: Duration,
     user: UserDigest,
@@ -69,9 +75,10 @@ struct Details {
 
 impl Details {
     fn namespace(&self) -> String {
-        match &self.namespace {
-            Some(namespace) => namespace.to_string(),
-            None => format!("{}.$cmd", self.database),
+        if self.has_namespace {
+            self.namespace.to_string()
+        } else {
+            format!("{}.$cmd", self.database)
         }
     }
 }
@@ -126,6 +133,7 @@ impl OperationSlot {
             kill_code: AtomicI32::new(0),
             txn: AtomicU64::new(0),
             awaits_members: AtomicBool::new(false),
+            has_large_command: AtomicBool::new(false),
             stopping,
             when_killed: Mutex::default(),
             details: Mutex::default(),
@@ -165,8 +173,11 @@ impl OperationSlot {
         if self.awaits_members.load(Ordering::Relaxed) {
             self.awaits_members.store(false, Ordering::Relaxed);
         }
-        let mut details = self.details.lock();
-        details.command.shrink_to(512);
+        if self.has_large_command.load(Ordering::Relaxed) {
+            let mut details = self.details.lock();
+            details.command.clear();
+            details.command.shrink_to(KEPT_COMMAND_BYTES);
+        }
     }
 
     /// Sets the time at which the running operation must stop.
@@ -182,8 +193,13 @@ impl OperationSlot {
     }
 
     /// Names the collection the running operation works on, as `database.collection`.
-    pub fn set_namespace(&self, namespace: Arc<str>) {
-        self.details.lock().namespace = Some(namespace);
+    pub fn set_namespace(&self, namespace: &Arc<str>) {
+        let mut details = self.details.lock();
+        details.has_namespace = true;
+        // Mostly that of the operation before.
+        if !Arc::ptr_eq(&details.namespace, namespace) {
+            details.namespace = Arc::clone(namespace);
+        }
     }
 
     /// Says how far the running operation is.
@@ -324,9 +340,10 @@ impl Operations {
             if details.database != start.database {
                 start.database.clone_into(&mut details.database);
             }
-            details.namespace = None;
+            details.has_namespace = false;
             details.command.clear();
             if start.command.len() <= MAX_COMMAND_BYTES {
+                details.command.reserve_exact(start.command.len());
                 details.command.extend_from_slice(start.command);
             }
             details.started = start.now;
@@ -334,6 +351,8 @@ impl Operations {
             details.session = None;
             details.progress = None;
         }
+        let is_large = start.command.len() > KEPT_COMMAND_BYTES;
+        slot.has_large_command.store(is_large, Ordering::Relaxed);
         slot.deadline.store(NONE, Ordering::Relaxed);
         slot.set_txn(0);
         slot.number.store(self.next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -519,6 +538,28 @@ mod tests {
     }
 
     #[test]
+    fn a_large_command_is_shown_while_it_runs_and_not_kept_behind_it() {
+        let operations = Operations::default();
+        let slot = operations.open(1);
+        for bytes in [10, KEPT_COMMAND_BYTES, KEPT_COMMAND_BYTES + 1, MAX_COMMAND_BYTES, 300] {
+            let command = vec![7; bytes];
+            let user = UserDigest::NOBODY;
+            let start = OperationStart {
+                name: "find",
+                user,
+                database: "db",
+                command: &command,
+                now: Duration::ZERO,
+            };
+            let running = operations.start(&slot, &start);
+            assert_eq!(operations.list()[0].command, command);
+            drop(running);
+            let kept = slot.details.lock().command.capacity();
+            assert!(kept <= KEPT_COMMAND_BYTES, "{kept} bytes are kept of {bytes}");
+        }
+    }
+
+    #[test]
     fn deadline_ends_with_its_operation() {
         let operations = Operations::default();
         let slot = operations.open(7);
@@ -535,7 +576,7 @@ mod tests {
         let operations = Operations::default();
         let (one, _two) = (operations.open(1), operations.open(2));
         let running = start(&operations, &one);
-        one.set_namespace("a.b".into());
+        one.set_namespace(&"a.b".into());
         let list = operations.list();
         assert_eq!((list.len(), list[0].connection, &*list[0].namespace), (1, 1, "a.b"));
         drop(running);

@@ -187,7 +187,7 @@ fn read_sections(sections: &[u8], flags: MsgFlags) -> errors::Result<OpMsg<'_>> 
 /// One bit of a name. Names of one mark may differ; with few fields most names have none of theirs.
 fn mark_of(name: &[u8]) -> u64 {
     let first = name.first().copied().unwrap_or_default();
-    1 << ((name.len() + 5 * usize::from(first)) % 64)
+    1 << ((name.len() ^ usize::from(first)) % 64)
 }
 
 fn read_sequence<'a>(reader: &mut Reader<'a>) -> errors::Result<Sequence<'a>> {

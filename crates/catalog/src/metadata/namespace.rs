@@ -94,8 +94,8 @@ impl Namespace {
     }
 
     /// The same, to be kept by others.
-    pub fn shared(&self) -> Arc<str> {
-        Arc::clone(&self.full)
+    pub fn shared(&self) -> &Arc<str> {
+        &self.full
     }
 
     /// Whether users or roles are stored there.

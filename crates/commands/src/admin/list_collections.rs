@@ -74,7 +74,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             list.push(if name_only { name_alone(name) } else { full });
         }
     }
-    context.connection.operation.set_namespace(format!("{database}.$cmd.listCollections").into());
+    context.connection.operation.set_namespace(&format!("{database}.$cmd.listCollections").into());
     let namespace = format!("{database}.$cmd.listCollections");
     first_batch(context, &namespace, Documents::list(list), None, &wanted)
 }

@@ -181,7 +181,7 @@ fn parse_target(context: &mut Context<'_>, field: &Field<'_>) -> Result<(Aggrega
     }
     let database = context.database();
     catalog::check_database(database)?;
-    context.connection.operation.set_namespace(format!("{database}.$cmd.aggregate").into());
+    context.connection.operation.set_namespace(&format!("{database}.$cmd.aggregate").into());
     let name = format!("{database}.$cmd.aggregate");
     Ok((AggregateTarget::Database(database.to_owned()), name))
 }

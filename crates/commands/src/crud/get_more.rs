@@ -45,7 +45,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let namespace: Arc<str> = format!("{}.{collection}", context.database()).into();
-    context.connection.operation.set_namespace(Arc::clone(&namespace));
+    context.connection.operation.set_namespace(&namespace);
     let service = context.service;
     let number = context.connection.operation.number();
     let request = GetMoreRequest {
