@@ -560,14 +560,20 @@ impl Committer {
         }
         for id in txn.written() {
             // Its lock keeps everybody else from dropping it.
-            let found = txn.used(id).cloned().or_else(|| self.directory.find(id));
-            let Some(dictionary) = found else { continue };
+            let looked_up;
+            let dictionary = if let Some(found) = txn.used(id) {
+                found
+            } else {
+                looked_up = self.directory.find(id);
+                let Some(found) = &looked_up else { continue };
+                found
+            };
             dictionary.written_at(timestamp);
             let mut grew = false;
             if let Some(spill) = txn.writes.spilled() {
                 let visible = self.snapshots.visible().get();
                 dictionary.tree.adopt(spill, id, timestamp, visible, || dictionary.newest_write());
-                self.schedule.add_layer(&dictionary);
+                self.schedule.add_layer(dictionary);
                 grew = true;
             }
             txn.writes.each_in_memory(id, |writes| {
@@ -577,7 +583,7 @@ impl Committer {
                 };
             });
             if grew {
-                grown.push(dictionary);
+                grown.push(dictionary.clone());
             }
         }
         for (id, options) in &txn.reshaped {

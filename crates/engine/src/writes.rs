@@ -120,6 +120,17 @@ impl Writes {
         }
     }
 
+    /// The only write, where there is one and no more.
+    pub(crate) fn only(&self) -> Option<(&Key, &Write)> {
+        match self {
+            Self::Few(few) => match &few[..] {
+                [(key, write)] => Some((key, write)),
+                _ => None,
+            },
+            Self::Many(_) => None,
+        }
+    }
+
     /// All of them, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Write)> {
         let (few, many) = match self {

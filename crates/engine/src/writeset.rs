@@ -199,11 +199,10 @@ impl WriteSet {
     }
 
     /// The dictionaries that were written to, ascending.
-    pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
-        match &self.spill {
-            Some(spilled) => spilled.spill.spaces().collect(),
-            None => self.dictionaries.0.iter().map(|(id, _)| *id).collect(),
-        }
+    pub(crate) fn dictionaries(&self) -> impl Iterator<Item = u64> {
+        let spilled = self.spill.iter().flat_map(|spilled| spilled.spill.spaces());
+        // Empty where they are spilled.
+        spilled.chain(self.dictionaries.0.iter().map(|(id, _)| *id))
     }
 
     /// Every write to one dictionary, in order. A spilled set reads the disk.
@@ -234,6 +233,9 @@ impl WriteSet {
         mut see: impl FnMut(&[(&[u8], Message<'_>)]),
     ) {
         let Some(writes) = self.dictionaries.get(dictionary) else { return };
+        if let Some((key, write)) = writes.only() {
+            return see(&[(key, write.message())]);
+        }
         let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
         for (key, write) in writes.iter() {
             if some.len() == WRITES_TOGETHER {

@@ -565,7 +565,9 @@ impl Txn {
         let mut published = false;
         let committed = self.engine.commit_in_place(Durability::Buffered, |timestamp| {
             published = true;
-            self.catalog.namespaces.apply(self.names.change(timestamp), timestamp);
+            if !self.names.is_untouched() {
+                self.catalog.namespaces.apply(self.names.change(timestamp), timestamp);
+            }
             publish_counts(&self.touched, &lent);
             publish_marks(&self.multikey, &self.names);
         });

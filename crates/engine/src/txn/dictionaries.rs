@@ -122,12 +122,12 @@ impl EngineTxn {
     /// The dictionary as the newest commit left it. An id means one dictionary for ever, so it is
     /// looked up once; whether it is dropped is asked each time.
     pub(super) fn find_newest(&mut self, dictionary: DictionaryId) -> Result<&Found> {
-        let known = self.used.iter().position(|found| found.id == dictionary.0);
-        if known.is_none() {
+        let Some(at) = self.used.iter().position(|found| found.id == dictionary.0) else {
             let found = self.environment().directory.newest(dictionary)?;
+            let at = self.used.len();
             self.used.push(found);
-        }
-        let at = known.unwrap_or(self.used.len() - 1);
+            return Ok(&self.used[at]);
+        };
         let found = &self.used[at];
         if found.dropped().is_some() {
             return Err(Error::NoSuchDictionary(dictionary));
@@ -149,6 +149,6 @@ impl EngineTxn {
 
     /// The dictionaries written to that still exist at commit.
     pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
-        self.writes.dictionaries().into_iter().filter(|id| !self.dropped.contains(id))
+        self.writes.dictionaries().filter(|id| !self.dropped.contains(id))
     }
 }
