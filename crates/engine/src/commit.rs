@@ -606,17 +606,15 @@ impl Committer {
 
     /// Opens the locks; where a transaction lives that will ask, the keys remember the commit.
     fn release_locks(&self, txn: &mut EngineTxn, timestamp: u64) {
-        if let Some(owner) = txn.holder.take() {
-            if !txn.tombstones.is_empty() {
-                // Keys of a range remember nothing: who has one and does not see the commit yet has to look.
-                txn.handle().locks.not_remembered(timestamp);
-            }
-            txn.unpin();
-            // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
-            // held back, is below it as long as it is not visible.
-            let remember = self.snapshots.oldest_watching() < timestamp;
-            owner.release(remember.then_some(timestamp));
+        if !txn.tombstones.is_empty() {
+            // Keys of a range remember nothing: who has one and does not see the commit yet has to look.
+            txn.handle().locks.not_remembered(timestamp);
         }
+        txn.unpin();
+        // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
+        // held back, is below it as long as it is not visible.
+        let remember = self.snapshots.oldest_watching() < timestamp;
+        txn.holder.release(remember.then_some(timestamp));
     }
 
     /// Accounts for the memory the commit took; seals memtables that are full.

@@ -123,6 +123,24 @@ impl Holder {
         }
     }
 
+    /// Opens the locks, in the place where they are. With `commit`, the keys remember the timestamp.
+    pub(crate) fn release(&mut self, commit: Option<u64>) {
+        match self {
+            Self::Alone(locks) => {
+                if let Some(owner) = locks {
+                    owner.release_in_place(commit);
+                }
+                *locks = None;
+            }
+            Self::Shared(readers) => {
+                let taken = readers.owner.lock().take();
+                if let Some(owner) = taken {
+                    owner.release(commit);
+                }
+            }
+        }
+    }
+
     /// Those who lock what they read.
     pub(crate) fn readers(&self) -> Option<&Arc<SharedLocks>> {
         match self {

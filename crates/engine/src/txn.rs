@@ -349,7 +349,7 @@ impl EngineTxn {
             return lock_waits::keep(Waiting { owner, live, handle });
         }
         // Views may keep the holder alive.
-        drop(self.holder.take());
+        self.holder.release(None);
         self.pinned.release();
         let handle = self.pinned.handle();
         if self.holder.readers().is_some() {

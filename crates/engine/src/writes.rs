@@ -1,12 +1,14 @@
 //! What a transaction wrote in one dictionary, by key: a few writes stand side by side, more in a tree.
 //!
-//! Always true: keys ascend and each is there once, in either form.
+//! Always true: keys ascend and each is there once, in either form. A copy stays as it is, whatever is written
+//! afterwards: a few writes are copied for it, many are shared until then.
 
 use ftree::Message;
 use os::SharedBytes;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 pub(crate) type Key = SharedBytes;
 /// What was written to a key.
@@ -51,7 +53,7 @@ const FEW: usize = 8;
 pub(crate) enum Writes {
     /// At most [`FEW`]. Most transactions have one.
     Few(SmallVec<[(Key, Write); 1]>),
-    Many(BTreeMap<Key, Write>),
+    Many(Arc<BTreeMap<Key, Write>>),
 }
 
 impl Default for Writes {
@@ -89,11 +91,11 @@ impl Writes {
                     few.insert(at, (key, write));
                     return None;
                 }
-                Err(_) => *self = Self::Many(few.drain(..).collect()),
+                Err(_) => *self = Self::Many(Arc::new(few.drain(..).collect())),
             }
         }
         match self {
-            Self::Many(many) => many.insert(key, write),
+            Self::Many(many) => Arc::make_mut(many).insert(key, write),
             Self::Few(_) => None,
         }
     }
@@ -105,7 +107,7 @@ impl Writes {
                 let at = few.iter().position(|(own, _)| own == key)?;
                 Some(few.remove(at).1)
             }
-            Self::Many(many) => many.remove(key),
+            Self::Many(many) => Arc::make_mut(many).remove(key),
         }
     }
 
@@ -135,7 +137,7 @@ impl Writes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Write)> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),
-            Self::Many(many) => (None, Some(many)),
+            Self::Many(many) => (None, Some(&**many)),
         };
         let few = few.into_iter().flatten().map(|(key, write)| (key, write));
         few.chain(many.into_iter().flatten())

@@ -1,8 +1,8 @@
 //! A transaction's private writes, and the way back to a savepoint.
 //!
-//! Per dictionary a sorted map behind an `Arc`: a cursor that was opened over it keeps what it saw
-//! (a later write copies the map), so a statement never meets its own writes. Keys and values are
-//! shared, so copying a map copies no bytes of theirs.
+//! Per dictionary a sorted map: a cursor that was opened over it has a copy and keeps what it saw,
+//! so a statement never meets its own writes. Large maps are shared until the next write; keys and
+//! values always are, so copying a map copies no bytes of long ones.
 //!
 //! A set that grows too large for memory moves to a [`SpillTree`], whole, and stays there. Always
 //! true: writes are either all in the maps or all in the spill.
@@ -12,7 +12,6 @@ use crate::{Direction, KeyRange, Result, Value};
 use ftree::{Message, SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was written to a key, as a read returns it.
@@ -58,26 +57,35 @@ struct Undo {
 
 /// The writes to each dictionary, ascending by its number. A transaction writes to few.
 #[derive(Clone, Default)]
-struct ByDictionary(SmallVec<[(u64, Arc<Writes>); 2]>);
+struct ByDictionary(SmallVec<[(u64, Writes); 2]>);
 
 impl ByDictionary {
     fn find(&self, dictionary: u64) -> std::result::Result<usize, usize> {
         self.0.binary_search_by_key(&dictionary, |(id, _)| *id)
     }
 
-    fn get(&self, dictionary: u64) -> Option<&Arc<Writes>> {
+    fn get(&self, dictionary: u64) -> Option<&Writes> {
         self.find(dictionary).ok().map(|at| &self.0[at].1)
     }
 
-    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Arc<Writes>> {
+    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Writes> {
         self.find(dictionary).ok().map(|at| &mut self.0[at].1)
     }
 
-    fn get_or_default(&mut self, dictionary: u64) -> &mut Arc<Writes> {
-        let at = self.find(dictionary).unwrap_or_else(|at| {
-            self.0.insert(at, (dictionary, Arc::default()));
-            at
-        });
+    fn get_or_default(&mut self, dictionary: u64) -> &mut Writes {
+        let at = match self.find(dictionary) {
+            Ok(at) => at,
+            Err(at) => {
+                let writes = (dictionary, Writes::default());
+                // Mostly behind all others, for which nothing has to be moved.
+                if at == self.0.len() {
+                    self.0.push(writes)
+                } else {
+                    self.0.insert(at, writes)
+                }
+                at
+            }
+        };
         &mut self.0[at].1
     }
 }
@@ -102,7 +110,7 @@ struct Spilled {
 
 /// A transaction's own writes in one dictionary, as a cursor saw them when it was opened.
 pub(crate) enum Own {
-    Memory(Arc<Writes>),
+    Memory(Writes),
     Spilled(Box<SpillCursor>),
 }
 
@@ -133,7 +141,7 @@ impl SharedWrites {
             return Some(Own::Spilled(Box::new(spill.walk(dictionary, range, direction))));
         }
         let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
-        writes.map(|writes| Own::Memory(Arc::clone(writes)))
+        writes.map(|writes| Own::Memory(writes.clone()))
     }
 }
 
@@ -186,7 +194,7 @@ impl WriteSet {
             return Some(Own::Spilled(Box::new(walk)));
         }
         let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
-        writes.map(|writes| Own::Memory(Arc::clone(writes)))
+        writes.map(|writes| Own::Memory(writes.clone()))
     }
 
     /// Whether anything was written to a dictionary. A spilled set may read the disk.
@@ -262,7 +270,6 @@ impl WriteSet {
         let mut noted = Vec::with_capacity(self.undo.len());
         for Undo { dictionary, key, before } in self.undo.iter().rev() {
             let Some(writes) = maps.get_mut(*dictionary) else { continue };
-            let writes = Arc::make_mut(writes);
             let written = match before {
                 Some(before) => writes.insert(key.clone(), before.clone()),
                 None => writes.remove(key),
@@ -307,7 +314,7 @@ impl WriteSet {
 
     fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
         self.bytes += WRITE_BYTES + key.len() as u64 + write.len();
-        let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
+        let writes = self.dictionaries.get_or_default(dictionary);
         let key: Key = key.into();
         let undo_key = self.undoable.load(Ordering::Relaxed).then(|| key.clone());
         let before = writes.insert(key, write);
@@ -344,7 +351,6 @@ impl WriteSet {
         while self.undo.len() > savepoint {
             let Some(Undo { dictionary, key, before }) = self.undo.pop() else { return };
             let Some(writes) = self.dictionaries.get_mut(dictionary) else { continue };
-            let writes = Arc::make_mut(writes);
             let size = WRITE_BYTES + key.len() as u64;
             let undone = match before {
                 Some(before) => writes.insert(key, before),
@@ -396,6 +402,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     impl WriteSet {
         fn put(&mut self, dictionary: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {

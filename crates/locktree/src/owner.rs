@@ -156,6 +156,11 @@ impl<T: Deref<Target = LockTable>> Owner<T> {
     /// Opens every lock. With `commit`, the timestamp is remembered on each key: pass it only
     /// while a snapshot older than it lives.
     pub fn release(mut self, commit: Option<u64>) {
+        self.release_in_place(commit);
+    }
+
+    /// As [`Owner::release`], of one that stays where it is, as it is large. It holds nothing any more.
+    pub fn release_in_place(&mut self, commit: Option<u64>) {
         self.table.release(&mut self.locks, commit);
     }
 }

@@ -39,9 +39,10 @@ pub(crate) struct LockIdBuf {
 const ENTRY_BYTES: u64 = 96;
 
 pub(crate) fn lock_id(seed: u64, dictionary: u64, key: &[u8]) -> LockIdBuf {
-    let mut bytes = SmallVec::with_capacity(key.len() + 8);
-    bytes.extend_from_slice(&dictionary.to_le_bytes());
-    bytes.extend_from_slice(key);
+    let mut bytes = SmallVec::from_elem(0, key.len() + 8);
+    let (head, rest) = bytes.split_at_mut(8);
+    head.copy_from_slice(&dictionary.to_le_bytes());
+    rest.copy_from_slice(key);
     LockIdBuf { hash: xxh3_64_with_seed(&bytes, seed), bytes }
 }
 

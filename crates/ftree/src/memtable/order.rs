@@ -438,7 +438,9 @@ impl Node {
     /// Opens a gap at `position` and fills it; the caller holds the lock or owns the node.
     fn put(&self, position: usize, head: u64, record: *mut Record, child: *mut Node) {
         let count = self.len();
-        self.open_gap(position, count);
+        for slot in (position..count).rev() {
+            self.copy_slot(slot, self, slot + 1);
+        }
         self.heads[position].store(head, Ordering::Relaxed);
         self.records[position].store(record, Ordering::Release);
         if self.level > 0 {
@@ -446,23 +448,6 @@ impl Node {
                 .store(child, Ordering::Release);
         }
         self.count.store(count as u32 + 1, Ordering::Release);
-    }
-
-    /// Moves the slots from `position` on by one. Each kind by itself: so there is little to do for a slot.
-    fn open_gap(&self, position: usize, count: usize) {
-        let moved = position..=count;
-        for pair in self.heads[moved.clone()].windows(2).rev() {
-            pair[1].store(pair[0].load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        for pair in self.records[moved.clone()].windows(2).rev() {
-            pair[1].store(pair[0].load(Ordering::Relaxed), Ordering::Release);
-        }
-        if self.level > 0 {
-            let children = &inner(std::ptr::from_ref(self).cast_mut()).children;
-            for pair in children[moved].windows(2).rev() {
-                pair[1].store(pair[0].load(Ordering::Relaxed), Ordering::Release);
-            }
-        }
     }
 
     fn copy_slot(&self, from: usize, node: &Self, to: usize) {
