@@ -357,24 +357,23 @@ impl Committer {
                 upper: one.upper.as_deref(),
             });
         }
-        for dictionary in txn.written() {
-            txn.writes.each(dictionary, |key, message| {
-                encoder.write(match message {
-                    Message::Put(value) | Message::Large(value) => {
-                        Operation::Put { dictionary, key, value }
-                    }
-                    Message::Delete => Operation::Delete { dictionary, key },
-                    Message::Update(argument) => {
-                        assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
-                        Operation::Update { dictionary, key, argument }
-                    }
-                });
-                if encoder.bytes.len() >= self.sizes.chunk_bytes {
-                    full(encoder)?;
+        let stays = |dictionary| !txn.dropped.contains(&dictionary);
+        txn.writes.each(stays, |dictionary, key, message| {
+            encoder.write(match message {
+                Message::Put(value) | Message::Large(value) => {
+                    Operation::Put { dictionary, key, value }
                 }
-                Ok(())
-            })?;
-        }
+                Message::Delete => Operation::Delete { dictionary, key },
+                Message::Update(argument) => {
+                    assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
+                    Operation::Update { dictionary, key, argument }
+                }
+            });
+            if encoder.bytes.len() >= self.sizes.chunk_bytes {
+                full(encoder)?;
+            }
+            Ok(())
+        })?;
         for (dictionary, options) in &txn.reshaped {
             if !txn.dropped.contains(dictionary) {
                 let (dictionary, options) = (*dictionary, *options);
@@ -558,14 +557,17 @@ impl Committer {
                 dictionary.tree.add_tombstone(tombstone);
             }
         }
-        for id in txn.written() {
+        txn.writes.each_dictionary(|id, in_memory| {
+            if txn.dropped.contains(&id) {
+                return;
+            }
             // Its lock keeps everybody else from dropping it.
             let looked_up;
             let dictionary = if let Some(found) = txn.used(id) {
                 found
             } else {
                 looked_up = self.directory.find(id);
-                let Some(found) = &looked_up else { continue };
+                let Some(found) = &looked_up else { return };
                 found
             };
             dictionary.written_at(timestamp);
@@ -576,16 +578,18 @@ impl Committer {
                 self.schedule.add_layer(dictionary);
                 grew = true;
             }
-            txn.writes.each_in_memory(id, |writes| {
-                grew |= match writes {
-                    [(key, message)] => dictionary.tree.insert(key, timestamp, *message),
-                    writes => dictionary.tree.insert_all(timestamp, writes),
-                };
-            });
+            if let Some(writes) = in_memory {
+                writes.each_together(|writes| {
+                    grew |= match writes {
+                        [(key, message)] => dictionary.tree.insert(key, timestamp, *message),
+                        writes => dictionary.tree.insert_all(timestamp, writes),
+                    };
+                });
+            }
             if grew {
                 grown.push(dictionary.clone());
             }
-        }
+        });
         for (id, options) in &txn.reshaped {
             if let Some(dictionary) = self.directory.find(*id) {
                 if self.snapshots.holds_back() {

@@ -45,6 +45,9 @@ impl Write {
     }
 }
 
+/// Writes that are put into a memtable together.
+pub(crate) const WRITES_TOGETHER: usize = 32;
+
 /// So many writes stand side by side.
 const FEW: usize = 8;
 
@@ -122,14 +125,23 @@ impl Writes {
         }
     }
 
-    /// The only write, where there is one and no more.
-    pub(crate) fn only(&self) -> Option<(&Key, &Write)> {
-        match self {
-            Self::Few(few) => match &few[..] {
-                [(key, write)] => Some((key, write)),
-                _ => None,
-            },
-            Self::Many(_) => None,
+    /// Has all of them seen, ascending, some of them at a time.
+    pub(crate) fn each_together(&self, mut see: impl FnMut(&[(&[u8], Message<'_>)])) {
+        if let Self::Few(few) = self
+            && let [(key, write)] = &few[..]
+        {
+            return see(&[(key, write.message())]);
+        }
+        let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
+        for (key, write) in self.iter() {
+            if some.len() == WRITES_TOGETHER {
+                see(&some);
+                some.clear();
+            }
+            some.push((key, write.message()));
+        }
+        if !some.is_empty() {
+            see(&some);
         }
     }
 

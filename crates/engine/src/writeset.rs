@@ -42,9 +42,6 @@ impl From<ftree::Written> for Written {
     }
 }
 
-/// Writes that are put into a memtable together.
-pub(crate) const WRITES_TOGETHER: usize = 32;
-
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
 
@@ -206,55 +203,40 @@ impl WriteSet {
         Ok(self.dictionaries.get(dictionary).is_some_and(|writes| !writes.is_empty()))
     }
 
-    /// The dictionaries that were written to, ascending.
-    pub(crate) fn dictionaries(&self) -> impl Iterator<Item = u64> {
-        let spilled = self.spill.iter().flat_map(|spilled| spilled.spill.spaces());
-        // Empty where they are spilled.
-        spilled.chain(self.dictionaries.0.iter().map(|(id, _)| *id))
+    /// The dictionaries that were written to, ascending; each with its writes where they are in memory.
+    pub(crate) fn each_dictionary(&self, mut see: impl FnMut(u64, Option<&Writes>)) {
+        match &self.spill {
+            Some(spilled) => spilled.spill.spaces().for_each(|dictionary| see(dictionary, None)),
+            None => {
+                self.dictionaries
+                    .0
+                    .iter()
+                    .for_each(|(dictionary, writes)| see(*dictionary, Some(writes)));
+            }
+        }
     }
 
-    /// Every write to one dictionary, in order. A spilled set reads the disk.
+    /// Every write to the dictionaries that are `wanted`, in order. A spilled set reads the disk.
     pub(crate) fn each(
         &self,
-        dictionary: u64,
-        mut see: impl FnMut(&[u8], Message<'_>) -> Result<()>,
+        wanted: impl Fn(u64) -> bool,
+        mut see: impl FnMut(u64, &[u8], Message<'_>) -> Result<()>,
     ) -> Result<()> {
-        if let Some(spilled) = &self.spill {
+        let Some(spilled) = &self.spill else {
+            for (dictionary, writes) in self.dictionaries.0.iter().filter(|(id, _)| wanted(*id)) {
+                writes.try_each(|key, write| see(*dictionary, key, write.message()))?;
+            }
+            return Ok(());
+        };
+        for dictionary in spilled.spill.spaces().filter(|id| wanted(*id)) {
             let all = KeyRange::all();
             let mut walk = spilled.spill.walk(dictionary, &all, Direction::Forward);
             while let Some((key, message)) = walk.peek()? {
-                see(key, message)?;
+                see(dictionary, key, message)?;
                 walk.pass();
             }
-            return Ok(());
         }
-        match self.dictionaries.get(dictionary) {
-            Some(writes) => writes.try_each(|key, write| see(key, write.message())),
-            None => Ok(()),
-        }
-    }
-
-    /// The writes in memory to one dictionary, in order, some of them at a time; none of a spilled set.
-    pub(crate) fn each_in_memory(
-        &self,
-        dictionary: u64,
-        mut see: impl FnMut(&[(&[u8], Message<'_>)]),
-    ) {
-        let Some(writes) = self.dictionaries.get(dictionary) else { return };
-        if let Some((key, write)) = writes.only() {
-            return see(&[(key, write.message())]);
-        }
-        let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
-        for (key, write) in writes.iter() {
-            if some.len() == WRITES_TOGETHER {
-                see(&some);
-                some.clear();
-            }
-            some.push((key, write.message()));
-        }
-        if !some.is_empty() {
-            see(&some);
-        }
+        Ok(())
     }
 
     /// The set on disk, if it was too large for memory.
@@ -419,10 +401,13 @@ mod tests {
 
     fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();
-        set.each(1, |key, message| {
-            found.insert(key.to_vec(), message.value().map(<[u8]>::to_vec));
-            Ok(())
-        })
+        set.each(
+            |dictionary| dictionary == 1,
+            |_, key, message| {
+                found.insert(key.to_vec(), message.value().map(<[u8]>::to_vec));
+                Ok(())
+            },
+        )
         .unwrap();
         found
     }

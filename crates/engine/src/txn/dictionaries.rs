@@ -122,15 +122,25 @@ impl EngineTxn {
     /// The dictionary as the newest commit left it. An id means one dictionary for ever, so it is
     /// looked up once; whether it is dropped is asked each time.
     pub(super) fn find_newest(&mut self, dictionary: DictionaryId) -> Result<&Found> {
-        let Some(at) = self.used.iter().position(|found| found.id == dictionary.0) else {
-            let found = self.environment().directory.newest(dictionary)?;
-            let at = self.used.len();
-            self.used.push(found);
-            return Ok(&self.used[at]);
-        };
+        let at = self.look_up_newest(dictionary)?;
+        self.not_dropped(at)
+    }
+
+    /// The place in `used` of the dictionary, which was there at some time.
+    pub(super) fn look_up_newest(&mut self, dictionary: DictionaryId) -> Result<usize> {
+        if let Some(at) = self.used.iter().position(|found| found.id == dictionary.0) {
+            return Ok(at);
+        }
+        let found = self.environment().directory.newest(dictionary)?;
+        self.used.push(found);
+        Ok(self.used.len() - 1)
+    }
+
+    /// A dictionary that was looked up, unless it is dropped by now.
+    pub(super) fn not_dropped(&self, at: usize) -> Result<&Found> {
         let found = &self.used[at];
         if found.dropped().is_some() {
-            return Err(Error::NoSuchDictionary(dictionary));
+            return Err(Error::NoSuchDictionary(DictionaryId(found.id)));
         }
         Ok(found)
     }
@@ -145,10 +155,5 @@ impl EngineTxn {
             return Err(Error::NoSuchDictionary(dictionary));
         }
         Ok(())
-    }
-
-    /// The dictionaries written to that still exist at commit.
-    pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
-        self.writes.dictionaries().filter(|id| !self.dropped.contains(id))
     }
 }
