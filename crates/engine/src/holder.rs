@@ -23,6 +23,7 @@ pub(crate) enum Holder {
 
 impl Holder {
     /// Locks a key exclusively. May wait.
+    #[inline]
     pub(crate) fn lock(
         &mut self,
         table: &LockTable,
@@ -104,6 +105,7 @@ impl Holder {
         })
     }
 
+    #[inline]
     fn with<T>(
         &mut self,
         lock: impl FnOnce(&mut Locks) -> Result<T, locktree::Error>,
@@ -124,6 +126,7 @@ impl Holder {
     }
 
     /// Opens the locks, in the place where they are. With `commit`, the keys remember the timestamp.
+    #[inline]
     pub(crate) fn release(&mut self, commit: Option<u64>) {
         match self {
             Self::Alone(locks) => {

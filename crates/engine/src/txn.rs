@@ -319,6 +319,7 @@ impl EngineTxn {
     }
 
     /// Whether a commit has anything to do.
+    #[inline]
     pub(crate) fn has_writes(&self) -> bool {
         !(self.writes.is_empty()
             && self.created.is_empty()

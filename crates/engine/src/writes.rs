@@ -21,6 +21,7 @@ pub(crate) enum Write {
 }
 
 impl Write {
+    #[inline]
     pub(crate) fn of(message: Message<'_>) -> Self {
         match message {
             Message::Update(argument) => Self::Update(argument.into()),
@@ -28,6 +29,7 @@ impl Write {
         }
     }
 
+    #[inline]
     pub(crate) fn message(&self) -> Message<'_> {
         match self {
             Self::Put(value) => Message::Put(value),
@@ -86,6 +88,7 @@ impl Writes {
     }
 
     /// Writes `key`; gives the write that it replaces.
+    #[inline]
     pub(crate) fn insert(&mut self, key: Key, write: Write) -> Option<Write> {
         if let Self::Few(few) = self {
             match few.binary_search_by(|(own, _)| own.cmp(&key)) {
@@ -115,6 +118,7 @@ impl Writes {
     }
 
     /// Has all of them seen, ascending, up to the first error.
+    #[inline]
     pub(crate) fn try_each<E>(
         &self,
         mut see: impl FnMut(&Key, &Write) -> Result<(), E>,
@@ -126,6 +130,7 @@ impl Writes {
     }
 
     /// Has all of them seen, ascending, some of them at a time.
+    #[inline]
     pub(crate) fn each_together(&self, mut see: impl FnMut(&[(&[u8], Message<'_>)])) {
         if let Self::Few(few) = self
             && let [(key, write)] = &few[..]

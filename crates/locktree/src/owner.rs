@@ -108,6 +108,7 @@ impl Locks {
     }
 
     /// Statements lock a key and then use it: what the last key lock says of this id.
+    #[inline]
     pub(crate) fn last(&self, dictionary: u64, key: &[u8], mode: Mode) -> Option<Granted> {
         let last = self.held.last()?;
         (last.mode >= mode && last.id.is_of(dictionary, key)).then_some(last.granted)
