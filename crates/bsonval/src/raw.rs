@@ -183,7 +183,7 @@ impl<'a> Elements<'a> {
         mut wanted: impl FnMut(&Element<'a>) -> bool,
     ) -> Option<Result<Element<'a>>> {
         loop {
-            let Some((cut, rest)) = plain_cut(self.cuts.rest) else {
+            let Some((cut, rest)) = plain_cut_here(self.cuts.rest) else {
                 match self.next()? {
                     Ok(element) if !wanted(&element) => continue,
                     found => return Some(found),
@@ -330,11 +330,16 @@ fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     plain_cut(rest)
 }
 
-/// The same, of an array too, of which no value can be made. In its place wherever it is asked for: to give it back takes a
-/// third of the time.
-#[expect(clippy::inline_always, reason = "going over documents is made of this")]
-#[inline(always)]
+/// The same, of an array too, of which no value can be made.
+#[inline]
 fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    plain_cut_here(rest)
+}
+
+/// The same for a loop over fields most of which are passed over: to give one back would take a third of the time.
+#[expect(clippy::inline_always, reason = "such a loop is made of this")]
+#[inline(always)]
+fn plain_cut_here(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (kind, after) = rest.split_first()?;
     let (end, is_ascii) = name_end(after)?;
     let (name, value) = after.split_at(end);
