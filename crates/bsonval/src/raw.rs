@@ -59,6 +59,12 @@ impl<'a> Element<'a> {
         ElementType::from(self.kind).expect("a type was looked at when it was cut")
     }
 
+    /// Whether its type is this one.
+    #[inline]
+    pub fn is_of(&self, kind: ElementType) -> bool {
+        self.kind == kind as u8
+    }
+
     /// Whether it holds a document or an array.
     #[inline]
     pub fn is_nested(&self) -> bool {
@@ -69,6 +75,20 @@ impl<'a> Element<'a> {
     #[inline]
     pub fn is_surely_readable(&self) -> bool {
         matches!(self.value, Reader::Plain) && SIZES[usize::from(self.kind)] != VARYING
+    }
+
+    /// Whether its value can be read and holds no others; of a value that is not plain it says no. A string is looked at.
+    #[inline]
+    pub fn is_readable_leaf(&self) -> bool {
+        const STRING: u8 = ElementType::String as u8;
+        const SYMBOL: u8 = ElementType::Symbol as u8;
+        const CODE: u8 = ElementType::JavaScriptCode as u8;
+        matches!(self.value, Reader::Plain)
+            && match self.kind {
+                DOCUMENT | ARRAY => false,
+                STRING | SYMBOL | CODE => text(self.body()).is_some(),
+                _ => true,
+            }
     }
 
     /// The field's value.
@@ -152,15 +172,26 @@ impl<'a> Elements<'a> {
         &mut self,
         mut wanted: impl FnMut(&'a [u8]) -> bool,
     ) -> Option<Result<Element<'a>>> {
+        self.next_of(|element| wanted(element.name))
+    }
+
+    /// As [`Elements::next_wanted`], where the whole field is looked at, but for the value of an array, which cannot be
+    /// read yet.
+    #[inline]
+    pub fn next_of(
+        &mut self,
+        mut wanted: impl FnMut(&Element<'a>) -> bool,
+    ) -> Option<Result<Element<'a>>> {
         loop {
-            let Some((cut, rest)) = plain_cut(self.cuts.rest) else {
+            let Some((cut, rest)) = plain_cut_here(self.cuts.rest) else {
                 match self.next()? {
-                    Ok(element) if !wanted(element.name) => continue,
+                    Ok(element) if !wanted(&element) => continue,
                     found => return Some(found),
                 }
             };
-            if wanted(cut.name) {
-                // An array is made by the crate.
+            let is_wanted = wanted(&cut);
+            if is_wanted && cut.kind == ARRAY {
+                // The crate alone makes a value of it.
                 return self.next();
             }
             if let Err(stopped) = limits::poll_work(1 + cut.bytes.len() / limits::BYTES_PER_UNIT) {
@@ -168,6 +199,9 @@ impl<'a> Elements<'a> {
             }
             self.cuts.rest = rest;
             self.cuts.behind += 1;
+            if is_wanted {
+                return Some(Ok(cut));
+            }
         }
     }
 
@@ -299,6 +333,13 @@ fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
 /// The same, of an array too, of which no value can be made.
 #[inline]
 fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    plain_cut_here(rest)
+}
+
+/// The same for a loop over fields most of which are passed over: to give one back would take a third of the time.
+#[expect(clippy::inline_always, reason = "such a loop is made of this")]
+#[inline(always)]
+fn plain_cut_here(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (kind, after) = rest.split_first()?;
     let (end, is_ascii) = name_end(after)?;
     let (name, value) = after.split_at(end);
@@ -793,6 +834,7 @@ mod tests {
                 Ok(one) => {
                     let value = one.value().map_err(|_| ());
                     assert!(value.is_ok() || !one.is_surely_readable());
+                    assert!(!one.is_readable_leaf() || (value.is_ok() && !one.is_nested()));
                     format!("{} {:?} {:?} {value:?}", one.name(), one.element_type(), one.body())
                 }
                 Err(_) => "refused".to_owned(),
@@ -891,6 +933,8 @@ mod tests {
         assert!(elements(document).map(Result::unwrap).all(|one| one.is_nested() == nested(&one)));
         let sure = elements(document).filter(|one| one.as_ref().unwrap().is_surely_readable());
         assert_eq!(sure.count(), 11);
+        let leaves = elements(document).filter(|one| one.as_ref().unwrap().is_readable_leaf());
+        assert_eq!(leaves.count(), 16, "all but those that hold others, and a regular expression");
     }
 
     #[test]

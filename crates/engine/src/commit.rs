@@ -357,24 +357,23 @@ impl Committer {
                 upper: one.upper.as_deref(),
             });
         }
-        for dictionary in txn.written() {
-            txn.writes.each(dictionary, |key, message| {
-                encoder.write(match message {
-                    Message::Put(value) | Message::Large(value) => {
-                        Operation::Put { dictionary, key, value }
-                    }
-                    Message::Delete => Operation::Delete { dictionary, key },
-                    Message::Update(argument) => {
-                        assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
-                        Operation::Update { dictionary, key, argument }
-                    }
-                });
-                if encoder.bytes.len() >= self.sizes.chunk_bytes {
-                    full(encoder)?;
+        let stays = |dictionary| !txn.dropped.contains(&dictionary);
+        txn.writes.each(stays, |dictionary, key, message| {
+            encoder.write(match message {
+                Message::Put(value) | Message::Large(value) => {
+                    Operation::Put { dictionary, key, value }
                 }
-                Ok(())
-            })?;
-        }
+                Message::Delete => Operation::Delete { dictionary, key },
+                Message::Update(argument) => {
+                    assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
+                    Operation::Update { dictionary, key, argument }
+                }
+            });
+            if encoder.bytes.len() >= self.sizes.chunk_bytes {
+                full(encoder)?;
+            }
+            Ok(())
+        })?;
         for (dictionary, options) in &txn.reshaped {
             if !txn.dropped.contains(dictionary) {
                 let (dictionary, options) = (*dictionary, *options);
@@ -558,28 +557,39 @@ impl Committer {
                 dictionary.tree.add_tombstone(tombstone);
             }
         }
-        for id in txn.written() {
+        txn.writes.each_dictionary(|id, in_memory| {
+            if txn.dropped.contains(&id) {
+                return;
+            }
             // Its lock keeps everybody else from dropping it.
-            let found = txn.used(id).cloned().or_else(|| self.directory.find(id));
-            let Some(dictionary) = found else { continue };
+            let looked_up;
+            let dictionary = if let Some(found) = txn.used(id) {
+                found
+            } else {
+                looked_up = self.directory.find(id);
+                let Some(found) = &looked_up else { return };
+                found
+            };
             dictionary.written_at(timestamp);
             let mut grew = false;
             if let Some(spill) = txn.writes.spilled() {
                 let visible = self.snapshots.visible().get();
                 dictionary.tree.adopt(spill, id, timestamp, visible, || dictionary.newest_write());
-                self.schedule.add_layer(&dictionary);
+                self.schedule.add_layer(dictionary);
                 grew = true;
             }
-            txn.writes.each_in_memory(id, |writes| {
-                grew |= match writes {
-                    [(key, message)] => dictionary.tree.insert(key, timestamp, *message),
-                    writes => dictionary.tree.insert_all(timestamp, writes),
-                };
-            });
-            if grew {
-                grown.push(dictionary);
+            if let Some(writes) = in_memory {
+                writes.each_together(|writes| {
+                    grew |= match writes {
+                        [(key, message)] => dictionary.tree.insert(key, timestamp, *message),
+                        writes => dictionary.tree.insert_all(timestamp, writes),
+                    };
+                });
             }
-        }
+            if grew {
+                grown.push(dictionary.clone());
+            }
+        });
         for (id, options) in &txn.reshaped {
             if let Some(dictionary) = self.directory.find(*id) {
                 if self.snapshots.holds_back() {
@@ -600,17 +610,15 @@ impl Committer {
 
     /// Opens the locks; where a transaction lives that will ask, the keys remember the commit.
     fn release_locks(&self, txn: &mut EngineTxn, timestamp: u64) {
-        if let Some(owner) = txn.holder.take() {
-            if !txn.tombstones.is_empty() {
-                // Keys of a range remember nothing: who has one and does not see the commit yet has to look.
-                txn.handle().locks.not_remembered(timestamp);
-            }
-            txn.unpin();
-            // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
-            // held back, is below it as long as it is not visible.
-            let remember = self.snapshots.oldest_watching() < timestamp;
-            owner.release(remember.then_some(timestamp));
+        if !txn.tombstones.is_empty() {
+            // Keys of a range remember nothing: who has one and does not see the commit yet has to look.
+            txn.handle().locks.not_remembered(timestamp);
         }
+        txn.unpin();
+        // After publishing: whoever begins from now on has it in its snapshot, or, where commits are
+        // held back, is below it as long as it is not visible.
+        let remember = self.snapshots.oldest_watching() < timestamp;
+        txn.holder.release(remember.then_some(timestamp));
     }
 
     /// Accounts for the memory the commit took; seals memtables that are full.

@@ -37,7 +37,7 @@ impl Cursor {
         let walk = if own.is_none() && buried.is_none() {
             Walk::Tree(Box::new(tree))
         } else {
-            let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
+            let own = own.unwrap_or_else(|| Own::Memory(Writes::default()));
             let mut merged = Merged::new(Some(tree), own, range, direction);
             let updates = Arc::clone(&dictionary.tree.context().updates);
             merged.updates = Some((updates, dictionary.tree.id()));
@@ -70,7 +70,7 @@ impl Cursor {
         direction: Direction,
         pinned: &Pinned,
     ) -> Self {
-        let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
+        let own = own.unwrap_or_else(|| Own::Memory(Writes::default()));
         let walk = Walk::Merged(Box::new(Merged::new(None, own, range, direction)));
         Self { walk, _pinned: pinned.clone() }
     }
@@ -124,7 +124,7 @@ struct Merged {
 /// Own writes that are still to come.
 enum OwnWalk {
     Memory {
-        writes: Arc<Writes>,
+        writes: Writes,
         /// What is left of the range; its near end moves.
         left: KeyRange,
         direction: Direction,

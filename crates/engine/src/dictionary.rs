@@ -344,7 +344,7 @@ impl Directory {
     /// The dictionary as the newest commit left it.
     pub(crate) fn newest(&self, id: DictionaryId) -> Result<Found> {
         let found = self.find(id.0).filter(|dictionary| dictionary.dropped().is_none());
-        found.ok_or(Error::NoSuchDictionary(id))
+        found.ok_or_else(|| Error::NoSuchDictionary(id))
     }
 
     /// Those for which `wanted` says so, ids ascending. Under the map's lock: of many idle dictionaries it

@@ -23,6 +23,7 @@ pub(crate) enum Holder {
 
 impl Holder {
     /// Locks a key exclusively. May wait.
+    #[inline]
     pub(crate) fn lock(
         &mut self,
         table: &LockTable,
@@ -104,6 +105,7 @@ impl Holder {
         })
     }
 
+    #[inline]
     fn with<T>(
         &mut self,
         lock: impl FnOnce(&mut Locks) -> Result<T, locktree::Error>,
@@ -120,6 +122,25 @@ impl Holder {
         match self {
             Self::Alone(owner) => owner.take(),
             Self::Shared(readers) => readers.owner.lock().take(),
+        }
+    }
+
+    /// Opens the locks, in the place where they are. With `commit`, the keys remember the timestamp.
+    #[inline]
+    pub(crate) fn release(&mut self, commit: Option<u64>) {
+        match self {
+            Self::Alone(locks) => {
+                if let Some(owner) = locks {
+                    owner.release_in_place(commit);
+                }
+                *locks = None;
+            }
+            Self::Shared(readers) => {
+                let taken = readers.owner.lock().take();
+                if let Some(owner) = taken {
+                    owner.release(commit);
+                }
+            }
         }
     }
 

@@ -556,6 +556,7 @@ impl Encoder {
         }
     }
 
+    #[inline]
     fn enter(&mut self, dictionary: u64) {
         if self.dictionary != Some(dictionary) {
             self.dictionary = Some(dictionary);
@@ -721,6 +722,7 @@ pub(crate) fn decode_options(bytes: &[u8; OPTIONS_BYTES]) -> Result<DictionaryOp
     })
 }
 
+#[inline]
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

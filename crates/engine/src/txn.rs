@@ -319,6 +319,7 @@ impl EngineTxn {
     }
 
     /// Whether a commit has anything to do.
+    #[inline]
     pub(crate) fn has_writes(&self) -> bool {
         !(self.writes.is_empty()
             && self.created.is_empty()
@@ -349,7 +350,7 @@ impl EngineTxn {
             return lock_waits::keep(Waiting { owner, live, handle });
         }
         // Views may keep the holder alive.
-        drop(self.holder.take());
+        self.holder.release(None);
         self.pinned.release();
         let handle = self.pinned.handle();
         if self.holder.readers().is_some() {

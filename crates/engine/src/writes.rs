@@ -1,12 +1,14 @@
 //! What a transaction wrote in one dictionary, by key: a few writes stand side by side, more in a tree.
 //!
-//! Always true: keys ascend and each is there once, in either form.
+//! Always true: keys ascend and each is there once, in either form. A copy stays as it is, whatever is written
+//! afterwards: a few writes are copied for it, many are shared until then.
 
 use ftree::Message;
 use os::SharedBytes;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 pub(crate) type Key = SharedBytes;
 /// What was written to a key.
@@ -19,6 +21,7 @@ pub(crate) enum Write {
 }
 
 impl Write {
+    #[inline]
     pub(crate) fn of(message: Message<'_>) -> Self {
         match message {
             Message::Update(argument) => Self::Update(argument.into()),
@@ -26,6 +29,7 @@ impl Write {
         }
     }
 
+    #[inline]
     pub(crate) fn message(&self) -> Message<'_> {
         match self {
             Self::Put(value) => Message::Put(value),
@@ -43,6 +47,9 @@ impl Write {
     }
 }
 
+/// Writes that are put into a memtable together.
+pub(crate) const WRITES_TOGETHER: usize = 32;
+
 /// So many writes stand side by side.
 const FEW: usize = 8;
 
@@ -51,7 +58,7 @@ const FEW: usize = 8;
 pub(crate) enum Writes {
     /// At most [`FEW`]. Most transactions have one.
     Few(SmallVec<[(Key, Write); 1]>),
-    Many(BTreeMap<Key, Write>),
+    Many(Arc<BTreeMap<Key, Write>>),
 }
 
 impl Default for Writes {
@@ -81,6 +88,7 @@ impl Writes {
     }
 
     /// Writes `key`; gives the write that it replaces.
+    #[inline]
     pub(crate) fn insert(&mut self, key: Key, write: Write) -> Option<Write> {
         if let Self::Few(few) = self {
             match few.binary_search_by(|(own, _)| own.cmp(&key)) {
@@ -89,11 +97,11 @@ impl Writes {
                     few.insert(at, (key, write));
                     return None;
                 }
-                Err(_) => *self = Self::Many(few.drain(..).collect()),
+                Err(_) => *self = Self::Many(Arc::new(few.drain(..).collect())),
             }
         }
         match self {
-            Self::Many(many) => many.insert(key, write),
+            Self::Many(many) => Arc::make_mut(many).insert(key, write),
             Self::Few(_) => None,
         }
     }
@@ -105,11 +113,12 @@ impl Writes {
                 let at = few.iter().position(|(own, _)| own == key)?;
                 Some(few.remove(at).1)
             }
-            Self::Many(many) => many.remove(key),
+            Self::Many(many) => Arc::make_mut(many).remove(key),
         }
     }
 
     /// Has all of them seen, ascending, up to the first error.
+    #[inline]
     pub(crate) fn try_each<E>(
         &self,
         mut see: impl FnMut(&Key, &Write) -> Result<(), E>,
@@ -120,11 +129,32 @@ impl Writes {
         }
     }
 
+    /// Has all of them seen, ascending, some of them at a time.
+    #[inline]
+    pub(crate) fn each_together(&self, mut see: impl FnMut(&[(&[u8], Message<'_>)])) {
+        if let Self::Few(few) = self
+            && let [(key, write)] = &few[..]
+        {
+            return see(&[(key, write.message())]);
+        }
+        let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
+        for (key, write) in self.iter() {
+            if some.len() == WRITES_TOGETHER {
+                see(&some);
+                some.clear();
+            }
+            some.push((key, write.message()));
+        }
+        if !some.is_empty() {
+            see(&some);
+        }
+    }
+
     /// All of them, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Write)> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),
-            Self::Many(many) => (None, Some(many)),
+            Self::Many(many) => (None, Some(&**many)),
         };
         let few = few.into_iter().flatten().map(|(key, write)| (key, write));
         few.chain(many.into_iter().flatten())

@@ -1,8 +1,8 @@
 //! A transaction's private writes, and the way back to a savepoint.
 //!
-//! Per dictionary a sorted map behind an `Arc`: a cursor that was opened over it keeps what it saw
-//! (a later write copies the map), so a statement never meets its own writes. Keys and values are
-//! shared, so copying a map copies no bytes of theirs.
+//! Per dictionary a sorted map: a cursor that was opened over it has a copy and keeps what it saw,
+//! so a statement never meets its own writes. Large maps are shared until the next write; keys and
+//! values always are, so copying a map copies no bytes of long ones.
 //!
 //! A set that grows too large for memory moves to a [`SpillTree`], whole, and stays there. Always
 //! true: writes are either all in the maps or all in the spill.
@@ -12,7 +12,6 @@ use crate::{Direction, KeyRange, Result, Value};
 use ftree::{Message, SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was written to a key, as a read returns it.
@@ -43,9 +42,6 @@ impl From<ftree::Written> for Written {
     }
 }
 
-/// Writes that are put into a memtable together.
-pub(crate) const WRITES_TOGETHER: usize = 32;
-
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
 
@@ -58,26 +54,35 @@ struct Undo {
 
 /// The writes to each dictionary, ascending by its number. A transaction writes to few.
 #[derive(Clone, Default)]
-struct ByDictionary(SmallVec<[(u64, Arc<Writes>); 2]>);
+struct ByDictionary(SmallVec<[(u64, Writes); 2]>);
 
 impl ByDictionary {
     fn find(&self, dictionary: u64) -> std::result::Result<usize, usize> {
         self.0.binary_search_by_key(&dictionary, |(id, _)| *id)
     }
 
-    fn get(&self, dictionary: u64) -> Option<&Arc<Writes>> {
+    fn get(&self, dictionary: u64) -> Option<&Writes> {
         self.find(dictionary).ok().map(|at| &self.0[at].1)
     }
 
-    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Arc<Writes>> {
+    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Writes> {
         self.find(dictionary).ok().map(|at| &mut self.0[at].1)
     }
 
-    fn get_or_default(&mut self, dictionary: u64) -> &mut Arc<Writes> {
-        let at = self.find(dictionary).unwrap_or_else(|at| {
-            self.0.insert(at, (dictionary, Arc::default()));
-            at
-        });
+    fn get_or_default(&mut self, dictionary: u64) -> &mut Writes {
+        let at = match self.find(dictionary) {
+            Ok(at) => at,
+            Err(at) => {
+                let writes = (dictionary, Writes::default());
+                // Mostly behind all others, for which nothing has to be moved.
+                if at == self.0.len() {
+                    self.0.push(writes)
+                } else {
+                    self.0.insert(at, writes)
+                }
+                at
+            }
+        };
         &mut self.0[at].1
     }
 }
@@ -102,7 +107,7 @@ struct Spilled {
 
 /// A transaction's own writes in one dictionary, as a cursor saw them when it was opened.
 pub(crate) enum Own {
-    Memory(Arc<Writes>),
+    Memory(Writes),
     Spilled(Box<SpillCursor>),
 }
 
@@ -133,7 +138,7 @@ impl SharedWrites {
             return Some(Own::Spilled(Box::new(spill.walk(dictionary, range, direction))));
         }
         let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
-        writes.map(|writes| Own::Memory(Arc::clone(writes)))
+        writes.map(|writes| Own::Memory(writes.clone()))
     }
 }
 
@@ -186,7 +191,7 @@ impl WriteSet {
             return Some(Own::Spilled(Box::new(walk)));
         }
         let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
-        writes.map(|writes| Own::Memory(Arc::clone(writes)))
+        writes.map(|writes| Own::Memory(writes.clone()))
     }
 
     /// Whether anything was written to a dictionary. A spilled set may read the disk.
@@ -198,53 +203,40 @@ impl WriteSet {
         Ok(self.dictionaries.get(dictionary).is_some_and(|writes| !writes.is_empty()))
     }
 
-    /// The dictionaries that were written to, ascending.
-    pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
+    /// The dictionaries that were written to, ascending; each with its writes where they are in memory.
+    pub(crate) fn each_dictionary(&self, mut see: impl FnMut(u64, Option<&Writes>)) {
         match &self.spill {
-            Some(spilled) => spilled.spill.spaces().collect(),
-            None => self.dictionaries.0.iter().map(|(id, _)| *id).collect(),
+            Some(spilled) => spilled.spill.spaces().for_each(|dictionary| see(dictionary, None)),
+            None => {
+                self.dictionaries
+                    .0
+                    .iter()
+                    .for_each(|(dictionary, writes)| see(*dictionary, Some(writes)));
+            }
         }
     }
 
-    /// Every write to one dictionary, in order. A spilled set reads the disk.
+    /// Every write to the dictionaries that are `wanted`, in order. A spilled set reads the disk.
     pub(crate) fn each(
         &self,
-        dictionary: u64,
-        mut see: impl FnMut(&[u8], Message<'_>) -> Result<()>,
+        wanted: impl Fn(u64) -> bool,
+        mut see: impl FnMut(u64, &[u8], Message<'_>) -> Result<()>,
     ) -> Result<()> {
-        if let Some(spilled) = &self.spill {
+        let Some(spilled) = &self.spill else {
+            for (dictionary, writes) in self.dictionaries.0.iter().filter(|(id, _)| wanted(*id)) {
+                writes.try_each(|key, write| see(*dictionary, key, write.message()))?;
+            }
+            return Ok(());
+        };
+        for dictionary in spilled.spill.spaces().filter(|id| wanted(*id)) {
             let all = KeyRange::all();
             let mut walk = spilled.spill.walk(dictionary, &all, Direction::Forward);
             while let Some((key, message)) = walk.peek()? {
-                see(key, message)?;
+                see(dictionary, key, message)?;
                 walk.pass();
             }
-            return Ok(());
         }
-        match self.dictionaries.get(dictionary) {
-            Some(writes) => writes.try_each(|key, write| see(key, write.message())),
-            None => Ok(()),
-        }
-    }
-
-    /// The writes in memory to one dictionary, in order, some of them at a time; none of a spilled set.
-    pub(crate) fn each_in_memory(
-        &self,
-        dictionary: u64,
-        mut see: impl FnMut(&[(&[u8], Message<'_>)]),
-    ) {
-        let Some(writes) = self.dictionaries.get(dictionary) else { return };
-        let mut some = SmallVec::<[(&[u8], Message<'_>); WRITES_TOGETHER]>::new();
-        for (key, write) in writes.iter() {
-            if some.len() == WRITES_TOGETHER {
-                see(&some);
-                some.clear();
-            }
-            some.push((key, write.message()));
-        }
-        if !some.is_empty() {
-            see(&some);
-        }
+        Ok(())
     }
 
     /// The set on disk, if it was too large for memory.
@@ -260,7 +252,6 @@ impl WriteSet {
         let mut noted = Vec::with_capacity(self.undo.len());
         for Undo { dictionary, key, before } in self.undo.iter().rev() {
             let Some(writes) = maps.get_mut(*dictionary) else { continue };
-            let writes = Arc::make_mut(writes);
             let written = match before {
                 Some(before) => writes.insert(key.clone(), before.clone()),
                 None => writes.remove(key),
@@ -305,7 +296,7 @@ impl WriteSet {
 
     fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
         self.bytes += WRITE_BYTES + key.len() as u64 + write.len();
-        let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
+        let writes = self.dictionaries.get_or_default(dictionary);
         let key: Key = key.into();
         let undo_key = self.undoable.load(Ordering::Relaxed).then(|| key.clone());
         let before = writes.insert(key, write);
@@ -342,7 +333,6 @@ impl WriteSet {
         while self.undo.len() > savepoint {
             let Some(Undo { dictionary, key, before }) = self.undo.pop() else { return };
             let Some(writes) = self.dictionaries.get_mut(dictionary) else { continue };
-            let writes = Arc::make_mut(writes);
             let size = WRITE_BYTES + key.len() as u64;
             let undone = match before {
                 Some(before) => writes.insert(key, before),
@@ -394,6 +384,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     impl WriteSet {
         fn put(&mut self, dictionary: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -410,10 +401,13 @@ mod tests {
 
     fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();
-        set.each(1, |key, message| {
-            found.insert(key.to_vec(), message.value().map(<[u8]>::to_vec));
-            Ok(())
-        })
+        set.each(
+            |dictionary| dictionary == 1,
+            |_, key, message| {
+                found.insert(key.to_vec(), message.value().map(<[u8]>::to_vec));
+                Ok(())
+            },
+        )
         .unwrap();
         found
     }

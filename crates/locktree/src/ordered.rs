@@ -18,6 +18,9 @@ use std::ops::Bound;
 /// made again each time.
 const MOST_EMPTY: usize = 32;
 
+/// So many dictionaries are looked through faster than one is looked up.
+const FEW: usize = 8;
+
 /// A lock id that is ordered by its key, among ids of one dictionary.
 #[derive(Clone)]
 pub(crate) struct ByKey(pub(crate) LockId);
@@ -111,8 +114,12 @@ impl Dictionaries {
 
     #[inline]
     fn find(&mut self, dictionary: u64) -> Option<usize> {
-        if self.all.get(self.last).is_none_or(|ids| ids.dictionary != dictionary) {
-            self.last = *self.index_of.get(&dictionary)?;
+        let is_it = |ids: &DictionaryLocks| ids.dictionary == dictionary;
+        if !self.all.get(self.last).is_some_and(is_it) {
+            self.last = match self.all.len() {
+                ..=FEW => self.all.iter().position(is_it)?,
+                _ => *self.index_of.get(&dictionary)?,
+            };
         }
         Some(self.last)
     }

@@ -108,6 +108,7 @@ impl Locks {
     }
 
     /// Statements lock a key and then use it: what the last key lock says of this id.
+    #[inline]
     pub(crate) fn last(&self, dictionary: u64, key: &[u8], mode: Mode) -> Option<Granted> {
         let last = self.held.last()?;
         (last.mode >= mode && last.id.is_of(dictionary, key)).then_some(last.granted)
@@ -156,6 +157,11 @@ impl<T: Deref<Target = LockTable>> Owner<T> {
     /// Opens every lock. With `commit`, the timestamp is remembered on each key: pass it only
     /// while a snapshot older than it lives.
     pub fn release(mut self, commit: Option<u64>) {
+        self.release_in_place(commit);
+    }
+
+    /// As [`Owner::release`], of one that stays where it is, as it is large. It holds nothing any more.
+    pub fn release_in_place(&mut self, commit: Option<u64>) {
         self.table.release(&mut self.locks, commit);
     }
 }

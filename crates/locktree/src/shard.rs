@@ -38,10 +38,12 @@ pub(crate) struct LockIdBuf {
 /// Bytes an entry costs beside its id: map slot, reference counts, the owner's list.
 const ENTRY_BYTES: u64 = 96;
 
+#[inline]
 pub(crate) fn lock_id(seed: u64, dictionary: u64, key: &[u8]) -> LockIdBuf {
-    let mut bytes = SmallVec::with_capacity(key.len() + 8);
-    bytes.extend_from_slice(&dictionary.to_le_bytes());
-    bytes.extend_from_slice(key);
+    let mut bytes = SmallVec::from_elem(0, key.len() + 8);
+    let (head, rest) = bytes.split_at_mut(8);
+    head.copy_from_slice(&dictionary.to_le_bytes());
+    rest.copy_from_slice(key);
     LockIdBuf { hash: xxh3_64_with_seed(&bytes, seed), bytes }
 }
 
@@ -173,10 +175,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    #[inline]
     pub(crate) fn held_by(&self, txn: u64) -> Option<Mode> {
         self.holders.iter().find(|holder| holder.txn == txn).map(|holder| holder.mode)
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, txn: u64, mode: Mode) {
         match self.holders.iter_mut().find(|holder| holder.txn == txn) {
             Some(own) => own.mode = own.mode.max(mode),

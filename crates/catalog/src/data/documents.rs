@@ -650,7 +650,7 @@ fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
     }
     for element in raw::elements(document) {
         let element = element?;
-        if !element.is_surely_readable() {
+        if !element.is_readable_leaf() {
             check_in(&element, depth)?;
         }
     }

@@ -71,7 +71,8 @@ impl Names {
 
     /// Whether there is nothing to undo: also a statement that failed half-way has done nothing.
     pub(crate) fn is_untouched(&self) -> bool {
-        let NameChanges { changed, made, ended, built, unindexed } = &**self;
+        let Some(changes) = self.0.as_deref() else { return true };
+        let NameChanges { changed, made, ended, built, unindexed } = changes;
         changed.is_empty()
             && made.is_empty()
             && ended.is_empty()

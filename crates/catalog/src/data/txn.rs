@@ -131,14 +131,14 @@ impl Catalog {
         if self.holds_back() && kind == TxnKind::Statement {
             return self.begin_ahead(options, lock_timeout);
         }
-        Txn::over(self, self.engine().begin(options), Client::Statement(lock_timeout))
+        Txn::over(self, Client::Statement(lock_timeout), || self.engine().begin(options))
     }
 
     /// Starts a statement that reads the newest complete state.
     #[cold]
     fn begin_ahead(self: &Arc<Self>, options: TxnOptions, lock_timeout: Duration) -> Txn {
-        let engine = self.engine().begin_newest(options);
-        let mut txn = Txn::over(self, engine, Client::Statement(lock_timeout));
+        let begin = || self.engine().begin_newest(options);
+        let mut txn = Txn::over(self, Client::Statement(lock_timeout), begin);
         txn.ahead = Some(Ahead::new(self, txn.engine.seen()));
         txn
     }
@@ -157,7 +157,7 @@ impl Catalog {
             Some(snapshot) => self.engine().begin_at(options, snapshot),
             None => self.engine().begin(options),
         };
-        Txn::over(self, engine, Client::Session(lock_timeout))
+        Txn::over(self, Client::Session(lock_timeout), || engine)
     }
 
     /// Starts a connection's transaction over several statements. It waits `lock_timeout` for
@@ -175,15 +175,20 @@ impl Catalog {
                 self.engine().begin_serializable(Some(lock_timeout)).map_err(from_engine)?
             }
         };
-        Ok(Txn::over(self, engine, Client::Connection(isolation, lock_timeout)))
+        Ok(Txn::over(self, Client::Connection(isolation, lock_timeout), || engine))
     }
 }
 
 impl Txn {
-    fn over(catalog: &Arc<Catalog>, engine: engine::EngineTxn, client: Client) -> Self {
+    /// The engine's transaction is begun in its place, as it is large.
+    fn over(
+        catalog: &Arc<Catalog>,
+        client: Client,
+        begin: impl FnOnce() -> engine::EngineTxn,
+    ) -> Self {
         let is_clients = !matches!(client, Client::Statement(_));
         Self {
-            engine,
+            engine: begin(),
             notes: catalog.tells().then(|| Box::new(TxnNotes::new(is_clients))),
             catalog: Arc::clone(catalog),
             client,
@@ -565,7 +570,9 @@ impl Txn {
         let mut published = false;
         let committed = self.engine.commit_in_place(Durability::Buffered, |timestamp| {
             published = true;
-            self.catalog.namespaces.apply(self.names.change(timestamp), timestamp);
+            if !self.names.is_untouched() {
+                self.catalog.namespaces.apply(self.names.change(timestamp), timestamp);
+            }
             publish_counts(&self.touched, &lent);
             publish_marks(&self.multikey, &self.names);
         });

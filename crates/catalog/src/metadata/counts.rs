@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Key prefix of the stripes in `ROOT`.
 pub(crate) const PREFIX: u8 = b'c';
+/// The bytes of a stripe's key.
+const KEY_BYTES: usize = 1 + 8 + 4;
 /// The number of the mark, which no stripe gets.
 const MARK: u32 = u32::MAX;
 
@@ -212,24 +214,23 @@ impl Stripe {
     }
 
     /// The key of the mark.
-    pub(crate) fn mark_key(collection: u64) -> Vec<u8> {
+    pub(crate) fn mark_key(collection: u64) -> [u8; KEY_BYTES] {
         Self::key(collection, MARK)
     }
 
     /// `'c'`, collection number, stripe number; big-endian so that a collection's stripes adjoin.
-    pub(crate) fn key(collection: u64, number: u32) -> Vec<u8> {
-        let mut key = Vec::with_capacity(13);
-        key.push(PREFIX);
-        key.extend_from_slice(&collection.to_be_bytes());
-        key.extend_from_slice(&number.to_be_bytes());
+    pub(crate) fn key(collection: u64, number: u32) -> [u8; KEY_BYTES] {
+        let mut key = [PREFIX; KEY_BYTES];
+        key[1..9].copy_from_slice(&collection.to_be_bytes());
+        key[9..].copy_from_slice(&number.to_be_bytes());
         key
     }
 
     /// The keys of a collection's stripes.
     pub(crate) fn keys(collection: u64) -> KeyRange {
         KeyRange {
-            lower: Bound::Included(Self::key(collection, 0)),
-            upper: Bound::Included(Self::key(collection, u32::MAX)),
+            lower: Bound::Included(Self::key(collection, 0).to_vec()),
+            upper: Bound::Included(Self::key(collection, u32::MAX).to_vec()),
         }
     }
 

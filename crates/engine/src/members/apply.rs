@@ -13,7 +13,7 @@ use crate::records::{self, Operation, Operations};
 use crate::recovery::{key_write, needed_dictionary};
 use crate::settings::PlantedBug;
 use crate::unapplied::{ChunksOfCommit, Unapplied, UnappliedCommit};
-use crate::writeset::WRITES_TOGETHER;
+use crate::writes::WRITES_TOGETHER;
 use crate::{Error, Result};
 use ftree::Version;
 use smallvec::SmallVec;

@@ -15,6 +15,7 @@ pub(crate) struct Charge(Option<Reservation>);
 
 impl Charge {
     /// The writes occupy `bytes` by now. True where that changed the account.
+    #[inline]
     pub(crate) fn follow(&mut self, cache: &CacheTable, bytes: u64) -> bool {
         let wanted = if bytes <= FREE { 0 } else { bytes.next_multiple_of(STEP) };
         match &mut self.0 {

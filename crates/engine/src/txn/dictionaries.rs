@@ -106,6 +106,7 @@ impl EngineTxn {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn is_created(&self, dictionary: DictionaryId) -> bool {
         self.created.iter().any(|(id, _)| *id == dictionary.0)
     }
@@ -121,16 +122,29 @@ impl EngineTxn {
 
     /// The dictionary as the newest commit left it. An id means one dictionary for ever, so it is
     /// looked up once; whether it is dropped is asked each time.
+    #[inline]
     pub(super) fn find_newest(&mut self, dictionary: DictionaryId) -> Result<&Found> {
-        let known = self.used.iter().position(|found| found.id == dictionary.0);
-        if known.is_none() {
-            let found = self.environment().directory.newest(dictionary)?;
-            self.used.push(found);
+        let at = self.look_up_newest(dictionary)?;
+        self.not_dropped(at)
+    }
+
+    /// The place in `used` of the dictionary, which was there at some time.
+    #[inline]
+    pub(super) fn look_up_newest(&mut self, dictionary: DictionaryId) -> Result<usize> {
+        if let Some(at) = self.used.iter().position(|found| found.id == dictionary.0) {
+            return Ok(at);
         }
-        let at = known.unwrap_or(self.used.len() - 1);
+        let found = self.environment().directory.newest(dictionary)?;
+        self.used.push(found);
+        Ok(self.used.len() - 1)
+    }
+
+    /// A dictionary that was looked up, unless it is dropped by now.
+    #[inline]
+    pub(super) fn not_dropped(&self, at: usize) -> Result<&Found> {
         let found = &self.used[at];
         if found.dropped().is_some() {
-            return Err(Error::NoSuchDictionary(dictionary));
+            return Err(Error::NoSuchDictionary(DictionaryId(found.id)));
         }
         Ok(found)
     }
@@ -140,15 +154,11 @@ impl EngineTxn {
         self.used.iter().find(|found| found.id == dictionary)
     }
 
+    #[inline]
     pub(super) fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
         if self.dropped.contains(&dictionary.0) {
             return Err(Error::NoSuchDictionary(dictionary));
         }
         Ok(())
-    }
-
-    /// The dictionaries written to that still exist at commit.
-    pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
-        self.writes.dictionaries().into_iter().filter(|id| !self.dropped.contains(id))
     }
 }

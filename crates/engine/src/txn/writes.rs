@@ -30,7 +30,8 @@ impl EngineTxn {
             // As when it was locked: under the key's lock nobody drops the dictionary.
             return Ok(());
         }
-        self.find_newest(dictionary)?;
+        let place = self.look_up_newest(dictionary)?;
+        self.not_dropped(place)?;
         let locks = &self.pinned.handle().locks;
         // Names are few, and locked for a moment.
         let may_queue = dictionary != DictionaryId::ROOT
@@ -46,7 +47,7 @@ impl EngineTxn {
         };
         let unwatched = !self.pinned.watches_commits();
         // Somebody may have dropped it while this one waited.
-        let found = self.find_newest(dictionary)?;
+        let found = self.not_dropped(place)?;
         if on_conflict == OnConflict::Latest {
             return Ok(());
         }

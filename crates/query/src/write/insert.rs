@@ -167,7 +167,11 @@ type Prepared<'a> = Result<Cow<'a, RawDocument>>;
 
 fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> SmallVec<[Prepared<'a>; 1]> {
     let (os, keep) = (ctx.catalog.os(), ctx.keep_empty_timestamps);
-    documents.iter().map(|document| fit(os, document, keep)).collect()
+    let mut prepared = SmallVec::with_capacity(documents.len());
+    for document in documents {
+        prepared.push(fit(os, document, keep));
+    }
+    prepared
 }
 
 /// A document of a client as it is stored, or why it is not.
@@ -176,7 +180,7 @@ pub(crate) fn fit<'a>(
     document: &'a RawDocument,
     keep_empty_timestamps: bool,
 ) -> Prepared<'a> {
-    let fitted = checked_as_stored(os, document, keep_empty_timestamps, check_value)?;
+    let fitted = checked_as_stored(os, document, keep_empty_timestamps, true)?;
     check_size(&fitted)?;
     Ok(fitted)
 }
@@ -204,25 +208,37 @@ pub(crate) fn as_stored<'a>(
     keep_empty_timestamps: bool,
 ) -> Prepared<'a> {
     // Its values were checked, or made by the server.
-    checked_as_stored(os, document, keep_empty_timestamps, |_| Ok(()))
+    checked_as_stored(os, document, keep_empty_timestamps, false)
 }
 
-/// The same, which asks `check` about each field.
+/// The same, which checks each value where that was not done.
 fn checked_as_stored<'a>(
     os: &Os,
     document: &'a RawDocument,
     keep_empty_timestamps: bool,
-    check: impl Fn(&Element<'_>) -> Result<()>,
+    checks_values: bool,
 ) -> Prepared<'a> {
     let (mut id, mut id_is_first, mut has_two, mut fills) = (None, false, false, false);
-    for (at, element) in raw::elements(document).enumerate() {
-        let element = element?;
-        check(&element)?;
-        if element.name_bytes() == b"_id" {
-            has_two |= id.replace(element.value()?).is_some();
-            id_is_first = at == 0;
-        } else if !keep_empty_timestamps && element.element_type() == ElementType::Timestamp {
-            fills |= element.value()? == EMPTY_TIMESTAMP;
+    let may_fill =
+        |field: &Element<'_>| !keep_empty_timestamps && field.is_of(ElementType::Timestamp);
+    // Most fields are none of these: there is nothing to be done for them.
+    let matters = |field: &Element<'_>| {
+        field.name_bytes() == b"_id"
+            || may_fill(field)
+            || (checks_values && !field.is_readable_leaf())
+    };
+    let mut fields = raw::elements(document);
+    let all = fields.left();
+    while let Some(field) = fields.next_of(matters) {
+        let field = field?;
+        if checks_values {
+            check_value(&field)?;
+        }
+        if field.name_bytes() == b"_id" {
+            has_two |= id.replace(field.value()?).is_some();
+            id_is_first = fields.left() + field.bytes().len() == all;
+        } else if may_fill(&field) {
+            fills |= field.value()? == EMPTY_TIMESTAMP;
         }
     }
     if has_two {
