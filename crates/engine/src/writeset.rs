@@ -76,9 +76,9 @@ impl ByDictionary {
                 let writes = (dictionary, Writes::default());
                 // Mostly behind all others, for which nothing has to be moved.
                 if at == self.0.len() {
-                    self.0.push(writes)
+                    self.0.push(writes);
                 } else {
-                    self.0.insert(at, writes)
+                    self.0.insert(at, writes);
                 }
                 at
             }
