@@ -184,6 +184,9 @@ impl<'a> Elements<'a> {
     ) -> Option<Result<Element<'a>>> {
         loop {
             let Some((cut, rest)) = plain_cut_here(self.cuts.rest) else {
+                if self.cuts.is_at_end() {
+                    return None;
+                }
                 match self.next()? {
                     Ok(element) if !wanted(&element) => continue,
                     found => return Some(found),

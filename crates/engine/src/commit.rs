@@ -359,16 +359,14 @@ impl Committer {
         }
         let stays = |dictionary| !txn.dropped.contains(&dictionary);
         txn.writes.each(stays, |dictionary, key, message| {
-            encoder.write(match message {
-                Message::Put(value) | Message::Large(value) => {
-                    Operation::Put { dictionary, key, value }
-                }
-                Message::Delete => Operation::Delete { dictionary, key },
+            match message {
+                Message::Put(value) | Message::Large(value) => encoder.put(dictionary, key, value),
+                Message::Delete => encoder.write(Operation::Delete { dictionary, key }),
                 Message::Update(argument) => {
                     assert!(argument.len() <= MAX_UPDATE_BYTES, "its length was checked");
-                    Operation::Update { dictionary, key, argument }
+                    encoder.write(Operation::Update { dictionary, key, argument });
                 }
-            });
+            }
             if encoder.bytes.len() >= self.sizes.chunk_bytes {
                 full(encoder)?;
             }

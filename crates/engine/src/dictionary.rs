@@ -343,8 +343,10 @@ impl Directory {
 
     /// The dictionary as the newest commit left it.
     pub(crate) fn newest(&self, id: DictionaryId) -> Result<Found> {
-        let found = self.find(id.0).filter(|dictionary| dictionary.dropped().is_none());
-        found.ok_or_else(|| Error::NoSuchDictionary(id))
+        match self.find(id.0) {
+            Some(found) if found.dropped().is_none() => Ok(found),
+            _ => Err(Error::NoSuchDictionary(id)),
+        }
     }
 
     /// Those for which `wanted` says so, ids ascending. Under the map's lock: of many idle dictionaries it

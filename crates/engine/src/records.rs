@@ -494,14 +494,7 @@ impl Encoder {
 
     pub(crate) fn write(&mut self, operation: Operation<'_>) {
         match operation {
-            Operation::Put { dictionary, key, value } => {
-                self.enter(dictionary);
-                self.bytes.push(OP_PUT);
-                varint(&mut self.bytes, key.len() as u64);
-                varint(&mut self.bytes, value.len() as u64);
-                self.bytes.extend_from_slice(key);
-                self.bytes.extend_from_slice(value);
-            }
+            Operation::Put { dictionary, key, value } => self.put(dictionary, key, value),
             Operation::Delete { dictionary, key } => {
                 self.enter(dictionary);
                 self.bytes.push(OP_DELETE);
@@ -554,6 +547,16 @@ impl Encoder {
                 }
             }
         }
+    }
+
+    /// What is written most: an [`Operation::Put`].
+    pub(crate) fn put(&mut self, dictionary: u64, key: &[u8], value: &[u8]) {
+        self.enter(dictionary);
+        self.bytes.push(OP_PUT);
+        varint(&mut self.bytes, key.len() as u64);
+        varint(&mut self.bytes, value.len() as u64);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
     }
 
     #[inline]

@@ -94,7 +94,12 @@ impl Writes {
             match few.binary_search_by(|(own, _)| own.cmp(&key)) {
                 Ok(at) => return Some(std::mem::replace(&mut few[at].1, write)),
                 Err(at) if few.len() < FEW => {
-                    few.insert(at, (key, write));
+                    // Mostly behind all others, for which nothing has to be moved.
+                    if at == few.len() {
+                        few.push((key, write));
+                    } else {
+                        few.insert(at, (key, write));
+                    }
                     return None;
                 }
                 Err(_) => *self = Self::Many(Arc::new(few.drain(..).collect())),

@@ -76,9 +76,9 @@ impl ByDictionary {
                 let writes = (dictionary, Writes::default());
                 // Mostly behind all others, for which nothing has to be moved.
                 if at == self.0.len() {
-                    self.0.push(writes)
+                    self.0.push(writes);
                 } else {
-                    self.0.insert(at, writes)
+                    self.0.insert(at, writes);
                 }
                 at
             }
@@ -205,14 +205,14 @@ impl WriteSet {
 
     /// The dictionaries that were written to, ascending; each with its writes where they are in memory.
     pub(crate) fn each_dictionary(&self, mut see: impl FnMut(u64, Option<&Writes>)) {
-        match &self.spill {
-            Some(spilled) => spilled.spill.spaces().for_each(|dictionary| see(dictionary, None)),
-            None => {
-                self.dictionaries
-                    .0
-                    .iter()
-                    .for_each(|(dictionary, writes)| see(*dictionary, Some(writes)));
+        if let Some(spilled) = &self.spill {
+            for dictionary in spilled.spill.spaces() {
+                see(dictionary, None);
             }
+            return;
+        }
+        for (dictionary, writes) in &self.dictionaries.0 {
+            see(*dictionary, Some(writes));
         }
     }
 
