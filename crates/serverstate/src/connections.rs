@@ -22,17 +22,14 @@ impl ServerState {
     fn connect(&self, info: ConnectionInfo, origin: Origin) -> Arc<Connection> {
         let id = self.next_connection.fetch_add(1, Ordering::Relaxed);
         let operation = self.operations.open(id);
-        let interrupt = Arc::new(OperationInterrupt {
-            operation: Arc::clone(&operation),
-            clock: Arc::clone(&self.os.clock),
-        });
+        let interrupt =
+            Arc::new(OperationInterrupt { operation, clock: Arc::clone(&self.os.clock) });
         let login = Arc::default();
         let asked = self.security.is_enforced().then(|| Arc::clone(&login));
         let script_host =
             Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt, asked));
         let memory = Arc::clone(&self.memory);
-        let connection =
-            Connection::open(id, info, origin, operation, interrupt, script_host, login, memory);
+        let connection = Connection::open(id, info, origin, interrupt, script_host, login, memory);
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
     }
