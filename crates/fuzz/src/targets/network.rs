@@ -14,7 +14,10 @@ pub(super) const FRAME: Target = Target {
             if let Ok((_, wire::Message::Msg(message))) = wire::decode(bytes) {
                 assert!(message.body.as_bytes().len() <= bytes.len());
                 let database = message.body.get("$db").expect("checked");
-                assert_eq!(message.database().ok(), database.and_then(bson::raw::RawBsonRef::as_str));
+                assert_eq!(
+                    message.database().ok(),
+                    database.and_then(bson::raw::RawBsonRef::as_str)
+                );
             }
         })
     },
