@@ -6,7 +6,8 @@
 //! [`TOLERANCE`] percent above fails.
 //!
 //! Beside them stand the locked instructions, atomic changes of memory that others may use: each takes some
-//! 20 cycles, and more with each processor that changes the same memory. One more of them an operation fails.
+//! 20 cycles, and more with each processor that changes the same memory. One more of them fails where an operation has
+//! few.
 
 use crate::run::{cargo, read, root, run, target};
 use crate::tools;
@@ -27,8 +28,9 @@ const TIMING_DEPENDENT: [&str; 4] =
 const TIMING_FACTOR: f64 = 3.0;
 /// Percent, in the test command: processors of other makers copy memory with other instructions.
 const TEST_TOLERANCE_PERCENT: f64 = 10.0;
-/// Locked instructions that an operation may have more than the table says: a part of one is what happens now and then.
-const LOCKED_TOLERANCE: f64 = 0.9;
+/// Locked instructions that an operation may have more than the table says: a part of one is what happens now and then;
+/// and of many so many percent.
+const LOCKED_TOLERANCE: (f64, f64) = (0.9, 6.0);
 /// The table of those, in the same file.
 const LOCKED: &str = "locked";
 /// The function that is counted, see `crates/testkit/src/instructions.rs`.
@@ -86,7 +88,7 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
             count.instructions, count.locked
         );
         let more = change.is_none_or(|by| by * 100.0 > tolerance_of(name, options.tolerance));
-        if more || locked.is_none_or(|locked| count.locked > locked + LOCKED_TOLERANCE) {
+        if more || locked.is_none_or(|locked| count.locked > most_locked(name, locked)) {
             worse.push(name.as_str());
         }
     }
@@ -95,8 +97,8 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
     }
     if !(options.release || worse.is_empty()) {
         bail!(
-            "more than {} % or a locked instruction above bench/instructions.toml, or not in it: {}; mend it, \
-             or say why in the commit that runs `cargo xtask instructions --write`",
+            "more than {} % or some locked instructions above bench/instructions.toml, or not in it: {}; mend \
+             it, or say why in the commit that runs `cargo xtask instructions --write`",
             options.tolerance,
             worse.join(", ")
         );
@@ -108,6 +110,12 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
 fn tolerance_of(name: &str, usual: f64) -> f64 {
     let timed = TIMING_DEPENDENT.iter().any(|timed| name.starts_with(timed));
     if timed { usual * TIMING_FACTOR } else { usual }
+}
+
+/// Locked instructions that an operation may have where the table says so many.
+fn most_locked(name: &str, locked: f64) -> f64 {
+    let (some, percent) = LOCKED_TOLERANCE;
+    locked + some.max(locked * tolerance_of(name, percent) / 100.0)
 }
 
 fn table(path: &Path) -> Result<toml::Table> {
@@ -189,7 +197,19 @@ fn build(profile: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::totals;
+    use super::{most_locked, totals};
+
+    #[test]
+    fn one_more_locked_instruction_is_too_many_where_there_are_few() {
+        for (name, table, most) in [
+            ("ping", 11.0, 11.9),
+            ("find by _id", 50.0, 53.0),
+            ("engine: get", 10.0, 11.8),
+            ("scan, a document", 0.1, 1.0),
+        ] {
+            assert!((most_locked(name, table) - most).abs() < 1e-9, "{name}");
+        }
+    }
 
     #[test]
     fn totals_are_those_of_instructions_and_of_locked_ones() {
