@@ -250,7 +250,7 @@ impl<'a> Context<'a> {
     /// The collection a field names, in the command's database.
     pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
         let namespace =
-            self.connection.namespaces.make(self.request.database, field.collection()?)?;
+            self.connection.last_namespace.make(self.request.database, field.collection()?)?;
         self.opened(namespace)
     }
 

@@ -126,7 +126,7 @@ pub struct Connection {
     /// itself, or a request waits for it. 0 without one.
     pub own_cursor: AtomicI64,
     /// The namespace that its requests named last.
-    pub namespaces: LastNamespace,
+    pub last_namespace: LastNamespace,
     /// Its request that waits for a lock.
     pub lock_waiting: Mutex<Option<Box<LockWaiting>>>,
 }
@@ -162,7 +162,7 @@ impl Connection {
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
             own_cursor: AtomicI64::new(0),
-            namespaces: LastNamespace::default(),
+            last_namespace: LastNamespace::default(),
             lock_waiting: Mutex::default(),
         })
     }
