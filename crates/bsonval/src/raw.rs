@@ -11,6 +11,8 @@ use bson::raw::{
 };
 use bson::spec::{BinarySubtype, ElementType};
 use errors::{Code, Error, Result};
+use serde::Deserialize;
+use serde::de::value::BorrowedBytesDeserializer;
 
 /// One field of a document, with the bytes it is written as.
 #[derive(Clone)]
@@ -29,8 +31,6 @@ pub struct Element<'a> {
 enum Reader<'a> {
     /// We do, when it is asked for: it is plain (see [`plain_size`]).
     Plain,
-    /// The `bson` crate has, as it alone makes arrays.
-    Array(&'a RawArray),
     /// The `bson` crate does, of what is not plain.
     Crate(Box<RawElement<'a>>),
 }
@@ -96,7 +96,6 @@ impl<'a> Element<'a> {
     pub fn value(&self) -> Result<RawBsonRef<'a>> {
         match &self.value {
             Reader::Plain => plain_value(self.kind, self.body()).ok_or_else(|| self.refusal()),
-            Reader::Array(array) => Ok(RawBsonRef::Array(array)),
             Reader::Crate(checked) => Ok(checked.value()?),
         }
     }
@@ -175,8 +174,7 @@ impl<'a> Elements<'a> {
         self.next_of(|element| wanted(element.name))
     }
 
-    /// As [`Elements::next_wanted`], where the whole field is looked at, but for the value of an array, which cannot be
-    /// read yet.
+    /// As [`Elements::next_wanted`], where the whole field is looked at.
     #[inline]
     pub fn next_of(
         &mut self,
@@ -193,10 +191,6 @@ impl<'a> Elements<'a> {
                 }
             };
             let is_wanted = wanted(&cut);
-            if is_wanted && cut.kind == ARRAY {
-                // The crate alone makes a value of it.
-                return self.next();
-            }
             if let Err(stopped) = limits::poll_work(1 + cut.bytes.len() / limits::BYTES_PER_UNIT) {
                 return Some(Err(stopped));
             }
@@ -222,7 +216,7 @@ pub fn pass_same<'a>(
     other: &mut Elements<'_>,
     mut passed: impl FnMut(&'a [u8]),
 ) -> Result<()> {
-    while let Some((cut, rest)) = plain_cut(one.cuts.rest) {
+    while let Some((cut, rest)) = plain_element(one.cuts.rest) {
         let Some(rest_of_other) = other.cuts.rest.strip_prefix(cut.bytes) else { break };
         limits::poll_work(1 + cut.bytes.len() / limits::BYTES_PER_UNIT)?;
         passed(cut.name);
@@ -236,7 +230,7 @@ pub fn pass_same<'a>(
 /// The names of a document's fields, in order; of fields that a reader of values refuses, too.
 pub fn names(document: &RawDocument) -> impl Iterator<Item = Result<&[u8]>> {
     let mut cuts = Cuts::new(document.as_bytes(), Source::Document(document));
-    std::iter::from_fn(move || cuts.next_name())
+    std::iter::from_fn(move || cuts.next().map(|element| Ok(element?.name)))
 }
 
 /// What the fields are cut from.
@@ -285,19 +279,6 @@ impl<'a> Cuts<'a> {
         self.rest == [0]
     }
 
-    /// The name of the next field. Of an array it needs no more than where it ends.
-    fn next_name(&mut self) -> Option<Result<&'a [u8]>> {
-        if self.is_at_end() {
-            return None;
-        }
-        let Some((cut, rest)) = plain_cut(self.rest) else {
-            return self.next_checked().map(|element| Ok(element?.name));
-        };
-        self.rest = rest;
-        self.behind += 1;
-        Some(Ok(cut.name))
-    }
-
     /// The same for a field that is not plain, or damaged; for the end of a damaged document, too.
     #[cold]
     fn next_checked(&mut self) -> Option<Result<Element<'a>>> {
@@ -314,11 +295,7 @@ impl<'a> Cuts<'a> {
         let (bytes, rest) = rest.split_at(1 + name.len() + 1 + checked.size());
         self.rest = rest;
         let kind = checked.element_type() as u8;
-        let value = match (kind, checked.value()) {
-            (ARRAY, Ok(RawBsonRef::Array(array))) => Reader::Array(array),
-            _ => Reader::Crate(Box::new(checked)),
-        };
-        Some(Ok(Element { kind, name, bytes, value }))
+        Some(Ok(Element { kind, name, bytes, value: Reader::Crate(Box::new(checked)) }))
     }
 }
 
@@ -326,16 +303,6 @@ impl<'a> Cuts<'a> {
 /// plain, or anything is wrong with it.
 #[inline]
 fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
-    // The crate alone makes a value of an array.
-    if rest.first() == Some(&ARRAY) {
-        return None;
-    }
-    plain_cut(rest)
-}
-
-/// The same, of an array too, of which no value can be made.
-#[inline]
-fn plain_cut(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     plain_cut_here(rest)
 }
 
@@ -442,7 +409,7 @@ const SIZES: [u8; 256] = {
 const VARYING: u8 = u8::MAX;
 
 /// The bytes that a value of a usual type takes. Of what it knows, [`plain_value`] makes a value, but for
-/// arrays and for strings that are not UTF-8.
+/// strings that are not UTF-8.
 #[inline]
 fn plain_size(kind: u8, value: &[u8]) -> Option<usize> {
     match SIZES[usize::from(kind)] {
@@ -515,6 +482,7 @@ fn plain_value(kind: u8, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
         ElementType::Symbol => RawBsonRef::Symbol(text(bytes)?),
         ElementType::JavaScriptCode => RawBsonRef::JavaScriptCode(text(bytes)?),
         ElementType::EmbeddedDocument => RawBsonRef::Document(RawDocument::from_bytes(bytes).ok()?),
+        ElementType::Array => RawBsonRef::Array(array_of(bytes)?),
         ElementType::Binary => {
             let (subtype, bytes) = bytes.get(4..)?.split_first()?;
             let subtype = BinarySubtype::from(*subtype);
@@ -522,6 +490,13 @@ fn plain_value(kind: u8, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
         }
         _ => return None,
     })
+}
+
+/// These bytes as an array. The `bson` crate makes one of bytes by its `serde` form alone.
+#[inline]
+fn array_of(bytes: &[u8]) -> Option<&RawArray> {
+    let bytes = BorrowedBytesDeserializer::<serde::de::value::Error>::new(bytes);
+    Deserialize::deserialize(bytes).ok()
 }
 
 #[inline]
@@ -750,6 +725,7 @@ pub fn first(document: &RawDocument) -> Option<Result<Element<'_>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bson::raw::cstr;
     use bson::{Bson, doc};
 
     /// A document with a field of every type, named by its position.
@@ -798,9 +774,10 @@ mod tests {
             assert_eq!(ours, theirs, "{name}");
             assert_eq!(ours.is_some(), name.parse::<usize>().is_ok_and(|at| at < fields), "{name}");
         }
-        let usual = plain_field(document.as_bytes(), b"3").is_none()
-            && plain_field(document.as_bytes(), b"2").is_some();
-        assert!(usual, "a document is found without the crate, an array is not");
+        for name in ["2", "3"] {
+            let found = plain_field(document.as_bytes(), name.as_bytes());
+            assert!(found.is_some(), "documents and arrays are found without the crate");
+        }
         let twice = RawDocumentBuf::from_bytes(
             [&[19, 0, 0, 0][..], b"\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0"].concat(),
         );
@@ -946,7 +923,8 @@ mod tests {
         let one = of(doc! { "a": "x" });
         let only = only_plain(&one).unwrap();
         assert_eq!((only.name(), only.value().unwrap()), ("a", RawBsonRef::String("x")));
-        for other in [doc! {}, doc! { "a": 1, "b": 2 }, doc! { "a": [1] }] {
+        let regex = bson::Regex { pattern: cstr!("x").into(), options: cstr!("").into() };
+        for other in [doc! {}, doc! { "a": 1, "b": 2 }, doc! { "a": regex }] {
             assert!(only_plain(&of(other)).is_none());
         }
         let damaged = RawDocument::from_bytes(b"\x0b\0\0\0\x10a\0\x01\0\0\0").unwrap();
