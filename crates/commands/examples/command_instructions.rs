@@ -13,6 +13,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
 use commands::Service;
+use dispatch::writer::keep_room;
 use dispatch::{ConnectionInfo, OpKind, Request};
 use engine::Engine;
 use os::Os;
@@ -149,6 +150,8 @@ impl Client {
         rows.row(name, TIMES, 1, |number| {
             let reply = self.send(&bodies[number as usize], None);
             check(name, &reply);
+            // As the server does once it is sent.
+            keep_room(reply);
         });
     }
 
@@ -170,6 +173,7 @@ impl Client {
         let answer = self.service.run(&self.connection, &request).document;
         reply.clear();
         wire::encode_msg(reply, 1, header.request_id, wire::MsgFlags::NONE, &answer);
+        keep_room(answer);
     }
 
     /// Counts a command as a driver sends it: in a message, for a session, documents in a section of their own.

@@ -10,7 +10,7 @@ use crate::gate;
 use auth::{Privilege, Resource};
 use bson::{RawDocument, RawDocumentBuf};
 use dispatch::fields::{Field, inner};
-use dispatch::writer::Writer;
+use dispatch::writer::{Open, Writer};
 use errors::Result;
 use query::Plans;
 use serverstate::{Documents, Parked};
@@ -49,10 +49,17 @@ pub(crate) struct CursorOptions {
 pub(crate) fn first_batch(
     context: &mut Context<'_>,
     namespace: &str,
-    documents: Documents,
+    mut documents: Documents,
     limit: Option<u64>,
     wanted: &CursorOptions,
 ) -> Result<()> {
+    let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
+    if let Documents::Query(cursor) = &mut documents
+        && cursor.most() == Some(1)
+        && (size > 1 || (size == 1 && limit == Some(1)))
+    {
+        return batch_of_one(context, namespace, cursor.next()?);
+    }
     let await_data = wanted.await_data;
     let mut parked = Parked {
         documents,
@@ -67,12 +74,9 @@ pub(crate) fn first_batch(
         memory: None,
     };
     let (open, list) = context.reply.begin_first_batch();
-    let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
     let filled = fill(&mut context.reply, &mut parked, size)?;
     context.reply.end(list);
-    context.service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
-    context.figures.returned = Some(filled.count);
-    context.figures.exhausted = filled.exhausted;
+    note_returned(context, filled.count, filled.exhausted);
     let id = if filled.exhausted || wanted.single_batch {
         0
     } else {
@@ -83,13 +87,42 @@ pub(crate) fn first_batch(
     if let Some(token) = &filled.resume_token {
         context.reply.document("postBatchResumeToken", token);
     }
+    end_cursor(context, open, id, namespace);
+    Ok(())
+}
+
+/// The same of a batch that is the whole answer, of this document or of none.
+fn batch_of_one(
+    context: &mut Context<'_>,
+    namespace: &str,
+    document: Option<&RawDocument>,
+) -> Result<()> {
+    let (open, list) = context.reply.begin_first_batch();
+    if let Some(document) = document {
+        context.reply.reserve(document.as_bytes().len() + ELEMENT_BYTES);
+        make_room(&mut context.reply, document)?;
+        context.reply.element_document(0, document);
+    }
+    context.reply.end(list);
+    note_returned(context, u64::from(document.is_some()), true);
+    end_cursor(context, open, 0, namespace);
+    Ok(())
+}
+
+fn note_returned(context: &mut Context<'_>, count: u64, exhausted: bool) {
+    context.service.metrics.documents_returned.fetch_add(count, Ordering::Relaxed);
+    context.figures.returned = Some(count);
+    context.figures.exhausted = exhausted;
+}
+
+/// Ends `cursor` with what follows its batch.
+fn end_cursor(context: &mut Context<'_>, open: Open, id: i64, namespace: &str) {
     context.reply.i64("id", id);
     context.reply.str("ns", namespace);
     if let Some((time, _)) = context.read_state {
         context.reply.timestamp("atClusterTime", time);
     }
     context.reply.end(open);
-    Ok(())
 }
 
 fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeout: bool) -> i64 {

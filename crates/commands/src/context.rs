@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
             permit: None,
             shown: Cow::Borrowed(body),
             started,
-            reply: Writer::new(),
+            reply: Writer::of_reply(),
             exhaust: None,
             collection: None,
             verbosity: Verbosity::default(),

@@ -158,9 +158,8 @@ impl Service {
         let limited = limits::enter_as(Arc::clone(&connection.limits));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let executed = self.execute_and_wait(&mut context, body);
-        let admitted = limits::take_admitted();
         drop(hosted);
-        drop(limited);
+        let admitted = limited.end();
         if context.wait.is_some()
             && matches!(&executed, Executed::Ended(ended) if ended.result.is_ok())
         {

@@ -4,9 +4,22 @@
 //! outermost document, and the bytes are a well-formed document then.
 
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
+use limits::Spare;
 
 /// Room of a new document: a small reply is not copied as it grows.
 const FIRST_BYTES: usize = 1000;
+/// What a thread keeps for its next reply at most.
+const KEPT_BYTES: usize = 8 * 1024;
+
+thread_local! {
+    /// In what this thread's last reply was written.
+    static SENT: Spare = const { Spare::new(KEPT_BYTES) };
+}
+
+/// Keeps what a reply was written in, now that it is sent, for this thread's next one.
+pub fn keep_room(sent: RawDocumentBuf) {
+    SENT.with(|spare| spare.keep(sent.into_bytes()));
+}
 
 /// What stands beside a key's name, and a number as its value: room for both is made at once.
 const KEY_AND_NUMBER_BYTES: usize = 2 + 8;
@@ -52,6 +65,14 @@ impl Writer {
     /// An empty document.
     pub fn new() -> Self {
         Self::with_capacity(FIRST_BYTES)
+    }
+
+    /// An empty document, in the room of a reply that this thread has sent ([`keep_room`]).
+    pub fn of_reply() -> Self {
+        let mut bytes = SENT.with(Spare::take);
+        bytes.reserve(FIRST_BYTES);
+        bytes.extend_from_slice(&[0; 4]);
+        Self { bytes }
     }
 
     /// An empty document with room for `capacity` bytes.

@@ -16,7 +16,7 @@ mod wildcard;
 
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash, hexadecimal};
 pub use record_key::{
-    LeadingValues, PrimaryKey, RecordKey, bad_key, id_key, is_suffix, shared_id_key,
+    LeadingValues, PrimaryKey, RecordKey, bad_key, id_key, id_key_in, is_suffix, shared_id_key,
 };
 pub use record_part::record_part;
 pub use shape::{

@@ -229,7 +229,18 @@ pub fn is_suffix(bytes: &[u8]) -> bool {
 /// The keystring of an `_id` under the collection's collation: the record key where the primary key is
 /// `_id` alone, else the key in the index on `_id`.
 pub fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
-    let mut builder = KeyBuilder::reusing(Vec::with_capacity(USUAL_BYTES));
+    id_key_in(Vec::new(), id, collation)
+}
+
+/// The same, written into `room` in place of what that holds.
+pub fn id_key_in(
+    mut room: Vec<u8>,
+    id: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+) -> Result<Vec<u8>> {
+    room.clear();
+    room.reserve(USUAL_BYTES);
+    let mut builder = KeyBuilder::reusing(room);
     builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
     Ok(builder.into_bytes())
 }

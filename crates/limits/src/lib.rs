@@ -20,6 +20,7 @@ mod growth;
 mod hash;
 mod memory;
 mod sort;
+mod spare;
 mod stack;
 
 pub use admission::{LARGE_BYTES, WaiterGuard};
@@ -29,6 +30,7 @@ pub use growth::{Growth, UNCHARGED_BYTES};
 pub use hash::{KeyHash, KeyHashing, KeyMap, KeySet, hashes_are_seeded, seed_hashes};
 pub use memory::{Account, Charge, Part, Usage};
 pub use sort::{sort_by, sort_by_key_bytes, sorted_order};
+pub use spare::Spare;
 pub use stack::check_stack;
 
 use errors::Result;
@@ -115,11 +117,24 @@ pub fn enter_as(limits: Arc<Limits>) -> Scope {
     Scope { outer, not_send: PhantomData }
 }
 
-impl Drop for Scope {
-    fn drop(&mut self) {
-        OPERATION.with(|operation| operation.replace(self.outer.take()));
+impl Scope {
+    /// Leaves it; gives what [`admit`] took, for whoever sends the operation's reply.
+    pub fn end(mut self) -> Option<Charge> {
+        let entered = self.leave();
+        std::mem::forget(self);
+        entered?.large
+    }
+
+    fn leave(&mut self) -> Option<Operation> {
         // What ended this operation is no other's.
         forget_stop();
+        OPERATION.with(|operation| operation.replace(self.outer.take()))
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -273,11 +288,6 @@ pub fn must_wait_for(bytes: usize) -> bool {
     })
 }
 
-/// What [`admit`] took, for whoever sends the operation's reply.
-pub fn take_admitted() -> Option<Charge> {
-    OPERATION.with_borrow_mut(|operation| operation.as_mut()?.large.take())
-}
-
 /// Charges memory to the operation that runs on this thread, whether it fits or not: for what is
 /// small beside what it helps to give back, and for what is there already.
 pub fn charge_regardless(part: Part, bytes: usize) -> Charge {
@@ -331,7 +341,9 @@ mod tests {
             }
         }
         let account = Account::new(64 << 20);
-        assert!(admit(40 << 20).is_ok() && take_admitted().is_none(), "outside of a scope");
+        assert!(admit(40 << 20).is_ok(), "outside of a scope");
+        assert_eq!(account.total(), 0);
+        let outer = enter(Arc::new(Goes), Arc::clone(&account));
         let scope = enter(Arc::new(Goes), Arc::clone(&account));
         for (bytes, held) in
             [(1000, 0), (1 << 20, 4), (2 << 20, 4), (16 << 20, 18), (32 << 20, 36), (1 << 20, 36)]
@@ -339,10 +351,12 @@ mod tests {
             admit(bytes).expect("nobody else is there");
             assert_eq!(account.total(), held << 20, "{bytes}");
         }
-        let held = take_admitted();
-        drop(scope);
+        let held = scope.end();
         assert_eq!(account.total(), 36 << 20, "until the reply is sent");
+        admit(2 << 20).expect("the scope around it holds again");
+        assert_eq!(account.total(), 40 << 20);
         drop(held);
+        drop(outer);
         assert_eq!(account.total(), 0);
     }
 

@@ -18,6 +18,7 @@ use crate::settings::{NetOptions, NetStats};
 use crate::unauthenticated::Unauthenticated;
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
+use dispatch::writer::keep_room;
 use dispatch::{MakeWaker, OpKind, Reply, Request, Unfinished};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
@@ -361,9 +362,11 @@ impl<S: Service> Exchange<'_, S> {
                 wire::encode_msg_head(out, number, to, flags, length);
             })
         } else {
-            self.send_with(envelope.packed, None, |out, number| {
+            let number = self.send_with(envelope.packed, None, |out, number| {
                 wire::encode_msg(out, number, to, flags, &document);
-            })
+            })?;
+            keep_room(document);
+            Ok(number)
         }
     }
 

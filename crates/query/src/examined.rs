@@ -76,6 +76,15 @@ impl Examined {
     }
 }
 
+impl Plans {
+    fn add(&mut self, name: &'static str, index: Option<&Arc<Index>>) {
+        let ways = &mut self.0;
+        if ways.len() < MAX_WAYS && !ways.iter().any(|way| way.is(name, index)) {
+            ways.push(Way { name, index: index.cloned() });
+        }
+    }
+}
+
 impl Way {
     fn text(&self) -> String {
         match (&self.index, self.name) {
@@ -93,18 +102,16 @@ impl Way {
 
 /// A way that a plan takes. A `$lookup` takes the same one for each document: it is kept once.
 pub(crate) fn note_way(name: &'static str, index: Option<&Arc<Index>>) {
-    EXAMINED.with(|examined| {
-        let ways = &mut examined.borrow_mut().plans.0;
-        if ways.len() < MAX_WAYS && !ways.iter().any(|way| way.is(name, index)) {
-            ways.push(Way { name, index: index.cloned() });
-        }
-    });
+    EXAMINED.with(|examined| examined.borrow_mut().plans.add(name, index));
 }
 
 /// One document by its `_id`, without a plan.
 pub(crate) fn note_id_lookup(found: bool) {
-    note_way("IDHACK", None);
-    EXAMINED.with(|examined| examined.borrow_mut().add(u64::from(found), u64::from(found)));
+    EXAMINED.with(|examined| {
+        let mut examined = examined.borrow_mut();
+        examined.plans.add("IDHACK", None);
+        examined.add(u64::from(found), u64::from(found));
+    });
 }
 
 /// One document by the one entry of a unique index, without a plan: what a scan of that entry would have told.

@@ -10,7 +10,13 @@ use bsonval::raw;
 use catalog::Collection;
 use engine::{DictionaryId, Value};
 use errors::Result;
+use limits::Spare;
 use smallvec::SmallVec;
+
+thread_local! {
+    /// What the thread's last lookup has looked for.
+    static KEY: Spare = const { Spare::new(1024) };
+}
 
 /// One value for each field of a primary key.
 pub(crate) type KeyValues<'a> = SmallVec<[RawBsonRef<'a>; 4]>;
@@ -68,10 +74,12 @@ pub(crate) fn look_up(
     id: RawBsonRef<'_>,
     get: impl Fn(DictionaryId, &[u8]) -> Result<Option<Value>>,
 ) -> Result<Option<Value>> {
-    match collection.find_record_key(id, &get)? {
-        Some(record_key) => get(collection.primary_of(&record_key), &record_key),
-        None => Ok(None),
-    }
+    let Some(record_key) = collection.find_record_key_in(KEY.with(Spare::take), id, &get)? else {
+        return Ok(None);
+    };
+    let found = get(collection.primary_of(&record_key), &record_key);
+    KEY.with(|spare| spare.keep(record_key));
+    found
 }
 
 /// Whether a document is named by its `_id` alone here, and no operator has said which indexes queries may use.

@@ -254,7 +254,17 @@ impl Collection {
         id: RawBsonRef<'_>,
         get: impl Fn(DictionaryId, &[u8]) -> Result<Option<Value>>,
     ) -> Result<Option<Vec<u8>>> {
-        let id_key = self.id_key(id)?;
+        self.find_record_key_in(Vec::new(), id, get)
+    }
+
+    /// The same, which may be written into `room`.
+    pub fn find_record_key_in(
+        &self,
+        room: Vec<u8>,
+        id: RawBsonRef<'_>,
+        get: impl Fn(DictionaryId, &[u8]) -> Result<Option<Value>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let id_key = indexkeys::id_key_in(room, id, self.collation())?;
         let Some(index) = self.id_index() else { return Ok(Some(id_key)) };
         for place in 0..self.partitions.list.len().max(1) {
             if let Some(value) = get(self.index_at(index, place), &id_key)? {
