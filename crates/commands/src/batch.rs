@@ -49,17 +49,10 @@ pub(crate) struct CursorOptions {
 pub(crate) fn first_batch(
     context: &mut Context<'_>,
     namespace: &str,
-    mut documents: Documents,
+    documents: Documents,
     limit: Option<u64>,
     wanted: &CursorOptions,
 ) -> Result<()> {
-    let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
-    if let Documents::Query(cursor) = &mut documents
-        && cursor.most() == Some(1)
-        && (size > 1 || (size == 1 && limit == Some(1)))
-    {
-        return batch_of_one(context, namespace, cursor.next()?);
-    }
     let await_data = wanted.await_data;
     let mut parked = Parked {
         documents,
@@ -74,6 +67,7 @@ pub(crate) fn first_batch(
         memory: None,
     };
     let (open, list) = context.reply.begin_first_batch();
+    let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
     let filled = fill(&mut context.reply, &mut parked, size)?;
     context.reply.end(list);
     note_returned(context, filled.count, filled.exhausted);
@@ -91,8 +85,18 @@ pub(crate) fn first_batch(
     Ok(())
 }
 
-/// The same of a batch that is the whole answer, of this document or of none.
-fn batch_of_one(
+/// Whether a first batch knows that a document in it was the only one. With room for just that a cursor is left, as in
+/// MongoDB, whose next batch is empty.
+pub(crate) fn is_whole_in_batch(limit: Option<u64>, wanted: &CursorOptions) -> bool {
+    match wanted.batch_size {
+        Some(0) => false,
+        Some(1) => limit == Some(1),
+        None | Some(_) => true,
+    }
+}
+
+/// As [`first_batch`], where this document or none is the whole answer.
+pub(crate) fn batch_of_one(
     context: &mut Context<'_>,
     namespace: &str,
     document: Option<&RawDocument>,

@@ -46,18 +46,48 @@ enum Source {
     One(One),
 }
 
+/// What a find gives.
+pub enum Found {
+    /// At most one document, which was looked up.
+    One(One),
+    /// What a cursor goes through.
+    Rows(QueryCursor),
+}
+
+impl Found {
+    /// A cursor in either case.
+    pub fn into_cursor(self) -> QueryCursor {
+        match self {
+            Self::One(one) => QueryCursor::of_one(one),
+            Self::Rows(rows) => rows,
+        }
+    }
+}
+
 /// At most one document, which was looked up.
 #[derive(Default)]
-struct One {
+pub struct One {
     next: Option<Value>,
     current: Option<Value>,
     /// What of it is shown, where that is not all.
     shown: Option<Box<Flat>>,
     projected: Option<RawDocumentBuf>,
+    collection: Option<Arc<Collection>>,
 }
 
 impl One {
-    fn next(&mut self) -> Result<Option<&RawDocument>> {
+    /// This one, of which this is shown.
+    pub(crate) fn new(
+        found: Option<Value>,
+        shown: Option<Flat>,
+        collection: Option<Arc<Collection>>,
+    ) -> Self {
+        let (current, projected) = (None, None);
+        Self { next: found, current, shown: shown.map(Box::new), projected, collection }
+    }
+
+    /// The document, lent until the next call, which gives none.
+    pub fn next(&mut self) -> Result<Option<&RawDocument>> {
         self.current = self.next.take();
         if let (Some(shown), Some(value)) = (&self.shown, &self.current) {
             let projected = shown.apply(RawDocument::from_bytes(&value[..])?)?;
@@ -115,14 +145,9 @@ impl QueryCursor {
         Self { source, collection, interrupt, returned: None, lent: None, tail: Tail::None }
     }
 
-    /// Of at most one document, which was looked up, and of which this is shown.
-    pub(crate) fn of_one(
-        found: Option<Value>,
-        shown: Option<Flat>,
-        collection: Option<Arc<Collection>>,
-    ) -> Self {
-        let shown = shown.map(Box::new);
-        let source = Source::One(One { next: found, shown, ..One::default() });
+    /// Of at most one document, which was looked up.
+    fn of_one(mut one: One) -> Self {
+        let (collection, source) = (one.collection.take(), Source::One(one));
         Self { source, collection, interrupt: None, returned: None, lent: None, tail: Tail::None }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
-use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::cursor::{Found, InterruptSlot, One, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
 use crate::index_key::{self, must_wait_to_copy};
@@ -16,32 +16,25 @@ use std::sync::Arc;
 use update::projection::Flat;
 
 /// Runs a find. A collection that does not exist is empty.
-pub fn find(
-    ctx: &mut OpContext<'_>,
-    ns: &Namespace,
-    request: &FindRequest<'_>,
-) -> Result<QueryCursor> {
-    if let Some(rows) = by_key(ctx, ns, request)? {
-        return Ok(rows);
+pub fn find(ctx: &mut OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) -> Result<Found> {
+    if let Some(found) = by_key(ctx, ns, request)? {
+        return Ok(found);
     }
     let query = Arc::new(Canonical::of_find(ctx, ns, request, Purpose::Read)?);
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
-        return crate::view::find(ctx, view, request);
+        return crate::view::find(ctx, view, request).map(Found::Rows);
     }
     let chosen = query.choose_plan(ctx, query.fields().as_ref(), Canonical::stages)?;
     let stage = chosen.stages(&query, ctx.catalog, Canonical::stages)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
     let snapshot = query.snapshot.clone();
     let rows = StageRows { stage, snapshot, interrupt: Arc::clone(&interrupt) };
-    Ok(QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt))
+    let cursor = QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt);
+    Ok(Found::Rows(cursor))
 }
 
 /// `{_id: value}`, or all fields of an index, and nothing else; a projection of whole fields: a lookup, no plan.
-fn by_key(
-    ctx: &OpContext<'_>,
-    ns: &Namespace,
-    request: &FindRequest<'_>,
-) -> Result<Option<QueryCursor>> {
+fn by_key(ctx: &OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) -> Result<Option<Found>> {
     let FindRequest { filter: Some(filter), .. } = *request else { return Ok(None) };
     let plain = request.sort.is_none_or(RawDocument::is_empty)
         && (request.hint, request.min, request.max, request.collation) == (None, None, None, None)
@@ -68,12 +61,12 @@ fn by_key(
             }
             note_id_lookup(found.is_some());
             collection.note_id_lookup(found.is_some());
-            Ok(Some(QueryCursor::of_one(found, shown, Some(collection))))
+            Ok(Some(Found::One(One::new(found, shown, Some(collection)))))
         }
         (Some(collection), None) => index_key::find(ctx, &collection, filter, shown.as_ref()),
         (None, Some(_)) => {
             note_id_lookup(false);
-            Ok(Some(QueryCursor::of_one(None, None, None)))
+            Ok(Some(Found::One(One::default())))
         }
         (Some(_), Some(_)) | (None, None) => Ok(None),
     }

@@ -7,7 +7,7 @@
 mod rows;
 
 use crate::context::OpContext;
-use crate::cursor::{InterruptSlot, QueryCursor};
+use crate::cursor::{Found, InterruptSlot, One, QueryCursor};
 use crate::examined::{note_entry_lookup, note_way};
 use crate::exec::copied_bytes;
 use crate::point::{is_plain, needs_no_plan};
@@ -29,13 +29,13 @@ const MOST_FIELDS: usize = 4;
 /// The fields of a filter and the values that they are to have.
 type Wanted<'a> = SmallVec<[(&'a [u8], RawBsonRef<'a>); MOST_FIELDS]>;
 
-/// A cursor over what has these values, of which `shown` is shown. `None` where the filter must be planned.
+/// What has these values, of which `shown` is shown. `None` where the filter must be planned.
 pub(crate) fn find(
     ctx: &OpContext<'_>,
     collection: &Arc<Collection>,
     filter: &RawDocument,
     shown: Option<&Flat>,
-) -> Result<Option<QueryCursor>> {
+) -> Result<Option<Found>> {
     let Some(entries) = entries_of(ctx, collection, filter)? else { return Ok(None) };
     let index = &entries.index;
     // What the entries tell is not read from documents.
@@ -52,12 +52,12 @@ pub(crate) fn find(
             return Ok(None);
         }
         note_entry_lookup(index, found.is_some());
-        return Ok(Some(QueryCursor::of_one(found, shown.cloned(), kept)));
+        return Ok(Some(Found::One(One::new(found, shown.cloned(), kept))));
     }
     note_way("IXSCAN", Some(index));
     let interrupt = InterruptSlot::of(&ctx.interrupt);
     let rows = EntryRows::new(entries, shown.cloned(), Arc::clone(&interrupt));
-    Ok(Some(QueryCursor::new(Box::new(rows), kept, interrupt)))
+    Ok(Some(Found::Rows(QueryCursor::new(Box::new(rows), kept, interrupt))))
 }
 
 /// How many documents have these values, up to `most`. `None` where the filter must be planned.

@@ -36,7 +36,7 @@ pub use aggregate::oplog_collection::{count_oplog, explain_oplog, find_oplog};
 pub use aggregate::{aggregate, explain_aggregate};
 pub use context::{Atomicity, Interrupt, OpContext, StatementLog, StatementOutcome, Uninterrupted};
 pub use count::count;
-pub use cursor::QueryCursor;
+pub use cursor::{Found, One, QueryCursor};
 pub use distinct::distinct;
 pub use examined::{Examined, Plans, plans_taken, restore_plan_summary, take_examined};
 pub use explain::{

@@ -5,7 +5,7 @@
 
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
-use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::cursor::{Found, InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_way;
 use crate::exec::{ArrivalStage, LimitStage, PlanStage, SkipStage};
 use crate::find::StageRows;
@@ -34,7 +34,7 @@ pub fn find_tailable(
     let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
     let Some(collection) = query.collection.clone() else {
-        return crate::find::find(ctx, ns, request);
+        return crate::find::find(ctx, ns, request).map(Found::into_cursor);
     };
     if collection.is_view() {
         return Err(Error::new(

@@ -39,6 +39,15 @@ pub(crate) struct Room {
     pub(crate) ns: Namespace,
 }
 
+/// What a find gives, as a cursor.
+pub(crate) fn find(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    request: &FindRequest<'_>,
+) -> Result<QueryCursor> {
+    crate::find(ctx, ns, request).map(Found::into_cursor)
+}
+
 pub(crate) fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }

@@ -115,7 +115,7 @@ impl script::Host for ScriptHost {
         }
         let interrupt: Arc<dyn Interrupt> = Arc::clone(&self.interrupt) as _;
         let mut op = OpContext::new(&self.catalog, interrupt);
-        let mut cursor = query::find(&mut op, &namespace, &FindRequest::default())?;
+        let mut cursor = query::find(&mut op, &namespace, &FindRequest::default())?.into_cursor();
         while let Some(document) = cursor.next()? {
             let name = document.get("_id")?.and_then(bson::RawBsonRef::as_str);
             if let (Some(name), Some(value)) = (name, document.get(cstr!("value"))?)

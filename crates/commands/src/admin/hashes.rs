@@ -143,7 +143,7 @@ fn file_md5(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut digest = Md5::new();
     let mut chunks = 0_u64;
     let mut op = context.op();
-    let mut rows = query::find(&mut op, &namespace, &find)?;
+    let mut rows = query::find(&mut op, &namespace, &find)?.into_cursor();
     while let Some(chunk) = rows.next()? {
         digest.update(chunk_of(chunk, chunks)?);
         chunks += 1;

@@ -85,7 +85,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 /// Maps, reduces and finishes.
 fn results(context: &mut Context<'_>, command: &MapReduce<'_>) -> Result<Vec<RawDocumentBuf>> {
     let mut op = context.op();
-    let mut cursor = query::find(&mut op, &command.namespace, &command.find)?;
+    let mut cursor = query::find(&mut op, &command.namespace, &command.find)?.into_cursor();
     let mut groups = Groups { reduce: &command.reduce, all: BTreeMap::new(), bytes: 0 };
     while let Some(document) = cursor.next()? {
         for (key, value) in command.map.map(document)? {

@@ -2,7 +2,7 @@
 
 use super::explain::{verbosity_of, write_explain};
 use crate::aggregation::sources::find_as_pipeline;
-use crate::batch::{CursorOptions, first_batch};
+use crate::batch::{CursorOptions, batch_of_one, first_batch, is_whole_in_batch};
 use crate::command::Command;
 use crate::context::Context;
 use crate::needs::Needs;
@@ -12,7 +12,7 @@ use catalog::Namespace;
 use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::{Error, Result};
-use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCursor};
+use query::{AggregateRequest, AggregateTarget, FindRequest, Found, OpContext, QueryCursor};
 use serverstate::Documents;
 
 pub(crate) const FIND: Command =
@@ -37,15 +37,26 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let limit = (find.request.limit > 0).then_some(find.request.limit);
     let pipeline = find_as_pipeline(context, &find.namespace, &find.request)?;
     let mut op = context.op();
-    let cursor = match &pipeline {
+    let found = match &pipeline {
         None if op.catalog.is_oplog(&find.namespace) => {
-            query::find_oplog(&op, &find.namespace, &find.request, find.tailable)?
+            Found::Rows(query::find_oplog(&op, &find.namespace, &find.request, find.tailable)?)
         }
-        None if find.tailable => query::find_tailable(&mut op, &find.namespace, &find.request)?,
+        None if find.tailable => {
+            Found::Rows(query::find_tailable(&mut op, &find.namespace, &find.request)?)
+        }
         None => query::find(&mut op, &find.namespace, &find.request)?,
-        Some(pipeline) => over_server(&mut op, &find, pipeline)?,
+        Some(pipeline) => Found::Rows(over_server(&mut op, &find, pipeline)?),
     };
-    first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)
+    let namespace = find.namespace.as_str();
+    match found {
+        Found::One(mut one) if is_whole_in_batch(limit, &find.wanted) => {
+            batch_of_one(context, namespace, one.next()?)
+        }
+        found => {
+            let documents = Documents::Query(found.into_cursor());
+            first_batch(context, namespace, documents, limit, &find.wanted)
+        }
+    }
 }
 
 /// A find on documents that the server itself has.

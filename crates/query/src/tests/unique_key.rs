@@ -45,8 +45,10 @@ fn told(
     };
     let before = uses(room);
     let _of_before = take_examined();
-    let mut cursor = find(&mut room.ctx(), &room.ns, &request).unwrap();
-    let is_of_one = cursor.most() == Some(1);
+    let given = crate::find(&mut room.ctx(), &room.ns, &request).unwrap();
+    let is_of_one = matches!(given, Found::One(_));
+    let mut cursor = given.into_cursor();
+    assert_eq!(cursor.most() == Some(1), is_of_one);
     let mut found = Vec::new();
     while let Some(document) = cursor.next().unwrap() {
         found.push(Document::try_from(document).unwrap());
