@@ -278,8 +278,8 @@ pub(crate) struct MemIter {
     batch: Box<Batch>,
     at: usize,
     forward: bool,
-    /// Records are asked for before they are looked at.
-    ahead: bool,
+    /// How often it went on, up to [`FEW_STEPS`]: then it is taken for a walk over many entries.
+    steps: u8,
     table: Arc<MemTable>,
 }
 
@@ -293,14 +293,14 @@ impl MemIter {
         let mut batch = Box::new(Batch::empty());
         let target = Target::new(Some(from.unwrap_or(Place::before(&[]))));
         table.forward(&target, &mut batch);
-        Self { batch, at: 0, forward: true, ahead: false, table }
+        Self { batch, at: 0, forward: true, steps: 0, table }
     }
 
-    /// For a walk over many entries, ascending: records are scattered over memory, and it asks for
-    /// those that come next while it looks at one.
+    /// For a walk that is known to be over many entries: records are scattered over memory, and it asks for those that
+    /// come next while it looks at one, as others do that have gone on [`FEW_STEPS`] times.
     pub(crate) fn reading_ahead(mut self) -> Self {
-        self.ahead = true;
-        self.fetch_heads();
+        self.steps = FEW_STEPS;
+        self.fetch_first();
         self
     }
 
@@ -308,7 +308,7 @@ impl MemIter {
     pub(crate) fn backward(table: Arc<MemTable>, before: Option<Place<'_>>) -> Self {
         let mut batch = Box::new(Batch::empty());
         table.backward(&Target::new(before), &mut batch);
-        Self { batch, at: 0, forward: false, ahead: false, table }
+        Self { batch, at: 0, forward: false, steps: 0, table }
     }
 
     /// The entry under the iterator.
@@ -317,12 +317,16 @@ impl MemIter {
     }
 
     fn record(&self) -> Option<&Record> {
-        if self.at >= self.batch.count {
-            return None;
-        }
-        let slot = if self.forward { self.at } else { self.batch.count - 1 - self.at };
-        // SAFETY: the first `count` slots of a batch are records of the table's arena.
-        Some(unsafe { &*self.batch.records[slot] })
+        // SAFETY: what a batch holds are records of the table's arena.
+        self.ahead(0).map(|record| unsafe { &*record })
+    }
+
+    /// The record so many entries on, as far as the batch goes.
+    fn ahead(&self, steps: usize) -> Option<*const Record> {
+        let at = self.at + steps;
+        (at < self.batch.count).then(|| {
+            self.batch.records[if self.forward { at } else { self.batch.count - 1 - at }]
+        })
     }
 
     pub(crate) fn advance(&mut self) {
@@ -334,30 +338,44 @@ impl MemIter {
         self.at = 0;
         if self.forward {
             Ordered::forward_more(&mut self.batch);
-            self.fetch_heads();
         } else {
             // SAFETY: as in `record`; slot 0 is the least record of the batch.
             let least = unsafe { &*self.batch.records[0] };
             let target = Target::new(Some(least.entry_place()));
             self.table.backward(&target, &mut self.batch);
         }
+        self.fetch_first();
     }
 
-    fn fetch_heads(&self) {
-        if self.ahead {
-            self.batch.records[..self.batch.count].iter().for_each(|record| fetch_line(*record, 0));
+    /// At the beginning of a batch, and of reading ahead.
+    fn fetch_first(&self) {
+        if self.steps >= FEW_STEPS {
+            (0..=HEADS_AHEAD).filter_map(|steps| self.ahead(steps)).for_each(|record| {
+                fetch_line(record, 0);
+            });
         }
     }
 
-    fn fetch_next(&self) {
-        let next = self.at + RECORDS_AHEAD;
-        if self.ahead && next < self.batch.count {
-            (1..RECORD_LINES).for_each(|line| fetch_line(self.batch.records[next], line));
+    fn fetch_next(&mut self) {
+        if self.steps < FEW_STEPS {
+            self.steps += 1;
+            self.fetch_first();
+            return;
+        }
+        if let Some(record) = self.ahead(HEADS_AHEAD) {
+            fetch_line(record, 0);
+        }
+        if let Some(record) = self.ahead(RECORDS_AHEAD) {
+            (1..RECORD_LINES).for_each(|line| fetch_line(record, line));
         }
     }
 }
 
-/// So far ahead of use a record is asked for as a whole: memory takes as long as a few entries.
+/// Who has gone on so often goes on, most likely: a lookup by an index looks at one entry, or at two.
+const FEW_STEPS: u8 = 2;
+/// So far ahead of use a record's head is asked for, …
+const HEADS_AHEAD: usize = 8;
+/// … and so far the whole record: memory takes as long as a few entries.
 const RECORDS_AHEAD: usize = 4;
 /// Cache lines of a record of usual size; the rest of a longer one the processor foresees.
 const RECORD_LINES: usize = 5;
