@@ -709,7 +709,7 @@ pub fn first_name(document: &RawDocument) -> Option<&str> {
     first(document)?.ok().map(|element| element.name())
 }
 
-/// A document's only field, where it has one and no more, and that is plain: no array, and nothing odd or damaged.
+/// A document's only field, where it has one and no more, and that is plain: nothing odd or damaged.
 #[inline]
 pub fn only_plain(document: &RawDocument) -> Option<Element<'_>> {
     let mut cuts = Cuts::new(document.as_bytes(), Source::Document(document));

@@ -324,9 +324,8 @@ impl MemIter {
     /// The record so many entries on, as far as the batch goes.
     fn ahead(&self, steps: usize) -> Option<*const Record> {
         let at = self.at + steps;
-        (at < self.batch.count).then(|| {
-            self.batch.records[if self.forward { at } else { self.batch.count - 1 - at }]
-        })
+        (at < self.batch.count)
+            .then(|| self.batch.records[if self.forward { at } else { self.batch.count - 1 - at }])
     }
 
     pub(crate) fn advance(&mut self) {

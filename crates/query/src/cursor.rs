@@ -1,9 +1,10 @@
 //! What a query gives its caller: documents one by one, parked between batches.
 
 use crate::context::Interrupt;
+use crate::exec::{ExecContext, PlanStage};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use catalog::Collection;
-use engine::{History, Value};
+use engine::{History, Snapshot, Value};
 use errors::{Code, Error, Result};
 use oplog::Time;
 use os::{Call, Watch};
@@ -143,6 +144,18 @@ impl QueryCursor {
     ) -> Self {
         let (source, interrupt) = (Source::Rows(rows), Some(interrupt));
         Self { source, collection, interrupt, returned: None, lent: None, tail: Tail::None }
+    }
+
+    /// Of what these stages find in a state.
+    pub(crate) fn of_stages(
+        stage: Box<dyn PlanStage>,
+        snapshot: Snapshot,
+        collection: Option<Arc<Collection>>,
+        interrupt: &Arc<dyn Interrupt>,
+    ) -> Self {
+        let interrupt = InterruptSlot::of(interrupt);
+        let rows = StageRows { stage, snapshot, interrupt: Arc::clone(&interrupt) };
+        Self::new(Box::new(rows), collection, interrupt)
     }
 
     /// Of at most one document, which was looked up.
@@ -333,5 +346,27 @@ impl Interrupt for InterruptSlot {
     fn check(&self) -> Result<()> {
         let current = self.0.lock().clone();
         current.map_or(Ok(()), |interrupt| interrupt.check())
+    }
+}
+
+/// Stages that run by themselves on a snapshot.
+pub(crate) struct StageRows {
+    pub(crate) stage: Box<dyn PlanStage>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) interrupt: Arc<InterruptSlot>,
+}
+
+impl Rows for StageRows {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
+        if !self.stage.advance(&exec)? {
+            return Ok(None);
+        }
+        self.stage.row().document().map(Some)
+    }
+
+    fn park(&mut self) {
+        self.stage.park();
+        self.stage.release_row();
     }
 }

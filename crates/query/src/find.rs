@@ -2,15 +2,15 @@
 
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
-use crate::cursor::{Found, InterruptSlot, One, QueryCursor, Rows};
+use crate::cursor::{Found, One, QueryCursor};
 use crate::examined::note_id_lookup;
-use crate::exec::{ExecContext, PlanStage};
+use crate::id_range;
 use crate::index_key::{self, must_wait_to_copy};
 use crate::point;
 use crate::request::FindRequest;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::RawBsonRef;
 use catalog::{Collection, Namespace};
-use engine::{Snapshot, Value};
+use engine::Value;
 use errors::Result;
 use std::sync::Arc;
 use update::projection::Flat;
@@ -26,32 +26,31 @@ pub fn find(ctx: &mut OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) 
     }
     let chosen = query.choose_plan(ctx, query.fields().as_ref(), Canonical::stages)?;
     let stage = chosen.stages(&query, ctx.catalog, Canonical::stages)?;
-    let interrupt = InterruptSlot::of(&ctx.interrupt);
-    let snapshot = query.snapshot.clone();
-    let rows = StageRows { stage, snapshot, interrupt: Arc::clone(&interrupt) };
-    let cursor = QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt);
-    Ok(Found::Rows(cursor))
+    let (state, collection) = (query.snapshot.clone(), query.collection.clone());
+    Ok(Found::Rows(QueryCursor::of_stages(stage, state, collection, &ctx.interrupt)))
 }
 
-/// `{_id: value}`, or all fields of an index, and nothing else; a projection of whole fields: a lookup, no plan.
+/// `{_id: value}`, a range of `_id`, or all fields of an index, and nothing else; a projection of whole fields: no plan.
 fn by_key(ctx: &OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) -> Result<Option<Found>> {
     let FindRequest { filter: Some(filter), .. } = *request else { return Ok(None) };
-    let plain = request.sort.is_none_or(RawDocument::is_empty)
-        && (request.hint, request.min, request.max, request.collation) == (None, None, None, None)
+    let plain = (request.hint, request.min, request.max, request.collation)
+        == (None, None, None, None)
         && request.let_variables.is_none()
         && request.skip == 0
         && !(request.return_key || request.show_record_id);
-    if !plain {
+    let is_sorted = request.sort.is_some_and(|sort| !sort.is_empty());
+    let projection = request.projection.filter(|given| !given.is_empty());
+    if !plain || is_sorted && projection.is_some() {
         return Ok(None);
     }
-    let shown = match request.projection.filter(|given| !given.is_empty()) {
+    let shown = match projection {
         None => None,
         Some(given) => match Flat::of(given)? {
             None => return Ok(None),
             flat => flat,
         },
     };
-    let id = point::id_of(filter)?;
+    let id = if is_sorted { None } else { point::id_of(filter)? };
     let collection = ctx.collection(ns)?;
     match (collection, id) {
         (Some(collection), Some(id)) if point::has_ids(&collection) => {
@@ -63,7 +62,17 @@ fn by_key(ctx: &OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) -> Res
             collection.note_id_lookup(found.is_some());
             Ok(Some(Found::One(One::new(found, shown, Some(collection)))))
         }
-        (Some(collection), None) => index_key::find(ctx, &collection, filter, shown.as_ref()),
+        (Some(collection), None) => {
+            if shown.is_none()
+                && let Some(rows) = id_range::find(ctx, &collection, filter, request)?
+            {
+                return Ok(Some(Found::Rows(rows)));
+            }
+            if is_sorted {
+                return Ok(None);
+            }
+            index_key::find(ctx, &collection, filter, shown.as_ref(), request.limit)
+        }
         (None, Some(_)) => {
             note_id_lookup(false);
             Ok(Some(Found::One(One::default())))
@@ -87,26 +96,4 @@ pub(crate) fn by_id(
     }
     let get = |from, key: &[u8]| state.get(from, key).map_err(catalog::from_engine);
     point::look_up(collection, id, get)
-}
-
-/// Stages that run by themselves on a snapshot.
-pub(crate) struct StageRows {
-    pub(crate) stage: Box<dyn PlanStage>,
-    pub(crate) snapshot: Snapshot,
-    pub(crate) interrupt: Arc<InterruptSlot>,
-}
-
-impl Rows for StageRows {
-    fn next(&mut self) -> Result<Option<&RawDocument>> {
-        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
-        if !self.stage.advance(&exec)? {
-            return Ok(None);
-        }
-        self.stage.row().document().map(Some)
-    }
-
-    fn park(&mut self) {
-        self.stage.park();
-        self.stage.release_row();
-    }
 }

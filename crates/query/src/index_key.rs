@@ -29,12 +29,13 @@ const MOST_FIELDS: usize = 4;
 /// The fields of a filter and the values that they are to have.
 type Wanted<'a> = SmallVec<[(&'a [u8], RawBsonRef<'a>); MOST_FIELDS]>;
 
-/// What has these values, of which `shown` is shown. `None` where the filter must be planned.
+/// What has these values, of which `shown` is shown, at most `limit` of it, or all for 0. `None` where the filter must be planned.
 pub(crate) fn find(
     ctx: &OpContext<'_>,
     collection: &Arc<Collection>,
     filter: &RawDocument,
     shown: Option<&Flat>,
+    limit: u64,
 ) -> Result<Option<Found>> {
     let Some(entries) = entries_of(ctx, collection, filter)? else { return Ok(None) };
     let index = &entries.index;
@@ -56,7 +57,7 @@ pub(crate) fn find(
     }
     note_way("IXSCAN", Some(index));
     let interrupt = InterruptSlot::of(&ctx.interrupt);
-    let rows = EntryRows::new(entries, shown.cloned(), Arc::clone(&interrupt));
+    let rows = EntryRows::new(entries, shown.cloned(), limit, Arc::clone(&interrupt));
     Ok(Some(Found::Rows(QueryCursor::new(Box::new(rows), kept, interrupt))))
 }
 

@@ -14,6 +14,7 @@ mod exec;
 mod explain;
 mod fast_updates;
 mod find;
+mod id_range;
 mod index_filter;
 mod index_key;
 mod past;

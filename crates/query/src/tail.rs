@@ -5,10 +5,9 @@
 
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
-use crate::cursor::{Found, InterruptSlot, QueryCursor, Rows};
+use crate::cursor::{Found, InterruptSlot, QueryCursor, Rows, StageRows};
 use crate::examined::note_way;
 use crate::exec::{ArrivalStage, LimitStage, PlanStage, SkipStage};
-use crate::find::StageRows;
 use crate::plan::hint::Hint;
 use crate::projection::ProjectStage;
 use crate::request::FindRequest;

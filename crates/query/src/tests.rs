@@ -21,6 +21,7 @@ mod collation;
 mod fast_updates;
 #[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
+mod id_range;
 mod index_key;
 mod look_ahead;
 mod model;

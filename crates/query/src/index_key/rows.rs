@@ -70,6 +70,8 @@ pub(super) struct EntryRows {
     interrupt: Arc<InterruptSlot>,
     /// What of the documents is shown, where that is not all.
     shown: Option<Flat>,
+    /// How many more there may be.
+    left: u64,
     place: Place,
     document: Option<Value>,
     projected: Option<RawDocumentBuf>,
@@ -86,12 +88,14 @@ impl EntryRows {
     pub(super) fn new(
         entries: Entries,
         shown: Option<Flat>,
+        limit: u64,
         interrupt: Arc<InterruptSlot>,
     ) -> Self {
         Self {
             entries,
             interrupt,
             shown,
+            left: if limit == 0 { u64::MAX } else { limit },
             place: Place::Begin,
             document: None,
             projected: None,
@@ -102,6 +106,9 @@ impl EntryRows {
     /// Goes to the next document; false at the end. May read the disk.
     fn advance(&mut self) -> Result<bool> {
         self.document = None;
+        if self.left == 0 {
+            return Ok(false);
+        }
         let Entries { collection, values, state, .. } = &self.entries;
         if let Place::Begin = self.place {
             self.place = Place::Open(self.entries.open()?);
@@ -115,6 +122,7 @@ impl EntryRows {
             self.document = exec.get_to_copy(collection, &key[values.len()..])?;
             if self.document.is_some() {
                 self.counters.documents += 1;
+                self.left -= 1;
                 return Ok(true);
             }
         }

@@ -220,6 +220,22 @@ fn finds_by_an_id_are_counted_as_uses_of_its_index() {
 }
 
 #[test]
+fn a_limit_holds_for_whoever_takes_the_rows() {
+    let room = Room::with(&(0..3).map(|n| doc! { "_id": n, "a": 1 }).collect::<Vec<_>>());
+    room.index(doc! { "key": { "a": 1 } });
+    let filter = raw(&doc! { "a": 1 });
+    for limit in [1, 2, 5] {
+        let request = FindRequest { filter: Some(&filter), limit, ..FindRequest::default() };
+        let mut cursor = find(&mut room.ctx(), &room.ns, &request).unwrap();
+        let mut found = 0;
+        while cursor.next().unwrap().is_some() {
+            found += 1;
+        }
+        assert_eq!(found, limit.min(3));
+    }
+}
+
+#[test]
 fn rows_are_those_of_the_state_at_the_beginning_and_end_with_the_collection() {
     let room = Room::with(&(0..300).map(|n| doc! { "_id": n, "a": n % 2 }).collect::<Vec<_>>());
     room.index(doc! { "key": { "a": 1 } });
