@@ -327,6 +327,15 @@ fn reads(client: &Client, rows: &Instructions) {
     };
     let range = raw(range);
     rows.row("range of 100, a document", 10, 100, |_| check("range", &client.send(&range, None)));
+    let ten = |n: i32| {
+        doc! { "find": "c", "filter": { "_id": { "$gte": n * 7 } }, "sort": { "_id": 1 }, "limit": 10 }
+    };
+    client.row(rows, "ten by a range of _id", ten);
+    client.row(rows, "ten by a range of _id, planned", |n| {
+        let mut command = ten(n);
+        command.insert("let", doc! {});
+        command
+    });
     // Two documents come first, the rest in one getMore.
     let open = doc! { "find": "c", "batchSize": 2 };
     let cursors: Vec<_> = (0..3)
