@@ -717,6 +717,13 @@ pub fn only_plain(document: &RawDocument) -> Option<Element<'_>> {
     cuts.is_at_end().then_some(first)
 }
 
+/// The bytes of the name of a document's first field, where that is plain.
+#[inline]
+pub fn plain_first_name(document: &RawDocument) -> Option<&[u8]> {
+    let (first, _) = plain_cut_here(document.as_bytes().get(4..)?)?;
+    Some(first.name)
+}
+
 /// A document's first field.
 pub fn first(document: &RawDocument) -> Option<Result<Element<'_>>> {
     elements(document).cuts.next()

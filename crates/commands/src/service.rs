@@ -89,9 +89,13 @@ impl Service {
         };
         // Before anything of the request is shown, counted or done.
         match self.admit(connection, request, (position, command), body) {
-            Ok(admitted) => {
-                self.run_admitted(connection, request, (position, command), admitted, started)
-            }
+            Ok(admitted) => self.run_admitted(
+                connection,
+                (request, body),
+                (position, command),
+                admitted,
+                started,
+            ),
             Err(refusal) => *refusal,
         }
     }
@@ -129,12 +133,11 @@ impl Service {
     fn run_admitted(
         &self,
         connection: &Connection,
-        request: &Request<'_>,
+        (request, body): (&Request<'_>, &RawDocument),
         (position, command): (usize, &'static Command),
         (admitted, judged): (Admitted, Option<Judged<'_>>),
         started: Duration,
     ) -> Reply {
-        let body = unwrap_query(request);
         let shown = redacted(command, request.database, body);
         let start = OperationStart {
             name: command.name,
@@ -214,7 +217,8 @@ impl Service {
         let memory = reply_memory(self, admitted, document.as_bytes().len());
         let is_last = matches!(&result, Err(error) if error.code() == Code::AUTHENTICATION_FAILED)
             && connection.fails_login();
-        let reply = Reply {
+        last_write::note(&connection.last_write, command, request.op, &document);
+        Reply {
             document,
             exhaust,
             hang_up,
@@ -224,9 +228,7 @@ impl Service {
             memory,
             hand_over,
             until_sent: until_answered,
-        };
-        last_write::note(&connection.last_write, command, request.op, &reply.document);
-        reply
+        }
     }
 
     /// The operation of a request, since when it is there, and the lock that it has waited for where it is run again.
@@ -486,12 +488,16 @@ fn find_command(
     connection: &Connection,
     body: &RawDocument,
 ) -> Result<(usize, &'static Command)> {
-    let first = raw::first(body).transpose()?;
-    registry
-        .find_by_bytes(first.as_ref().map_or(b"", |first| first.name_bytes()))
-        .filter(|(_, command)| {
+    let find = |name: &[u8]| {
+        registry.find_by_bytes(name).filter(|(_, command)| {
             !command.is_legacy_protocol_only || connection.last_write.get().is_some()
         })
+    };
+    if let Some(found) = raw::plain_first_name(body).and_then(find) {
+        return Ok(found);
+    }
+    let first = raw::first(body).transpose()?;
+    find(first.as_ref().map_or(b"", |first| first.name_bytes()))
         .ok_or_else(|| unknown_command(body, first.as_ref().map_or("", |first| first.name())))
 }
 

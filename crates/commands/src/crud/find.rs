@@ -30,7 +30,8 @@ struct Find<'a> {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let find = parse(context, fields)?;
+    let mut find = Find::of(context.namespace_or_uuid(&fields[0], Action::Find)?);
+    find.parse(&fields[1..])?;
     context.at_collection(&find.namespace);
     context.check_uuid(&find.namespace)?;
     // The limit is applied once, here or below; below knows when to stop sorting.
@@ -77,7 +78,8 @@ fn over_server(
 }
 
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let find = parse(context, fields)?;
+    let mut find = Find::of(context.namespace_or_uuid(&fields[0], Action::Find)?);
+    find.parse(&fields[1..])?;
     context.at_collection(&find.namespace);
     context.check_uuid(&find.namespace)?;
     let verbosity = verbosity_of(context);
@@ -91,28 +93,35 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn parse<'a>(context: &mut Context<'_>, fields: &[Field<'a>]) -> Result<Find<'a>> {
-    let namespace = context.namespace_or_uuid(&fields[0], Action::Find)?;
-    let mut find = Find {
-        namespace,
-        request: FindRequest::default(),
-        wanted: CursorOptions::default(),
-        tailable: false,
-        await_data: false,
-    };
-    for field in &fields[1..] {
-        parse_field(&mut find, field)?;
+impl<'a> Find<'a> {
+    fn of(namespace: Namespace) -> Self {
+        Self {
+            namespace,
+            request: FindRequest::default(),
+            wanted: CursorOptions::default(),
+            tailable: false,
+            await_data: false,
+        }
     }
-    if find.await_data && !find.tailable {
-        return Err(Error::failed_to_parse(
-            "Cannot set 'awaitData' without also setting 'tailable'",
-        ));
+
+    /// Takes the fields behind the name; filled in its place, as it is large.
+    fn parse(&mut self, fields: &[Field<'a>]) -> Result<()> {
+        for field in fields {
+            parse_field(self, field)?;
+        }
+        if self.await_data && !self.tailable {
+            return Err(Error::failed_to_parse(
+                "Cannot set 'awaitData' without also setting 'tailable'",
+            ));
+        }
+        if self.tailable && self.wanted.single_batch {
+            return Err(Error::bad_value(
+                "cannot use tailable option with the 'singleBatch' option",
+            ));
+        }
+        self.wanted.await_data = self.await_data;
+        Ok(())
     }
-    if find.tailable && find.wanted.single_batch {
-        return Err(Error::bad_value("cannot use tailable option with the 'singleBatch' option"));
-    }
-    find.wanted.await_data = find.await_data;
-    Ok(find)
 }
 
 fn parse_field<'a>(find: &mut Find<'a>, field: &Field<'a>) -> Result<()> {
