@@ -800,7 +800,7 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 1 << bit;
                 let Ok(document) = RawDocument::from_bytes(&bytes) else { continue };
-                for name in ["0", "1", "2", "7", "9", "14", "19", "absent"] {
+                for name in ["0", "1", "2", "3", "7", "9", "14", "19", "absent"] {
                     match (field(document, name), document.get(name)) {
                         (Ok(ours), Ok(theirs)) => {
                             let same = format!("{ours:?}") == format!("{theirs:?}");
