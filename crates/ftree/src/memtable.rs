@@ -377,7 +377,7 @@ const HEADS_AHEAD: usize = 8;
 /// … and so far the whole record: memory takes as long as a few entries.
 const RECORDS_AHEAD: usize = 4;
 /// Cache lines of a record of usual size; the rest of a longer one the processor foresees.
-const RECORD_LINES: usize = 5;
+const RECORD_LINES: usize = 9;
 
 fn fetch_line(record: *const Record, line: usize) {
     fetch(record.cast::<u8>().wrapping_add(line * LINE_BYTES));
