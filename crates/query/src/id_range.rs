@@ -5,17 +5,19 @@
 //! same figures; whatever is not certain to be such a query goes that way.
 
 use crate::context::OpContext;
-use crate::cursor::QueryCursor;
-use crate::exec::{LimitStage, build_access};
-use crate::plan::{Access, AccessPath, IndexScan};
+use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::examined::{Tally, note_way};
+use crate::exec::{ExecContext, one_range};
 use crate::point::{is_plain, needs_no_plan};
 use crate::request::FindRequest;
 use bounds::{Collations, Intervals, of_predicate};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use bsonval::raw;
 use bsonval::types::exact_integer;
-use catalog::Collection;
+use catalog::{Collection, from_engine};
+use engine::{Cursor, Direction, KeyRange, Snapshot};
 use errors::Result;
+use keystring::Direction::Ascending;
 use matcher::Predicate;
 use std::sync::Arc;
 
@@ -35,22 +37,81 @@ pub(crate) fn find(
     if !ctx.fits(collection, &state) {
         return Err(catalog::snapshot_unavailable());
     }
-    let scan = IndexScan {
-        index: None,
-        expanded: None,
-        bounds: vec![bounds],
-        backward,
-        key_limits: (None, None),
-        covered: false,
-        planned_multikey: 0,
-        record_bounds: Vec::new(),
+    let Some(range) = one_range(&[bounds], &[Ascending], None)? else { return Ok(None) };
+    note_way("IXSCAN", None);
+    let interrupt = InterruptSlot::of(&ctx.interrupt);
+    let rows = RangeRows {
+        collection: Arc::clone(collection),
+        state,
+        interrupt: Arc::clone(&interrupt),
+        place: Place::Begin(range),
+        direction: if backward { Direction::Backward } else { Direction::Forward },
+        left: if request.limit == 0 { u64::MAX } else { request.limit },
+        counters: Tally::default(),
     };
-    let access = Access { path: AccessPath::Index(scan), residual: None, sorted: true };
-    let mut stage = build_access(collection, &access)?;
-    if request.limit > 0 {
-        stage = Box::new(LimitStage::new(stage, request.limit));
+    Ok(Some(QueryCursor::new(Box::new(rows), Some(Arc::clone(collection)), interrupt)))
+}
+
+/// The documents of a range, lent as they lie in the tree.
+struct RangeRows {
+    collection: Arc<Collection>,
+    state: Snapshot,
+    interrupt: Arc<InterruptSlot>,
+    place: Place,
+    direction: Direction,
+    /// How many more there may be.
+    left: u64,
+    counters: Tally,
+}
+
+enum Place {
+    Begin(KeyRange),
+    Open(Cursor),
+}
+
+impl Rows for RangeRows {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        if let Place::Begin(range) = &mut self.place {
+            let range = std::mem::replace(range, KeyRange::all());
+            let dictionary = self.collection.primary_at(0);
+            let cursor = self.state.cursor(dictionary, range, self.direction);
+            self.place = Place::Open(cursor.map_err(from_engine)?);
+        }
+        let Place::Open(cursor) = &mut self.place else { return Ok(None) };
+        self.counters.works += 1;
+        ExecContext::new(&self.state, &*self.interrupt).tick(self.counters.works)?;
+        let Some((_, document)) = cursor.next().map_err(from_engine)? else {
+            self.left = 0;
+            return Ok(None);
+        };
+        self.left -= 1;
+        self.counters.keys += 1;
+        self.counters.documents += 1;
+        Ok(Some(RawDocument::from_bytes(document)?))
     }
-    Ok(Some(QueryCursor::of_stages(stage, state, Some(Arc::clone(collection)), &ctx.interrupt)))
+
+    fn park(&mut self) {
+        self.counters.tell();
+        if let Place::Open(cursor) = &mut self.place {
+            cursor.park();
+        }
+    }
+
+    #[cfg(test)]
+    fn is_planned(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for RangeRows {
+    fn drop(&mut self) {
+        if self.counters.documents > 0 {
+            self.collection.note_scanned(self.counters.documents);
+        }
+    }
 }
 
 /// Whether documents are stored by their `_id` alone, compared by its bytes, and no index could be the better choice for

@@ -171,6 +171,53 @@ fn a_range_is_planned_for_where_something_else_might_be_better_or_compares_other
     assert!(crate::id_range::find(&ctx, &collection, &filter, &given.request()).unwrap().is_none());
 }
 
+#[test]
+fn documents_are_those_of_the_state_at_the_beginning_and_end_with_the_collection() {
+    let room = Room::with(&(0..300).map(|n| doc! { "_id": n }).collect::<Vec<_>>());
+    let parts = Parts::new(&doc! { "_id": { "$gte": 1 } }, &doc! { "_id": 1 }, 0);
+    let mut cursor = find(&mut room.ctx(), &room.ns, &parts.request()).unwrap();
+    assert!(!cursor.is_planned());
+    assert_eq!(Document::try_from(cursor.next().unwrap().unwrap()).unwrap(), doc! { "_id": 1 });
+    cursor.park();
+    room.insert(&[doc! { "_id": 2.5 }]);
+    assert_eq!(writes::delete_all(&room, doc! { "_id": 5 }, true), 1);
+    cursor.resume(Arc::new(Uninterrupted)).unwrap();
+    let mut ids = Vec::new();
+    while let Some(document) = cursor.next().unwrap() {
+        ids.push(document.get_i32("_id").unwrap());
+    }
+    assert_eq!(ids, (2..300).collect::<Vec<_>>());
+    assert!(cursor.next().unwrap().is_none(), "a cursor stays at its end");
+    let mut cursor = find(&mut room.ctx(), &room.ns, &parts.request()).unwrap();
+    cursor.next().unwrap();
+    cursor.park();
+    room.catalog.drop_collection(&room.ns, &|| Ok(())).unwrap();
+    assert_eq!(cursor.resume(Arc::new(Uninterrupted)).unwrap_err().code(), Code::QUERY_PLAN_KILLED);
+}
+
+#[test]
+fn documents_end_when_their_operation_is_interrupted() {
+    struct Stopped;
+    impl Interrupt for Stopped {
+        fn check(&self) -> Result<()> {
+            Err(errors::Error::new(Code::INTERRUPTED, "stopped"))
+        }
+    }
+    let room = Room::with(&(0..300).map(|n| doc! { "_id": n }).collect::<Vec<_>>());
+    let parts = Parts::new(&doc! { "_id": { "$gte": 1 } }, &doc! {}, 0);
+    let mut ctx = OpContext::new(&room.catalog, Arc::new(Stopped));
+    let mut cursor = find(&mut ctx, &room.ns, &parts.request()).unwrap();
+    let mut read = 0;
+    let error = loop {
+        match cursor.next() {
+            Ok(Some(_)) => read += 1,
+            Ok(None) => panic!("it was not asked whether to go on"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.code() == Code::INTERRUPTED && read < 200, "{read} {error:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
