@@ -88,7 +88,7 @@ impl One {
     }
 
     /// The document, lent until the next call, which gives none.
-    pub fn next(&mut self) -> Result<Option<&RawDocument>> {
+    pub fn document(&mut self) -> Result<Option<&RawDocument>> {
         self.current = self.next.take();
         if let (Some(shown), Some(value)) = (&self.shown, &self.current) {
             let projected = shown.apply(RawDocument::from_bytes(&value[..])?)?;
@@ -109,7 +109,7 @@ impl Source {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
         match self {
             Self::Rows(rows) => rows.next(),
-            Self::One(one) => one.next(),
+            Self::One(one) => one.document(),
         }
     }
 }

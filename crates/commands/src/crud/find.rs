@@ -51,7 +51,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = find.namespace.as_str();
     match found {
         Found::One(mut one) if is_whole_in_batch(limit, &find.wanted) => {
-            batch_of_one(context, namespace, one.next()?)
+            batch_of_one(context, namespace, one.document()?)
         }
         found => {
             let documents = Documents::Query(found.into_cursor());
