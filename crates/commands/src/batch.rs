@@ -103,8 +103,9 @@ pub(crate) fn batch_of_one(
 ) -> Result<()> {
     let (open, list) = context.reply.begin_first_batch();
     if let Some(document) = document {
-        context.reply.reserve(document.as_bytes().len() + ELEMENT_BYTES);
+        // First: nothing large is taken before the operation is admitted for it.
         make_room(&mut context.reply, document)?;
+        context.reply.reserve(document.as_bytes().len() + ELEMENT_BYTES);
         context.reply.element_document(0, document);
     }
     context.reply.end(list);
