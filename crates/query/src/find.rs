@@ -40,7 +40,8 @@ fn by_key(ctx: &OpContext<'_>, ns: &Namespace, request: &FindRequest<'_>) -> Res
         && !(request.return_key || request.show_record_id);
     let is_sorted = request.sort.is_some_and(|sort| !sort.is_empty());
     let projection = request.projection.filter(|given| !given.is_empty());
-    if !plain || is_sorted && projection.is_some() {
+    // Of orders only that of a range of `_id` comes without a plan.
+    if !plain || is_sorted && (projection.is_some() || !id_range::gives(request.sort)?) {
         return Ok(None);
     }
     let shown = match projection {

@@ -162,6 +162,11 @@ fn bounds_of(filter: &RawDocument) -> Result<Option<Intervals>> {
     Ok(bounds.filter(|bounds| !bounds.is_empty() && !bounds.is_point()))
 }
 
+/// Whether documents of a range can come in the order asked for.
+pub(crate) fn gives(sort: Option<&RawDocument>) -> Result<bool> {
+    Ok(is_backward(sort)?.is_some())
+}
+
 /// Whether the order asked for is the descending one of `_id`. `None` where it is another.
 fn is_backward(sort: Option<&RawDocument>) -> Result<Option<bool>> {
     let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok(Some(false)) };

@@ -29,7 +29,8 @@ const MOST_FIELDS: usize = 4;
 /// The fields of a filter and the values that they are to have.
 type Wanted<'a> = SmallVec<[(&'a [u8], RawBsonRef<'a>); MOST_FIELDS]>;
 
-/// What has these values, of which `shown` is shown, at most `limit` of it, or all for 0. `None` where the filter must be planned.
+/// What has these values, of which `shown` is shown, at most `limit` of it, or all for 0. `None` where the filter must be
+/// planned.
 pub(crate) fn find(
     ctx: &OpContext<'_>,
     collection: &Arc<Collection>,

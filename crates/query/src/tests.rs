@@ -49,6 +49,29 @@ pub(crate) fn find(
     crate::find(ctx, ns, request).map(Found::into_cursor)
 }
 
+/// Reads on under an operation that was told to stop: how many documents come before it does.
+pub(crate) fn read_when_stopped(room: &Room, request: &FindRequest<'_>) -> usize {
+    struct Stopped;
+    impl Interrupt for Stopped {
+        fn check(&self) -> Result<()> {
+            Err(errors::Error::new(Code::INTERRUPTED, "stopped"))
+        }
+    }
+    let mut ctx = OpContext::new(&room.catalog, Arc::new(Stopped));
+    let mut cursor = find(&mut ctx, &room.ns, request).unwrap();
+    let mut read = 0;
+    loop {
+        match cursor.next() {
+            Ok(Some(_)) => read += 1,
+            Ok(None) => panic!("it was not asked whether to go on"),
+            Err(error) => {
+                assert_eq!(error.code(), Code::INTERRUPTED);
+                return read;
+            }
+        }
+    }
+}
+
 pub(crate) fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }

@@ -1,5 +1,6 @@
 //! Finds by a range of `_id`: what is found without a plan is what plans find.
 
+use super::index_key::uses;
 use super::model::{scalar, sort};
 use super::*;
 use catalog::IndexUse;
@@ -10,11 +11,6 @@ struct Outcome {
     found: Vec<String>,
     used: Vec<IndexUse>,
     figures: String,
-}
-
-fn uses(room: &Room) -> Vec<IndexUse> {
-    let collection = room.catalog.collection(&room.ns).unwrap();
-    room.catalog.stats(&collection).indexes.into_iter().map(|one| one.used).collect()
 }
 
 /// A find of these parts; by a plan where it has variables, even if none.
@@ -197,25 +193,10 @@ fn documents_are_those_of_the_state_at_the_beginning_and_end_with_the_collection
 
 #[test]
 fn documents_end_when_their_operation_is_interrupted() {
-    struct Stopped;
-    impl Interrupt for Stopped {
-        fn check(&self) -> Result<()> {
-            Err(errors::Error::new(Code::INTERRUPTED, "stopped"))
-        }
-    }
     let room = Room::with(&(0..300).map(|n| doc! { "_id": n }).collect::<Vec<_>>());
     let parts = Parts::new(&doc! { "_id": { "$gte": 1 } }, &doc! {}, 0);
-    let mut ctx = OpContext::new(&room.catalog, Arc::new(Stopped));
-    let mut cursor = find(&mut ctx, &room.ns, &parts.request()).unwrap();
-    let mut read = 0;
-    let error = loop {
-        match cursor.next() {
-            Ok(Some(_)) => read += 1,
-            Ok(None) => panic!("it was not asked whether to go on"),
-            Err(error) => break error,
-        }
-    };
-    assert!(error.code() == Code::INTERRUPTED && read < 200, "{read} {error:?}");
+    let read = read_when_stopped(&room, &parts.request());
+    assert!(read < 200, "{read}");
 }
 
 proptest! {

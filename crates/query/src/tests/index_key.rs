@@ -13,7 +13,7 @@ struct Outcome {
     summary: Option<String>,
 }
 
-fn uses(room: &Room) -> Vec<IndexUse> {
+pub(super) fn uses(room: &Room) -> Vec<IndexUse> {
     let Some(collection) = room.catalog.collection(&room.ns) else { return Vec::new() };
     room.catalog.stats(&collection).indexes.into_iter().map(|one| one.used).collect()
 }
@@ -263,27 +263,12 @@ fn rows_are_those_of_the_state_at_the_beginning_and_end_with_the_collection() {
 
 #[test]
 fn rows_end_when_their_operation_is_interrupted() {
-    struct Stopped;
-    impl Interrupt for Stopped {
-        fn check(&self) -> Result<()> {
-            Err(errors::Error::new(Code::INTERRUPTED, "stopped"))
-        }
-    }
     let room = Room::with(&(0..300).map(|n| doc! { "_id": n, "a": 1 }).collect::<Vec<_>>());
     room.index(doc! { "key": { "a": 1 } });
     let filter = raw(&doc! { "a": 1 });
     let request = FindRequest { filter: Some(&filter), ..FindRequest::default() };
-    let mut ctx = OpContext::new(&room.catalog, Arc::new(Stopped));
-    let mut cursor = find(&mut ctx, &room.ns, &request).unwrap();
-    let mut read = 0;
-    let error = loop {
-        match cursor.next() {
-            Ok(Some(_)) => read += 1,
-            Ok(None) => panic!("it was not asked whether to go on"),
-            Err(error) => break error,
-        }
-    };
-    assert!(error.code() == Code::INTERRUPTED && read < 200, "{read} {error:?}");
+    let read = read_when_stopped(&room, &request);
+    assert!(read < 200, "{read}");
 }
 
 #[test]
